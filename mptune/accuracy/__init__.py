@@ -1,0 +1,1 @@
+"""Error metrics and what they say of a kernel's outputs."""

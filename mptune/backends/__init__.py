@@ -1,0 +1,1 @@
+"""Device families: host, cuda, hip."""

@@ -1,0 +1,169 @@
+"""What a backend is: a device family that compiles, loads, allocates and launches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.kernel import LaunchShape
+
+__all__ = ["Argument", "Availability", "Backend", "Binary", "Buffer", "CompileOptions", "DeviceInfo", "Function"]
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Whether a backend can compile and run here; where not, why and what to install."""
+
+    can_compile: bool
+    can_run: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """One device.
+
+    Attributes:
+        backend: name of the backend.
+        name: marketing name of the device.
+        architecture: what the compiler targets ("sm_90", "gfx90a", "znver4").
+        memory_bytes: memory a kernel can use.
+        limits: known limits by name (``max_threads_per_block``, ``max_shared_bytes``, ...).
+        versions: library and compiler versions by name.
+    """
+
+    backend: str
+    name: str
+    architecture: str
+    memory_bytes: int
+    limits: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How to compile: target architecture (empty: the device's own), extra flags and a time limit."""
+
+    architecture: str = ""
+    flags: tuple[str, ...] = ()
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A compiled source.
+
+    Attributes:
+        function: name of the ``__global__`` function inside.
+        image: the code, as bytes or as the path of a file.
+        log: what the compiler printed.
+        cached: whether it came from the binary cache.
+        compile_s: wall time the compiler took, 0 for a cached binary.
+    """
+
+    function: str
+    image: Any
+    log: str = ""
+    cached: bool = False
+    compile_s: float = 0.0
+
+
+class Buffer(ABC):
+    """Device memory of one argument, owned by the backend that allocated it."""
+
+    nbytes: int
+
+    @abstractmethod
+    def write(self, data: NDArray[Any]) -> None:
+        """Copy a contiguous host array of ``nbytes`` bytes to the device."""
+
+    @abstractmethod
+    def read(self, data: NDArray[Any]) -> None:
+        """Copy the device memory into a contiguous host array of ``nbytes`` bytes."""
+
+    @abstractmethod
+    def copy_from(self, other: Buffer) -> None:
+        """Copy another buffer of the same backend and size, on the device."""
+
+    @abstractmethod
+    def free(self) -> None:
+        """Give the memory back; further use is an error."""
+
+
+#: What a launch passes for one kernel argument: a device buffer or a NumPy scalar of the C++ type's size.
+Argument = Buffer | np.generic
+
+
+class Function(ABC):
+    """A loaded kernel function."""
+
+    @abstractmethod
+    def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
+        """Run the grid to its end and return the device time in milliseconds.
+
+        Raises:
+            LaunchError: the device refused or aborted the launch.
+        """
+
+    @abstractmethod
+    def unload(self) -> None:
+        """Release the code; further use is an error."""
+
+
+class Backend(ABC):
+    """A device family. Constructing one is cheap and loads no device library."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def availability(cls) -> Availability:
+        """Say whether this backend can compile and run on this machine, and if not why."""
+
+    @abstractmethod
+    def device(self) -> DeviceInfo:
+        """Describe the device launches go to.
+
+        Raises:
+            BackendUnavailableError: there is none.
+        """
+
+    @abstractmethod
+    def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
+        """Compile a rendered source; needs no device when ``options.architecture`` is given.
+
+        Raises:
+            CompileError: the compiler rejected the source, crashed or ran out of time.
+            BackendUnavailableError: there is no compiler.
+        """
+
+    @abstractmethod
+    def load(self, binary: Binary) -> Function:
+        """Make a compiled function launchable.
+
+        Raises:
+            LaunchError: the binary cannot be loaded.
+        """
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Buffer:
+        """Allocate device memory, aligned for the widest vector load.
+
+        Raises:
+            OutOfMemoryError: there is not enough.
+        """
+
+    @abstractmethod
+    def constraints(self) -> tuple[str, ...]:
+        """Return what every launch on this device must satisfy, as constraints over block and shared memory."""
+
+    def identity(self, options: CompileOptions) -> str:
+        """Return what timings depend on beside the source: device, compiler, versions and flags."""
+        info = self.device()
+        versions = ";".join(f"{k}={v}" for k, v in sorted(info.versions.items()))
+        return "|".join((info.backend, info.name, info.architecture, versions, options.architecture, *options.flags))

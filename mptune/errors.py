@@ -1,0 +1,121 @@
+"""The exceptions mptune raises for a user's mistake, and the nearest-name suggestion they carry.
+
+Every error a user can cause derives from :class:`MptuneError`; the command line prints its message
+and exits with 2. Anything else that escapes is a defect of mptune itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "BackendUnavailableError",
+    "CompileError",
+    "ConstraintError",
+    "EmptySpaceError",
+    "ExpressionError",
+    "KernelError",
+    "LaunchError",
+    "MetricError",
+    "MptuneError",
+    "OutOfMemoryError",
+    "ReferenceDataError",
+    "RunFileError",
+    "SpaceFileError",
+    "TemplateError",
+    "UnknownNameError",
+    "did_you_mean",
+]
+
+
+class MptuneError(Exception):
+    """Base of every error that a user's input can cause."""
+
+
+class UnknownNameError(MptuneError):
+    """A name that is not in a table; says what the table holds and which entry is nearest.
+
+    Args:
+        kind: what the name stands for ("precision", "strategy", ...).
+        name: the name that was given.
+        known: the valid names.
+        hint: an extra sentence, appended as it is.
+    """
+
+    def __init__(self, kind: str, name: object, known: Iterable[str], hint: str = "") -> None:
+        self.kind = kind
+        self.name = str(name)
+        self.known = tuple(known)
+        self.hint = hint
+        super().__init__(self._message())
+
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...], str]]:
+        return type(self), (self.kind, self.name, self.known, self.hint)
+
+    def _message(self) -> str:
+        valid = ", ".join(self.known) if self.known else "none is defined"
+        hint = f" {self.hint}" if self.hint else ""
+        return f"unknown {self.kind} {self.name!r}{did_you_mean(self.name, self.known)} (valid: {valid}){hint}"
+
+
+class ExpressionError(MptuneError):
+    """An expression that does not parse, uses a forbidden construct or an unknown name."""
+
+
+class ConstraintError(ExpressionError):
+    """A constraint that cannot be compiled or evaluated."""
+
+
+class EmptySpaceError(MptuneError):
+    """A search space without a valid configuration."""
+
+
+class KernelError(MptuneError):
+    """A kernel definition that is incomplete or contradicts itself."""
+
+
+class ReferenceDataError(KernelError):
+    """A reference that is missing an output or has the wrong shape or type."""
+
+
+class TemplateError(MptuneError):
+    """A template that does not parse or uses an undefined name."""
+
+
+class MetricError(MptuneError):
+    """Data an error metric is not defined for (shape mismatch, negative data in a log metric, ...)."""
+
+
+class BackendUnavailableError(MptuneError):
+    """A backend that cannot run here; the message says why and what to install."""
+
+
+class CompileError(MptuneError):
+    """A compiler rejected a source, crashed or did not end in time; holds the compiler's output."""
+
+
+class LaunchError(MptuneError):
+    """A kernel could not be loaded or launched."""
+
+
+class OutOfMemoryError(MptuneError):
+    """A size whose buffers do not fit the memory there is."""
+
+
+class RunFileError(MptuneError):
+    """A run file that is missing, foreign, corrupt, locked or of another version."""
+
+
+class SpaceFileError(MptuneError):
+    """A recorded search space (cache file, T1, T4) that cannot be read."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest known name, or ``""`` when none is near.
+
+    Case is ignored, so ``FP32`` finds ``fp32``.
+    """
+    by_lower = {entry.lower(): entry for entry in known}
+    near = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.5)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

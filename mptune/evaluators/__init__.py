@@ -1,0 +1,1 @@
+"""What turns configurations into trials."""

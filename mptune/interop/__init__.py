@@ -1,0 +1,1 @@
+"""Other tools' file formats: reading recorded spaces, writing results."""

@@ -1,0 +1,391 @@
+"""What a kernel is: a template, its parameters, its arguments, a reference and an error metric."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.precision import PRECISIONS, Precision, precision
+from mptune.space.configuration import Configuration, Value
+from mptune.space.expression import Expression
+from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
+from mptune.space.search_space import SearchSpace
+
+__all__ = ["Argument", "In", "InOut", "Kernel", "LaunchShape", "Out", "Role", "Scalar", "Sizes"]
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
+_INTEGER_DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+Inputs = Mapping[str, Any]
+Constraint = str | Callable[..., bool]
+
+
+class Role(StrEnum):
+    """What a kernel does with an argument."""
+
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+    SCALAR = "scalar"
+
+
+class Sizes(Mapping[str, int]):
+    """The problem sizes by name, also readable as attributes (``size.n``)."""
+
+    __slots__ = ("_values",)
+
+    _values: dict[str, int]
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        object.__setattr__(self, "_values", dict(values))
+
+    def __getitem__(self, name: str) -> int:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getattr__(self, name: str) -> int:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"no size {name!r} (sizes: {', '.join(self._values)})") from None
+
+    def __repr__(self) -> str:
+        return f"Sizes({', '.join(f'{k}={v}' for k, v in self._values.items())})"
+
+    def __reduce__(self) -> tuple[type[Sizes], tuple[dict[str, int]]]:
+        return Sizes, (self._values,)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of the kernel function, in the order of its signature.
+
+    Attributes:
+        name: the argument's name, also its key in the inputs and references.
+        role: what the kernel does with it.
+        shape: one expression over the sizes per axis; empty for a scalar.
+        precision: name of the precision parameter that sets its type, or a fixed precision.
+        dtype: an integer type ("int32") instead of a precision.
+    """
+
+    name: str
+    role: Role
+    shape: tuple[str, ...] = ()
+    precision: str | None = None
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _IDENTIFIER.match(self.name):
+            raise KernelError(f"argument name {self.name!r} is not an identifier")
+        if (self.precision is None) == (self.dtype is None):
+            raise KernelError(f"argument {self.name!r}: give either precision= or dtype=")
+        if self.dtype is not None and self.dtype not in _INTEGER_DTYPES:
+            raise UnknownNameError(f"integer type of argument {self.name!r}:", self.dtype, _INTEGER_DTYPES)
+        if (self.role is Role.SCALAR) != (not self.shape):
+            raise KernelError(f"argument {self.name!r}: a buffer needs a shape and a scalar has none")
+
+    @property
+    def is_input(self) -> bool:
+        """Whether its initial value matters."""
+        return self.role is not Role.OUT
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.role in (Role.OUT, Role.INOUT)
+
+
+def _shape(shape: str | int | Sequence[str | int]) -> tuple[str, ...]:
+    axes = (shape,) if isinstance(shape, str | int) else tuple(shape)
+    return tuple(str(axis) for axis in axes)
+
+
+def In(  # noqa: N802 - reads as a declaration
+    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
+) -> Argument:
+    """Declare a buffer the kernel only reads."""
+    return Argument(name, Role.IN, _shape(shape), precision, dtype)
+
+
+def Out(  # noqa: N802
+    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
+) -> Argument:
+    """Declare a buffer the kernel only writes; it is poisoned before a launch."""
+    return Argument(name, Role.OUT, _shape(shape), precision, dtype)
+
+
+def InOut(  # noqa: N802
+    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
+) -> Argument:
+    """Declare a buffer the kernel reads and writes; it is restored before every timed launch."""
+    return Argument(name, Role.INOUT, _shape(shape), precision, dtype)
+
+
+def Scalar(name: str, *, precision: str | None = None, dtype: str | None = None) -> Argument:  # noqa: N802
+    """Declare an argument passed by value; one named like a size takes its value from there."""
+    return Argument(name, Role.SCALAR, (), precision, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchShape:
+    """Blocks in the grid, threads in a block (x, y, z) and bytes of dynamic shared memory."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """One tunable computation.
+
+    Args:
+        name: the kernel's name; also the name of the ``__global__`` function unless ``function`` says otherwise.
+        parameters: the tunable parameters.
+        arguments: the arguments of the function, in order (:func:`In`, :func:`Out`, :func:`InOut`, :func:`Scalar`).
+        sizes: problem sizes by preset name; ``default`` must be among them.
+        inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
+            argument named like a size may be left out.
+        reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
+            None: ``reference`` of the file of the same stem in the sibling folder ``references``.
+        grid: one expression over sizes and parameters per axis: blocks in the grid.
+        block: likewise, threads in a block.
+        template: template source (anything with a line break), or the path of its file, relative to the
+            definition file. None: the file ``<stem>.cu.j2`` in the sibling folder ``templates`` or beside it.
+        constraints: predicates over parameters and sizes known before running.
+        metric: name of the error metric, or a callable ``metric(output, reference) -> float``.
+        signature: parameters, beside precisions and policies, that can change the numbers.
+        function: name of the ``__global__`` function.
+        shared_bytes: expression for the bytes of dynamic shared memory.
+        description: one line for ``mptune list``.
+        path: the definition file; set by the loader.
+
+    Raises:
+        KernelError: the definition is incomplete or contradicts itself.
+        ExpressionError: a shape, grid, block or constraint does not parse or uses an unknown name.
+    """
+
+    name: str
+    parameters: Sequence[Parameter]
+    arguments: Sequence[Argument]
+    sizes: Mapping[str, Mapping[str, int]]
+    inputs: Callable[[np.random.Generator, Sizes], Inputs]
+    grid: Sequence[str | int]
+    block: Sequence[str | int]
+    reference: Callable[[Inputs, Sizes], Any] | None = None
+    template: str | Path | None = None
+    constraints: Sequence[Constraint] = ()
+    metric: str | Callable[..., float] = "NRMSE"
+    signature: Sequence[str] = ()
+    function: str = ""
+    shared_bytes: str | int = 0
+    description: str = ""
+    path: Path | None = None
+    _by_name: Mapping[str, Parameter] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for attribute in ("parameters", "arguments", "constraints", "signature"):
+            object.__setattr__(self, attribute, tuple(getattr(self, attribute)))
+        object.__setattr__(self, "function", self.function or self.name)
+        object.__setattr__(
+            self, "sizes", MappingProxyType({name: Sizes(preset) for name, preset in self.sizes.items()})
+        )
+        for attribute in ("grid", "block"):
+            axes = tuple(str(axis) for axis in getattr(self, attribute))
+            object.__setattr__(self, attribute, axes)
+        object.__setattr__(self, "_by_name", MappingProxyType({p.name: p for p in self.parameters}))
+        self._validate()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_by_name"}
+        fields["sizes"] = {name: dict(preset) for name, preset in self.sizes.items()}
+        return _rebuild, (fields,)
+
+    # -- names ---------------------------------------------------------------------------------
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
+        return tuple(self._by_name)
+
+    @property
+    def outputs(self) -> tuple[Argument, ...]:
+        """The arguments the kernel writes."""
+        return tuple(argument for argument in self.arguments if argument.is_output)
+
+    @property
+    def signature_names(self) -> tuple[str, ...]:
+        """The accuracy signature: precision and policy parameters, and what the kernel declares."""
+        return tuple(
+            p.name
+            for p in self.parameters
+            if isinstance(p, PrecisionParameter | PolicyParameter) or p.name in self.signature
+        )
+
+    def signature_of(self, configuration: Configuration) -> tuple[Value, ...]:
+        """Return the values that can change the numbers of ``configuration``."""
+        return configuration.subset(self.signature_names)
+
+    # -- sizes ---------------------------------------------------------------------------------
+
+    def resolve_sizes(self, preset: str = "default", overrides: Mapping[str, int] | None = None) -> Sizes:
+        """Return the sizes of a preset with some of them replaced.
+
+        Raises:
+            UnknownNameError: no such preset or size.
+            KernelError: a size below 1.
+        """
+        if preset not in self.sizes:
+            raise UnknownNameError(f"size preset of kernel {self.name}:", preset, self.sizes)
+        values = dict(self.sizes[preset])
+        for name, value in (overrides or {}).items():
+            if name not in values:
+                raise UnknownNameError(f"size of kernel {self.name}:", name, values)
+            values[name] = int(value)
+        for name, value in values.items():
+            if value < 1:
+                raise KernelError(f"size {name}={value} of kernel {self.name} is below 1")
+        return Sizes(values)
+
+    def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
+        """Return the shape of a buffer at these sizes."""
+        return tuple(int(Expression(axis).evaluate(sizes)) for axis in argument.shape)
+
+    # -- configurations ------------------------------------------------------------------------
+
+    def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
+        """Return the valid configurations at these sizes, under further constraints (device limits).
+
+        Raises:
+            EmptySpaceError: no configuration is valid; says which constraint removed everything.
+        """
+        return SearchSpace(self.parameters, (*self.constraints, *constraints), constants=dict(sizes))
+
+    def baseline_values(self) -> dict[str, tuple[Value, ...]]:
+        """Return the values precision and policy parameters have in a baseline: fp64 (or the widest), accurate."""
+        fixed: dict[str, tuple[Value, ...]] = {}
+        for parameter in self.parameters:
+            if isinstance(parameter, PrecisionParameter):
+                widest = max((precision(str(v)) for v in parameter.values), key=lambda p: p.significand_bits)
+                fixed[parameter.name] = (widest.name,)
+            elif isinstance(parameter, PolicyParameter):
+                fixed[parameter.name] = ("accurate",) if "accurate" in parameter.values else parameter.values[:1]
+        return fixed
+
+    def precision_of(self, argument: Argument, configuration: Configuration) -> Precision | None:
+        """Return the precision of an argument in a configuration, None for an integer argument."""
+        if argument.precision is None:
+            return None
+        if argument.precision in self._by_name:
+            return precision(str(configuration[argument.precision]))
+        return precision(argument.precision)
+
+    def launch_shape(self, configuration: Configuration, sizes: Sizes) -> LaunchShape:
+        """Return grid, block and dynamic shared memory of a configuration.
+
+        Raises:
+            KernelError: an extent is below 1.
+        """
+        values = {**sizes, **configuration}
+
+        def extents(axes: Sequence[str | int], what: str) -> tuple[int, int, int]:
+            found = [int(Expression(str(axis)).evaluate(values)) for axis in axes] + [1, 1, 1]
+            if min(found) < 1:
+                raise KernelError(
+                    f"kernel {self.name}: the {what} {tuple(axes)} is {tuple(found[:3])} at {configuration}"
+                )
+            return found[0], found[1], found[2]
+
+        shared = int(Expression(str(self.shared_bytes)).evaluate(values))
+        return LaunchShape(extents(self.grid, "grid"), extents(self.block, "block"), shared)
+
+    def configuration(self, values: Mapping[str, Any]) -> Configuration:
+        """Return the full configuration with these values, the first value of each parameter elsewhere.
+
+        Raises:
+            UnknownNameError: no such parameter, or not one of its values.
+        """
+        for name in values:
+            if name not in self._by_name:
+                raise UnknownNameError(f"parameter of kernel {self.name}:", name, self._by_name)
+        return Configuration(
+            {name: p.parse(values[name]) if name in values else p.values[0] for name, p in self._by_name.items()}
+        )
+
+    # -- validation ----------------------------------------------------------------------------
+
+    def _validate(self) -> None:
+        if not _IDENTIFIER.match(self.name):
+            raise KernelError(f"kernel name {self.name!r} is not an identifier")
+        if len(self._by_name) != len(self.parameters):
+            raise KernelError(f"kernel {self.name}: two parameters have the same name")
+        if len({a.name for a in self.arguments}) != len(self.arguments):
+            raise KernelError(f"kernel {self.name}: two arguments have the same name")
+        if not self.outputs:
+            raise KernelError(f"kernel {self.name}: no argument is an output (Out or InOut)")
+        self._validate_sizes()
+        for name in self.signature:
+            if name not in self._by_name:
+                raise UnknownNameError(f"signature parameter of kernel {self.name}:", name, self._by_name)
+        precision_parameters = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
+        for argument in self.arguments:
+            if argument.precision is not None and argument.precision not in precision_parameters:
+                try:
+                    precision(argument.precision)
+                except UnknownNameError as error:
+                    raise UnknownNameError(
+                        f"precision of argument {argument.name!r}:",
+                        argument.precision,
+                        [*precision_parameters, *PRECISIONS],
+                    ) from error
+        sizes = tuple(self.sizes["default"])
+        for argument in self.arguments:
+            for axis in argument.shape:
+                self._check_names(axis, sizes, f"shape of argument {argument.name!r}")
+        everything = (*sizes, *self._by_name)
+        for axis in (*self.grid, *self.block, str(self.shared_bytes)):
+            self._check_names(str(axis), everything, "grid, block or shared_bytes")
+        for what, axes in (("grid", self.grid), ("block", self.block)):
+            if not 1 <= len(axes) <= 3:
+                raise KernelError(f"kernel {self.name}: {what} needs one to three axes, not {len(axes)}")
+
+    def _validate_sizes(self) -> None:
+        if "default" not in self.sizes:
+            raise KernelError(f"kernel {self.name}: sizes need a preset named 'default'")
+        wanted = set(self.sizes["default"])
+        for preset, values in self.sizes.items():
+            if set(values) != wanted:
+                raise KernelError(
+                    f"kernel {self.name}: size preset {preset!r} does not name {', '.join(sorted(wanted))}"
+                )
+        clash = wanted & set(self._by_name)
+        if clash:
+            raise KernelError(f"kernel {self.name}: {', '.join(sorted(clash))} is both a size and a parameter")
+
+    def _check_names(self, text: str, known: Sequence[str], what: str) -> None:
+        try:
+            names = Expression(text).names
+        except MptuneError as error:
+            raise type(error)(f"kernel {self.name}, {what}: {error}") from error
+        for name in sorted(names):
+            if name not in known:
+                raise UnknownNameError(f"name in the {what} of kernel {self.name}:", name, known)
+
+
+def _rebuild(fields: dict[str, Any]) -> Kernel:
+    return Kernel(**fields)

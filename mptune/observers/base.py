@@ -1,0 +1,47 @@
+"""What an observer is: something that measures around the launches of one configuration."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from mptune.space.configuration import Configuration
+
+__all__ = ["LaunchContext", "Observer"]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchContext:
+    """What an observer may look at.
+
+    Attributes:
+        configuration: the configuration being measured.
+        footprint_bytes: bytes its arguments take on the device.
+        read_outputs: copies the outputs of the first launch to the host, in their stored types.
+        times_ms: the timed launches so far.
+    """
+
+    configuration: Configuration
+    footprint_bytes: int
+    read_outputs: Callable[[], Mapping[str, NDArray[Any]]]
+    times_ms: tuple[float, ...] = ()
+
+
+class Observer(ABC):
+    """Measures something around the launches of one configuration; units are in the metric names."""
+
+    name: ClassVar[str]
+
+    def before(self, context: LaunchContext) -> None:  # noqa: B027 - optional
+        """Look at the state before the first launch."""
+
+    def after(self, context: LaunchContext) -> None:  # noqa: B027 - optional
+        """Look at the state after the last launch."""
+
+    @abstractmethod
+    def results(self) -> Mapping[str, float]:
+        """Return the metrics of the launches since :meth:`before`."""

@@ -1,0 +1,190 @@
+"""The one table of floating-point types.
+
+A precision is a storage or arithmetic type; speed models see its bytes, error models the base-2
+logarithm of its unit roundoff. fp8 types are storage types only: they are converted on load and store
+and no arithmetic happens in them.
+
+Figures follow IEEE 754-2019 for fp64, fp32 and fp16, the bfloat16 definition (8 exponent and 7 stored
+significand bits), and the OCP 8-bit floating-point specification (E4M3 without infinities, E5M2 with).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from mptune.errors import MptuneError, UnknownNameError
+
+__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "Precision", "policy", "precision", "precision_of_dtype"]
+
+#: Implementations of transcendental functions, most to least accurate (Heldens 2026, Sec. IV).
+POLICIES: Final[tuple[str, ...]] = ("accurate", "fast", "approx")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Precision:
+    """One floating-point type.
+
+    Attributes:
+        name: canonical name ("fp32").
+        dtype: NumPy scalar type of a buffer in this precision.
+        cpp: name of the type in a rendered template; the prelude defines it on every backend.
+        native: what that name stands for, by backend ("host", "cuda", "hip").
+        size_bytes: bytes of one element.
+        significand_bits: bits of the significand, the implicit one included.
+        largest: largest finite value.
+        smallest_normal: smallest positive normal value.
+        storage_only: whether arithmetic in this type is excluded.
+        aliases: other accepted spellings, compared without regard to case.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    cpp: str
+    native: MappingProxyType[str, str] = field(repr=False)
+    size_bytes: int
+    significand_bits: int
+    largest: float
+    smallest_normal: float
+    storage_only: bool = False
+    aliases: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def unit_roundoff(self) -> float:
+        """Half the distance from 1 to the next larger value: the bound of one rounding's relative error."""
+        return 2.0**-self.significand_bits
+
+    @property
+    def has_infinity(self) -> bool:
+        """Whether overflow gives an infinity (E4M3 has none: it gives NaN)."""
+        return self.name != "fp8_e4m3"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return precision, (self.name,)
+
+
+def _entry(
+    name: str,
+    scalar: Any,
+    cpp: str,
+    native: tuple[str, str, str],
+    significand_bits: int,
+    aliases: tuple[str, ...],
+    *,
+    storage_only: bool = False,
+) -> Precision:
+    dtype = np.dtype(scalar)
+    info = ml_dtypes.finfo(dtype)
+    return Precision(
+        name=name,
+        dtype=dtype,
+        cpp=cpp,
+        native=MappingProxyType(dict(zip(("host", "cuda", "hip"), native, strict=True))),
+        size_bytes=dtype.itemsize,
+        significand_bits=significand_bits,
+        largest=float(info.max),
+        smallest_normal=float(info.smallest_normal),
+        storage_only=storage_only,
+        aliases=aliases,
+    )
+
+
+_TABLE = (
+    _entry("fp64", np.float64, "double", ("double", "double", "double"), 53, ("double", "float64", "f64", "d")),
+    _entry("fp32", np.float32, "float", ("float", "float", "float"), 24, ("float", "float32", "f32", "single")),
+    _entry(
+        "fp16",
+        np.float16,
+        "half",
+        ("_Float16", "__half", "_Float16"),
+        11,
+        ("half", "float16", "f16", "__half", "_Float16"),
+    ),
+    _entry(
+        "bf16",
+        ml_dtypes.bfloat16,
+        "bfloat16",
+        ("bfloat16", "__nv_bfloat16", "__hip_bfloat16"),
+        8,
+        ("bfloat16", "bfloat", "__nv_bfloat16", "__hip_bfloat16"),
+    ),
+    _entry(
+        "fp8_e4m3",
+        ml_dtypes.float8_e4m3fn,
+        "fp8_e4m3",
+        ("fp8_e4m3", "__nv_fp8_e4m3", "__hip_fp8_e4m3"),
+        4,
+        ("e4m3", "float8_e4m3", "float8_e4m3fn", "__nv_fp8_e4m3"),
+        storage_only=True,
+    ),
+    _entry(
+        "fp8_e5m2",
+        ml_dtypes.float8_e5m2,
+        "fp8_e5m2",
+        ("fp8_e5m2", "__nv_fp8_e5m2", "__hip_fp8_e5m2"),
+        3,
+        ("e5m2", "float8_e5m2", "__nv_fp8_e5m2"),
+        storage_only=True,
+    ),
+)
+
+#: Every precision by canonical name, widest first.
+PRECISIONS: Final[MappingProxyType[str, Precision]] = MappingProxyType({entry.name: entry for entry in _TABLE})
+
+#: The precisions arithmetic can happen in.
+ARITHMETIC: Final[tuple[Precision, ...]] = tuple(entry for entry in _TABLE if not entry.storage_only)
+
+_BY_SPELLING: Final[dict[str, Precision]] = {
+    spelling.lower(): entry for entry in _TABLE for spelling in (entry.name, *entry.aliases)
+}
+
+
+def precision(name: str | Precision) -> Precision:
+    """Return the precision of that name or alias.
+
+    Raises:
+        UnknownNameError: no precision has that name; the nearest is suggested.
+    """
+    if isinstance(name, Precision):
+        return name
+    found = _BY_SPELLING.get(str(name).strip().lower())
+    if found is None:
+        raise UnknownNameError("precision", name, PRECISIONS, hint=f"Aliases: {', '.join(_aliases())}.")
+    return found
+
+
+def _aliases() -> list[str]:
+    return [f"{alias} = {entry.name}" for entry in _TABLE for alias in entry.aliases[:2]]
+
+
+def precision_of_dtype(dtype: Any) -> Precision:
+    """Return the precision whose NumPy type is ``dtype``.
+
+    Raises:
+        MptuneError: no precision is stored as that type.
+    """
+    wanted = np.dtype(dtype)
+    for entry in _TABLE:
+        if entry.dtype == wanted:
+            return entry
+    raise MptuneError(
+        f"no precision is stored as NumPy type {wanted} (known: {', '.join(str(e.dtype) for e in _TABLE)})"
+    )
+
+
+def policy(name: str) -> str:
+    """Return the policy of that name.
+
+    Raises:
+        UnknownNameError: no policy has that name.
+    """
+    if name not in POLICIES:
+        raise UnknownNameError("policy", name, POLICIES)
+    return name

@@ -1,0 +1,99 @@
+"""What one evaluation gives: a trial, its measurement and its status."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from mptune.space.configuration import Configuration
+
+__all__ = ["Measurement", "Status", "Trial"]
+
+
+class Status(StrEnum):
+    """How a trial ended. Only ``OK`` and ``INACCURATE`` trials have numbers that mean something."""
+
+    OK = "ok"
+    INACCURATE = "inaccurate"
+    NON_FINITE = "non_finite"
+    UNWRITTEN = "unwritten"
+    CONSTRAINT = "constraint"
+    COMPILE_ERROR = "compile_error"
+    LAUNCH_ERROR = "launch_error"
+    OUT_OF_MEMORY = "out_of_memory"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the kernel ran to its end and gave finite numbers."""
+        return self in (Status.OK, Status.INACCURATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The numbers of one trial.
+
+    Attributes:
+        metrics: every scalar by name, the unit in the name: ``time_ms`` (median), ``time_min_ms``,
+            ``error`` (worst output), ``error.<output>``, ``log10_error``, ``memory_bytes``, ...
+        times_ms: the raw launch times the median is taken of.
+        durations_s: wall time the evaluation spent, by phase ("compile", "transfer", "accuracy", "timing").
+        reused_error: the error was measured on another configuration of the same accuracy signature.
+    """
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    times_ms: tuple[float, ...] = ()
+    durations_s: Mapping[str, float] = field(default_factory=dict)
+    reused_error: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", MappingProxyType({k: float(v) for k, v in self.metrics.items()}))
+        object.__setattr__(self, "durations_s", MappingProxyType({k: float(v) for k, v in self.durations_s.items()}))
+
+    def __reduce__(self) -> tuple[type[Measurement], tuple[object, ...]]:
+        return Measurement, (dict(self.metrics), self.times_ms, dict(self.durations_s), self.reused_error)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One evaluated configuration, its numbers, and how it ended.
+
+    Attributes:
+        configuration: what was evaluated.
+        status: how it ended.
+        message: for a trial that is not ok, why, in words a user can act on.
+        measurement: its numbers; empty where the kernel did not run.
+        warnings: remarks of the data manager (an input overflowed in its precision, ...).
+        key: identity of everything the numbers depend on; empty for a recorded space.
+    """
+
+    configuration: Configuration
+    status: Status
+    message: str = ""
+    measurement: Measurement = field(default_factory=Measurement)
+    warnings: tuple[str, ...] = ()
+    key: str = ""
+
+    def metric(self, name: str) -> float:
+        """Return the metric of that name, NaN where the trial does not have it."""
+        return self.measurement.metrics.get(name, math.nan)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the kernel ran to its end and gave finite numbers."""
+        return self.status.is_valid
+
+    @property
+    def time_ms(self) -> float:
+        """Median launch time in milliseconds, NaN where there is none."""
+        return self.metric("time_ms")
+
+    @property
+    def error(self) -> float:
+        """Error of the worst output, NaN where there is none."""
+        return self.metric("error")

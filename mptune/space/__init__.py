@@ -1,0 +1,1 @@
+"""Parameters, constraints and the search space they span."""

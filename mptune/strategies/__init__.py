@@ -1,0 +1,1 @@
+"""Search algorithms behind ask and tell."""

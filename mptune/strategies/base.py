@@ -1,0 +1,120 @@
+"""What a strategy is: a search algorithm that is asked for configurations and told their trials."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.objective import Objective
+from mptune.results import Trial
+from mptune.space.configuration import Configuration
+from mptune.space.search_space import SearchSpace
+
+__all__ = ["Options", "Strategy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Hyperparameters of a strategy; each strategy has a frozen dataclass of its own, validated by itself."""
+
+    @classmethod
+    def from_mapping(cls, strategy: str, given: dict[str, Any]) -> Options:
+        """Build options from names and values (text is converted to the default's type).
+
+        Raises:
+            UnknownNameError: the strategy has no such option.
+            MptuneError: a value is of the wrong type or out of range.
+        """
+        known = {f.name: f for f in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in known:
+                raise UnknownNameError(f"option of strategy {strategy}:", name, known)
+            values[name] = _convert(strategy, name, value, type(known[name].default))
+        return cls(**values)
+
+
+def _convert(strategy: str, name: str, value: Any, kind: type) -> Any:
+    try:
+        if kind is bool and isinstance(value, str):
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
+        return kind(value)
+    except (ValueError, KeyError, TypeError) as error:
+        raise MptuneError(f"option {name} of strategy {strategy}: expected {kind.__name__}, got {value!r}") from error
+
+
+class Strategy(ABC):
+    """Proposes configurations; never one twice; the same seed and the same trials give the same sequence.
+
+    Subclasses work with indices of the search space and implement :meth:`_propose` and :meth:`_learn`.
+
+    Args:
+        space: the valid configurations.
+        objective: scores trials and knows the threshold.
+        signature: names of the parameters that can change the numbers; empty where that is not known.
+        seed: seeds everything random.
+        options: hyperparameters, an instance of the class's ``options_class``.
+    """
+
+    name: ClassVar[str]
+    options_class: ClassVar[type[Options]] = Options
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        objective: Objective,
+        *,
+        signature: Sequence[str] = (),
+        seed: int = 0,
+        options: Options | None = None,
+    ) -> None:
+        self.space = space
+        self.objective = objective
+        self.signature = tuple(signature)
+        self.rng = np.random.default_rng(seed)
+        self.options = options if options is not None else self.options_class()
+        self._seen: set[int] = set()
+
+    def ask(self, n: int = 1) -> list[Configuration]:
+        """Return up to ``n`` configurations never returned before; fewer only when the space is exhausted.
+
+        Raises:
+            ValueError: n is below 1.
+        """
+        if n < 1:
+            raise ValueError(f"ask(n) needs n >= 1, got {n}")
+        n = min(n, self.space.size - len(self._seen))
+        if n <= 0:
+            return []
+        proposed = self._propose(n)
+        fresh = [index for index in dict.fromkeys(proposed) if index not in self._seen][:n]
+        self._seen.update(fresh)
+        return [self.space.configuration(index) for index in fresh]
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from trials, asked for or not (a resumed run, the baseline's); a foreign configuration is ignored."""
+        known: list[tuple[int, Trial]] = []
+        for trial in trials:
+            index = self.space.index(trial.configuration)
+            if index is not None:
+                self._seen.add(index)
+                known.append((index, trial))
+        if known:
+            self._learn([index for index, _ in known], [trial for _, trial in known])
+
+    @property
+    def seen(self) -> frozenset[int]:
+        """Indices already proposed or told."""
+        return frozenset(self._seen)
+
+    @abstractmethod
+    def _propose(self, n: int) -> list[int]:
+        """Return at least ``n`` unseen indices if the strategy can; an empty list ends the search."""
+
+    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:  # noqa: B027 - optional
+        """Take in the outcome of trials, one index each."""
