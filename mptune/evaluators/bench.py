@@ -1,0 +1,210 @@
+"""Evaluating one configuration on a device: compile, check the answer, time it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from mptune.backends.base import Backend, CompileOptions, DeviceInfo
+from mptune.buffers import DataManager
+from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
+from mptune.evaluators.device_data import BoundArguments, DeviceData
+from mptune.evaluators.timing import TimingPlan, repeat_launches
+from mptune.kernel import Kernel, Sizes
+from mptune.observers.accuracy import AccuracyObserver
+from mptune.observers.base import LaunchContext
+from mptune.observers.memory import MemoryObserver
+from mptune.observers.time import TimeObserver
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+
+__all__ = ["Bench", "Ready", "Request"]
+
+_STATUS = {
+    CompileError: Status.COMPILE_ERROR,
+    OutOfMemoryError: Status.OUT_OF_MEMORY,
+    LaunchError: Status.LAUNCH_ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One configuration to evaluate.
+
+    Attributes:
+        configuration: what to evaluate.
+        source: its rendered source.
+        known_errors: metrics of the accuracy observer, measured before on the same accuracy signature.
+        check_below_ms: with ``known_errors``, measure the error nevertheless when the median time is below this.
+    """
+
+    configuration: Configuration
+    source: str
+    known_errors: Mapping[str, float] | None = None
+    check_below_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a bench says of itself before the first evaluation.
+
+    Attributes:
+        device: where launches go.
+        identity: device, compiler, versions and flags, as text.
+        data_key: identity of inputs and references.
+        constraints: device limits, over ``threads_per_block`` and ``shared_bytes``.
+    """
+
+    device: DeviceInfo
+    identity: str
+    data_key: str
+    constraints: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Wall time by phase; tells ``announce`` which phase is on, so that a crash can be placed."""
+
+    announce: Callable[[str], None]
+    durations_s: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.announce(name)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.durations_s[name] = self.durations_s.get(name, 0.0) + time.perf_counter() - start
+
+
+class Bench:
+    """Evaluates configurations of one kernel on one device, in this very process.
+
+    Args:
+        kernel: the kernel.
+        sizes: its problem sizes.
+        backend: compiles and launches.
+        metric: error metric instead of the kernel's own.
+        seed: seeds the inputs.
+        options: how to compile.
+        plan: how often to launch.
+        announce: told the name of each phase as it begins.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        sizes: Sizes,
+        backend: Backend,
+        *,
+        metric: str | Callable[..., float] | None = None,
+        seed: int = 0,
+        options: CompileOptions | None = None,
+        plan: TimingPlan | None = None,
+        announce: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.kernel = kernel
+        self.sizes = sizes
+        self._backend = backend
+        self._options = options or CompileOptions()
+        self._plan = plan or TimingPlan()
+        self._announce = announce
+        self._data = DataManager(kernel, sizes, seed=seed)
+        device = backend.device()
+        self._device_data = DeviceData(backend, self._data, budget_bytes=device.memory_bytes // 4)
+        self._accuracy = AccuracyObserver(self._data.references, metric if metric is not None else kernel.metric)
+        self.ready = Ready(device, backend.identity(self._options), self._data.data_key, backend.constraints())
+
+    def evaluate(self, request: Request) -> Trial:
+        """Return the trial of a configuration; a failure becomes its status and message."""
+        configuration = request.configuration
+        clock = _Clock(self._announce)
+        try:
+            trial = self._run(request, clock)
+        except MptuneError as error:
+            status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), Status.ERROR)
+            trial = Trial(configuration, status, str(error), Measurement(durations_s=clock.durations_s))
+        return dataclasses.replace(trial, warnings=self._data.warnings(configuration))
+
+    def close(self) -> None:
+        """Free the device memory."""
+        self._device_data.free()
+
+    def _run(self, request: Request, clock: _Clock) -> Trial:
+        configuration = request.configuration
+        shape = self.kernel.launch_shape(configuration, self.sizes)
+        with clock.phase("compile"):
+            binary = self._backend.compile(request.source, self.kernel.function, self._options)
+            function = self._backend.load(binary)
+        try:
+            with clock.phase("transfer"):
+                bound = self._device_data.bind(configuration)
+
+            def launch() -> float:
+                bound.restore()
+                return function.launch(shape, bound.launch)
+
+            return self._measure(request, bound, launch, clock)
+        finally:
+            function.unload()
+
+    def _measure(self, request: Request, bound: BoundArguments, launch: Callable[[], float], clock: _Clock) -> Trial:
+        configuration = request.configuration
+        metrics: dict[str, float] = {}
+        times: tuple[float, ...] = ()
+        reused = request.known_errors is not None
+
+        def trial(status: Status, message: str) -> Trial:
+            return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s, reused))
+
+        if request.known_errors is None:
+            status, message = self._check(configuration, bound, launch, metrics, clock)
+            if status is not Status.OK:
+                return trial(status, message)
+        with clock.phase("timing"):
+            times = repeat_launches(launch, self._plan)
+            context = LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times)
+            for observer in (TimeObserver(), MemoryObserver()):
+                observer.before(context)
+                observer.after(context)
+                metrics.update(observer.results())
+        if request.known_errors is not None:
+            if metrics["time_ms"] < request.check_below_ms:
+                reused = False
+                status, message = self._check(configuration, bound, launch, metrics, clock)
+                return trial(status, message)
+            metrics.update(request.known_errors)
+        return trial(Status.OK, "")
+
+    def _check(
+        self,
+        configuration: Configuration,
+        bound: BoundArguments,
+        launch: Callable[[], float],
+        metrics: dict[str, float],
+        clock: _Clock,
+    ) -> tuple[Status, str]:
+        """Launch once on poisoned outputs and measure the error into ``metrics``."""
+        with clock.phase("transfer"):
+            self._device_data.poison(bound)
+        with clock.phase("launch"):
+            launch()
+        with clock.phase("transfer"):
+            outputs = self._device_data.read_outputs(bound)
+        with clock.phase("accuracy"):
+            missing = self._device_data.unwritten(bound, outputs)
+            if missing:
+                what = ", ".join(
+                    f"{count} of {outputs[name].size} elements of {name!r}" for name, count in missing.items()
+                )
+                return Status.UNWRITTEN, f"the kernel never wrote {what}"
+            context = LaunchContext(configuration, self._data.footprint_bytes(configuration), lambda: outputs)
+            self._accuracy.before(context)
+            self._accuracy.after(context)
+            metrics.update(self._accuracy.results())
+            message = self._accuracy.message
+        return (Status.NON_FINITE, message) if message else (Status.OK, "")
