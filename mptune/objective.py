@@ -1,0 +1,291 @@
+"""What is optimised: a metric or an expression over metrics, an error threshold, and a penalty.
+
+The score of a trial follows Heldens 2026, Sec. III-D and V-C: its performance where the error meets
+the threshold, a penalty where it does not. One deviation: an error *equal* to the threshold is
+feasible here (the paper asks for a strictly smaller one), so that ``--max-error X`` means "at most X".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import ExpressionError, MptuneError, UnknownNameError
+from mptune.results import Status, Trial
+from mptune.space.expression import Expression
+
+__all__ = ["PENALTIES", "Objective"]
+
+#: What an inaccurate trial can score (Heldens 2026, Sec. V-C).
+PENALTIES: Final[tuple[str, ...]] = ("hard", "linear", "decay")
+
+_METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
+_DOT: Final = "__of__"
+_LARGEST: Final = sys.float_info.max
+_TINIEST: Final = 5e-324
+#: More decades than lie between any two positive doubles; stands for an infinite excess in a penalty.
+_MOST_DECADES: Final = 700.0
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """Scores trials: higher is better, whatever the metric's direction.
+
+    Performance is a ratio ("speedup"), so the value of the objective must not be negative: minimise
+    ``2 ** (log10_error)`` rather than ``log10_error``. A value of exactly 0 is the best there is when
+    minimised and the worst when maximised; performance is kept between the smallest and the largest
+    positive double, so that every scored feasible trial scores above 0.
+
+    Attributes:
+        metric: a metric's name (``time_ms``, ``error.y``) or an expression over names (``time_ms * energy_j``).
+        minimise: whether less of the metric is better.
+        threshold: the largest error allowed, for the worst output or by output; None: any error will do.
+        penalty: what an inaccurate trial scores. ``hard``: 0. ``linear``: ``alpha * (log10 tau - log10 error)``.
+            ``decay``: ``performance * exp(beta * (log10 tau - log10 error))``. With thresholds by output, the
+            output that exceeds its own by the largest factor counts.
+        alpha: slope of the linear penalty.
+        beta: rate of the decay penalty.
+        baseline: the metric's value of the baseline; performance is relative to it. None or 0 give no ratio:
+            performance then is 1 / value, or the value where it is maximised.
+
+    Raises:
+        MptuneError: a threshold, alpha, beta or baseline out of range.
+        UnknownNameError: no such penalty.
+        ExpressionError: the metric neither is a name nor parses.
+    """
+
+    metric: str = "time_ms"
+    minimise: bool = True
+    threshold: float | Mapping[str, float] | None = field(default=None, hash=False)
+    penalty: str = "decay"
+    alpha: float = 1.0
+    beta: float = 1.0
+    baseline: float | None = None
+    _expression: Expression | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        metric = self.metric.strip()
+        object.__setattr__(self, "metric", metric)
+        object.__setattr__(self, "_expression", None if _METRIC_NAME.fullmatch(metric) else _parse(metric))
+        if self.penalty not in PENALTIES:
+            raise UnknownNameError("penalty", self.penalty, PENALTIES)
+        object.__setattr__(self, "threshold", _checked_threshold(self.threshold))
+        for name in ("alpha", "beta"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise MptuneError(f"{name} of the penalty must be finite and not negative, got {value}")
+        if self.baseline is not None and not (math.isfinite(self.baseline) and self.baseline >= 0):
+            raise MptuneError(
+                f"the baseline of objective {metric!r} is {self.baseline}; it must be finite and positive"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        threshold = dict(self.threshold) if isinstance(self.threshold, Mapping) else self.threshold
+        return Objective, (
+            self.metric,
+            self.minimise,
+            threshold,
+            self.penalty,
+            self.alpha,
+            self.beta,
+            self.baseline,
+        )
+
+    # -- one trial -----------------------------------------------------------------------------
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the metrics the objective reads."""
+        if self._expression is None:
+            return frozenset((self.metric,))
+        return frozenset(name.replace(_DOT, ".") for name in self._expression.names)
+
+    def value(self, trial: Trial) -> float:
+        """Return the objective's value in its own unit.
+
+        NaN for a trial that is not valid, for an inaccurate one that was not measured further, and where
+        the expression is undefined (a division by zero) or not finite: such a trial is never best.
+
+        Raises:
+            UnknownNameError: an ok trial lacks a metric; lists those it has.
+            ExpressionError: the expression gives something other than a number.
+        """
+        if not trial.is_valid:
+            return math.nan
+        metrics = trial.measurement.metrics
+        missing = sorted(self.names - metrics.keys())
+        if missing:
+            if trial.status is Status.INACCURATE:
+                return math.nan
+            raise UnknownNameError(f"metric in objective {self.metric!r}:", missing[0], sorted(metrics))
+        value = metrics[self.metric] if self._expression is None else self._evaluate(self._expression, metrics)
+        return value if math.isfinite(value) else math.nan
+
+    def _evaluate(self, expression: Expression, metrics: Mapping[str, float]) -> float:
+        try:
+            value = expression.evaluate({name: metrics[name.replace(_DOT, ".")] for name in expression.names})
+        except ArithmeticError:
+            return math.nan
+        try:
+            return float(value)
+        except OverflowError:
+            return math.nan
+        except (TypeError, ValueError) as error:
+            raise ExpressionError(f"objective {self.metric!r} gives {value!r}, not a number") from error
+
+    def performance(self, trial: Trial) -> float:
+        """Return the speedup over the baseline (its equal for other metrics): higher is better, NaN if unknown.
+
+        Raises:
+            MptuneError: the value is negative, so no ratio exists.
+        """
+        value = self.value(trial)
+        if math.isnan(value):
+            return math.nan
+        if value < 0:
+            raise MptuneError(
+                f"objective {self.metric!r} is {value:g} at {trial.configuration}; performance is a ratio and needs a "
+                f"value that is not negative (2 ** ({self.metric}) orders the same and is positive)"
+            )
+        reference = self.baseline or 1.0
+        better, worse = (reference, value) if self.minimise else (value, reference)
+        ratio = better / worse if worse > 0 else math.inf
+        return min(max(ratio, _TINIEST), _LARGEST)
+
+    def log10_excess(self, trial: Trial) -> float:
+        """Return log10 of the factor by which the error exceeds the threshold; at most 0 exactly when feasible.
+
+        ``-inf`` for a valid trial without an error or a threshold to exceed, ``inf`` for a trial that is not
+        valid or whose error is infinite, NaN or unknown.
+
+        Raises:
+            UnknownNameError: a threshold is given for an output the kernel does not have.
+        """
+        if not trial.is_valid:
+            return math.inf
+        if self.threshold is None:
+            return -math.inf
+        if isinstance(self.threshold, Mapping):
+            return max(_log10_ratio(_output_error(trial, name), tau) for name, tau in self.threshold.items())
+        return _log10_ratio(trial.error, self.threshold)
+
+    def is_feasible(self, trial: Trial) -> bool:
+        """Whether the trial is valid and its error (each output's, with several thresholds) is within bounds."""
+        return self.log10_excess(trial) <= 0
+
+    def score(self, trial: Trial) -> float:
+        """Return what a strategy maximises: performance or penalty; ``-inf`` where there is nothing to score.
+
+        Finite for every valid trial whose value is known; an inaccurate one needs none under ``hard`` and
+        ``linear``. Under ``hard`` and ``linear`` no infeasible trial reaches a feasible one; under ``decay`` it
+        may, as published.
+
+        Raises:
+            MptuneError: the value is negative, so no ratio exists.
+        """
+        if not trial.is_valid:
+            return -math.inf
+        excess = self.log10_excess(trial)
+        if excess > 0 and self.penalty == "hard":
+            return 0.0
+        bounded = min(excess, _MOST_DECADES)
+        if excess > 0 and self.penalty == "linear":
+            return -self.alpha * bounded
+        performance = self.performance(trial)
+        if math.isnan(performance):
+            return -math.inf
+        return performance if excess <= 0 else performance * math.exp(-self.beta * bounded)
+
+    # -- many trials ---------------------------------------------------------------------------
+
+    def scores(self, trials: Sequence[Trial]) -> NDArray[np.float64]:
+        """Return the score of each trial, shape ``(n_trials,)``."""
+        return np.array([self.score(trial) for trial in trials], dtype=np.float64)
+
+    def best(self, trials: Sequence[Trial]) -> Trial | None:
+        """Return the feasible trial of the best value; of equals the most accurate, then the earliest.
+
+        None when no valid trial meets the threshold.
+        """
+        ranked = ((self._rank(trial), trial) for trial in trials if self.is_feasible(trial))
+        known = [(rank, trial) for rank, trial in ranked if math.isfinite(rank)]
+        if not known:
+            return None
+        return min(known, key=lambda pair: (pair[0], _known(pair[1].error)))[1]
+
+    def closest(self, trials: Sequence[Trial]) -> Trial | None:
+        """Return the valid trial that exceeds the threshold least; of equals the best value, then the earliest.
+
+        A trial whose error is infinite, NaN or unknown is never it, unless there is no threshold. None when
+        no trial is left.
+        """
+        ranked = ((self.log10_excess(trial), self._rank(trial), trial) for trial in trials if trial.is_valid)
+        known = [entry for entry in ranked if entry[0] < math.inf]
+        return min(known, key=lambda entry: entry[:2])[2] if known else None
+
+    def with_baseline(self, value: float) -> Objective:
+        """Return this objective with performance relative to ``value``.
+
+        Raises:
+            MptuneError: the value is negative, infinite or NaN.
+        """
+        return replace(self, baseline=float(value))
+
+    def _rank(self, trial: Trial) -> float:
+        value = self.value(trial)
+        return _known(value if self.minimise else -value)
+
+
+def _parse(metric: str) -> Expression:
+    if not metric:
+        raise ExpressionError("the objective is empty; give a metric's name or an expression over metrics")
+    try:
+        return Expression(_METRIC_NAME.sub(lambda match: match[0].replace(".", _DOT), metric))
+    except ExpressionError as error:
+        raise ExpressionError(f"objective {metric!r}: {str(error).replace(_DOT, '.')}") from error
+
+
+def _checked_threshold(threshold: float | Mapping[str, float] | None) -> float | Mapping[str, float] | None:
+    if threshold is None:
+        return None
+    by_output = dict(threshold) if isinstance(threshold, Mapping) else {"": threshold}
+    if not by_output:
+        raise MptuneError("no output has a threshold: give one, or None for no threshold at all")
+    for output, tau in by_output.items():
+        if not (math.isfinite(tau) and tau > 0):
+            which = f" of output {output!r}" if output else ""
+            raise MptuneError(f"the error threshold{which} must be positive and finite, got {tau}")
+    if isinstance(threshold, Mapping):
+        return MappingProxyType({output: float(tau) for output, tau in by_output.items()})
+    return float(threshold)
+
+
+def _output_error(trial: Trial, output: str) -> float:
+    metrics = trial.measurement.metrics
+    if f"error.{output}" not in metrics:
+        outputs = sorted(name.removeprefix("error.") for name in metrics if name.startswith("error."))
+        if outputs:
+            raise UnknownNameError("output in the error threshold:", output, outputs)
+    return trial.metric(f"error.{output}")
+
+
+def _log10_ratio(error: float, tau: float) -> float:
+    if math.isnan(error):
+        return math.inf
+    if error <= 0:
+        return -math.inf
+    ratio = math.log10(error) - math.log10(tau)
+    # Rounding must not carry a ratio across the threshold.
+    return min(ratio, 0.0) if error <= tau else max(ratio, _TINIEST)
+
+
+def _known(value: float) -> float:
+    return math.inf if math.isnan(value) else value
