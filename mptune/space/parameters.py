@@ -1,0 +1,307 @@
+"""Tunable parameters: a name, its values in order, and how text becomes one of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+import re
+from abc import ABC
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.precision import POLICIES, precision
+from mptune.space.configuration import Value
+
+__all__ = [
+    "BooleanParameter",
+    "CategoricalParameter",
+    "IntegerParameter",
+    "OrdinalParameter",
+    "Parameter",
+    "PermutationParameter",
+    "PolicyParameter",
+    "PrecisionParameter",
+    "RealParameter",
+]
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
+_MAX_VALUES: Final = 1_000_000
+_MAX_PERMUTED: Final = 8
+_TRUE: Final = ("true", "yes", "on", "1")
+_FALSE: Final = ("false", "no", "off", "0")
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(ABC):
+    """One tunable name with its values; use a subclass.
+
+    Attributes:
+        name: an identifier.
+        values: the values in order, each once.
+        log_scale: whether distances are meant in the logarithm of the value.
+
+    Raises:
+        MptuneError: the name is not an identifier, or the values are empty, repeated or of the wrong kind.
+    """
+
+    name: str
+    values: tuple[Value, ...]
+    log_scale: bool = False
+
+    kind: ClassVar[str] = "parameter"
+    #: Whether the order of the values means something, so that a step up or down does.
+    is_ordered: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _IDENTIFIER.match(self.name):
+            raise MptuneError(f"parameter name {self.name!r} is not an identifier")
+        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
+            raise MptuneError(f"parameter {self.name}: values need a list, not {self.values!r}")
+        values = tuple(self._canonical(value) for value in self.values)
+        object.__setattr__(self, "values", values)
+        if not values:
+            raise MptuneError(f"parameter {self.name} has no values")
+        if len(values) > _MAX_VALUES:
+            raise MptuneError(f"parameter {self.name} has {len(values)} values; at most {_MAX_VALUES} are supported")
+        seen: set[Value] = set()
+        for value in values:
+            if value in seen:
+                raise MptuneError(f"parameter {self.name} has the value {value!r} twice")
+            seen.add(value)
+        if self.log_scale and not (self.is_numeric and all(float(v) > 0 for v in values)):  # type: ignore[arg-type]
+            raise MptuneError(f"parameter {self.name}: a log scale needs positive numbers")
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether every value is a number (truth values are not)."""
+        return all(isinstance(v, int | float) and not isinstance(v, bool) for v in self.values)
+
+    def parse(self, raw: Any) -> Value:
+        """Return the value that ``raw`` (a value, text, or an alias of a value) stands for.
+
+        Raises:
+            UnknownNameError: it is none of the values; lists them.
+        """
+        try:
+            value = self._read(raw)
+        except (MptuneError, ValueError, TypeError, OverflowError):
+            value = None
+        if value is not None and value in self.values:
+            return self.values[self.values.index(value)]
+        raise UnknownNameError(f"value of parameter {self.name}:", raw, [str(v) for v in self.values])
+
+    def restricted(self, values: Sequence[Any]) -> Parameter:
+        """Return the same parameter with only some of its values, in its own order.
+
+        Raises:
+            UnknownNameError: a value it does not have.
+            MptuneError: no values are left.
+        """
+        wanted = {self.parse(value) for value in values}
+        kept = tuple(value for value in self.values if value in wanted)
+        if not kept:
+            raise MptuneError(f"parameter {self.name} is restricted to no values")
+        clone = object.__new__(type(self))
+        for attribute, content in (("name", self.name), ("values", kept), ("log_scale", self.log_scale)):
+            object.__setattr__(clone, attribute, content)
+        return clone
+
+    def _canonical(self, value: Any) -> Value:
+        """Return a given value as a plain Python one."""
+        return _plain(self.name, value)
+
+    def _read(self, raw: Any) -> Value | None:
+        """Return the value that user input stands for, None if it cannot be one."""
+        if isinstance(raw, str):
+            for value in self.values:
+                if str(value) == raw.strip():
+                    return value
+            return _number(raw) if self.is_numeric else None
+        return self._canonical(raw)
+
+
+def _plain(name: str, value: Any) -> Value:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        if not math.isfinite(value):
+            raise MptuneError(f"parameter {name}: the value {value!r} is not finite")
+        return float(value)
+    if isinstance(value, list | tuple) and all(isinstance(entry, int) for entry in value):
+        return tuple(int(entry) for entry in value)
+    raise MptuneError(f"parameter {name}: {value!r} is not a number, text, truth value or permutation")
+
+
+def _number(text: str) -> Value:
+    try:
+        return int(text.strip(), 0)
+    except ValueError:
+        return float(text)
+
+
+def _is_exponential(values: Sequence[float]) -> bool:
+    """Whether at least three positive values are spaced more evenly in the logarithm than as they are."""
+    if len(values) < 3 or min(values) <= 0:
+        return False
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+
+    def unevenness(points: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+        gaps = np.diff(points)
+        return float(gaps.std() / gaps.mean())
+
+    return unevenness(np.log2(ordered)) < unevenness(ordered) - 1e-9
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class OrdinalParameter(Parameter):
+    """Values with an order, usually numbers.
+
+    Args:
+        name: an identifier.
+        values: the values in order.
+        log: whether the scale is logarithmic; None: when the values are spaced exponentially.
+    """
+
+    kind: ClassVar[str] = "ordinal"
+
+    def __init__(self, name: str, values: Iterable[Value], log: bool | None = None) -> None:
+        given = values if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
+        Parameter.__init__(self, name, given, bool(log))  # type: ignore[arg-type]
+        if log is None and self.is_numeric:
+            numeric = [float(v) for v in self.values if isinstance(v, int | float)]
+            object.__setattr__(self, "log_scale", _is_exponential(numeric))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class IntegerParameter(Parameter):
+    """Every ``step``-th integer from ``low`` to ``high``, both included where the step allows."""
+
+    kind: ClassVar[str] = "integer"
+
+    def __init__(self, name: str, low: int, high: int, step: int = 1, log: bool = False) -> None:
+        for what, number in (("low", low), ("high", high), ("step", step)):
+            if isinstance(number, bool) or not isinstance(number, numbers.Integral):
+                raise MptuneError(f"parameter {name}: {what} needs an integer, not {number!r}")
+        if step < 1 or high < low:
+            raise MptuneError(f"parameter {name}: needs low <= high and step >= 1, not {low}, {high}, {step}")
+        if (high - low) // step >= _MAX_VALUES:
+            raise MptuneError(f"parameter {name} has more than {_MAX_VALUES} values")
+        Parameter.__init__(self, name, tuple(range(low, high + 1, step)), log)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RealParameter(Parameter):
+    """``steps`` numbers from ``low`` to ``high``, both included, evenly spaced (in the logarithm with ``log``)."""
+
+    kind: ClassVar[str] = "real"
+
+    def __init__(self, name: str, low: float, high: float, steps: int, log: bool = False) -> None:
+        for what, number in (("low", low), ("high", high)):
+            if isinstance(number, bool) or not isinstance(number, numbers.Real) or not math.isfinite(number):
+                raise MptuneError(f"parameter {name}: {what} needs a number, not {number!r}")
+        if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or not 2 <= steps <= _MAX_VALUES:
+            raise MptuneError(f"parameter {name}: steps needs an integer from 2 to {_MAX_VALUES}, not {steps!r}")
+        if high <= low or (log and low <= 0):
+            raise MptuneError(f"parameter {name}: needs low < high{' and 0 < low' if log else ''}, not {low}, {high}")
+        spaced = np.geomspace(low, high, int(steps)) if log else np.linspace(low, high, int(steps))
+        Parameter.__init__(self, name, (float(low), *map(float, spaced[1:-1]), float(high)), log)
+
+    def _read(self, raw: Any) -> Value | None:
+        number = float(raw)
+        nearest = min(self.values, key=lambda value: abs(float(value) - number))  # type: ignore[arg-type]
+        return nearest if math.isclose(float(nearest), number, rel_tol=1e-6, abs_tol=1e-12) else None  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class CategoricalParameter(Parameter):
+    """Values without an order."""
+
+    kind: ClassVar[str] = "categorical"
+    is_ordered: ClassVar[bool] = False
+
+    def __init__(self, name: str, values: Iterable[Value]) -> None:
+        given = values if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
+        Parameter.__init__(self, name, given)  # type: ignore[arg-type]
+
+    @property
+    def is_numeric(self) -> bool:
+        """False: a category is not a quantity, even when it is written as a number."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class BooleanParameter(Parameter):
+    """False or true; numbers 0 and 1 and the usual words are accepted."""
+
+    kind: ClassVar[str] = "boolean"
+
+    def __init__(self, name: str) -> None:
+        Parameter.__init__(self, name, (False, True))
+
+    def _read(self, raw: Any) -> Value | None:
+        word = str(raw).strip().lower()
+        return True if word in _TRUE else False if word in _FALSE else None
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class PermutationParameter(Parameter):
+    """All orders of 0, ..., n - 1, as tuples; n is at most 8."""
+
+    kind: ClassVar[str] = "permutation"
+    is_ordered: ClassVar[bool] = False
+
+    def __init__(self, name: str, n: int) -> None:
+        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or not 1 <= n <= _MAX_PERMUTED:
+            raise MptuneError(f"parameter {name}: n needs an integer from 1 to {_MAX_PERMUTED}, not {n!r}")
+        Parameter.__init__(self, name, tuple(itertools.permutations(range(n))))
+
+    def _read(self, raw: Any) -> Value | None:
+        return tuple(int(entry) for entry in (re.findall(r"\d+", raw) if isinstance(raw, str) else raw))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class PrecisionParameter(Parameter):
+    """Precisions by name, kept as canonical names; aliases ("double") are accepted."""
+
+    kind: ClassVar[str] = "precision"
+
+    def __init__(self, name: str, values: Iterable[Any]) -> None:
+        given = (values,) if isinstance(values, str) else tuple(values)
+        Parameter.__init__(self, name, given)
+
+    def _canonical(self, value: Any) -> Value:
+        return precision(value).name
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class PolicyParameter(Parameter):
+    """Policies of transcendental functions, most to least accurate."""
+
+    kind: ClassVar[str] = "policy"
+
+    def __init__(self, name: str, values: Iterable[str] = POLICIES) -> None:
+        given = (values,) if isinstance(values, str) else tuple(values)
+        Parameter.__init__(self, name, given)
+
+    def _canonical(self, value: Any) -> Value:
+        if value not in POLICIES:
+            raise UnknownNameError("policy", value, POLICIES)
+        return str(value)
