@@ -34,15 +34,6 @@ _MAX_VALUES: Final = 1_000_000
 _MAX_PERMUTED: Final = 8
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0")
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
 
 
 @dataclass(frozen=True, slots=True)
