@@ -1,0 +1,175 @@
+"""The SQLite side of a run file: its tables, how it is recognised, and what its errors mean to a user."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mptune.errors import RunFileError
+
+__all__ = [
+    "FORMAT_VERSION",
+    "INSERT_TRIAL",
+    "SELECT_TRIALS",
+    "UPSERT_SETTING",
+    "connect",
+    "create_tables",
+    "explained",
+    "recognise",
+    "sign",
+    "transaction",
+    "writer",
+]
+
+#: Raised with every change of the tables that an older mptune could not read.
+FORMAT_VERSION: Final = 1
+
+_APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
+_BUSY_TIMEOUT_S: Final = 60.0
+_SETTLED: Final = "every trial recorded so far is safe"
+
+_SCHEMA: Final = (
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {FORMAT_VERSION}",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE trials (
+        id INTEGER PRIMARY KEY,
+        key TEXT NOT NULL,
+        configuration TEXT NOT NULL,
+        phase TEXT NOT NULL,
+        status TEXT NOT NULL,
+        message TEXT NOT NULL,
+        metrics TEXT NOT NULL,
+        times_ms BLOB NOT NULL,
+        durations_s TEXT NOT NULL,
+        reused_error INTEGER NOT NULL,
+        warnings TEXT NOT NULL,
+        UNIQUE (key, configuration)
+    )""",
+)
+_NUMBERS: Final = ("phase", "status", "message", "metrics", "times_ms", "durations_s", "reused_error", "warnings")
+_COLUMNS: Final = ("key", "configuration", *_NUMBERS)
+
+INSERT_TRIAL: Final = (
+    f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
+    f"ON CONFLICT (key, configuration) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NUMBERS)}"
+)
+SELECT_TRIALS: Final = (
+    "SELECT id, key, configuration, status, message, metrics, times_ms, durations_s, reused_error, warnings "
+    "FROM trials WHERE phase = ?1 OR ?1 IS NULL ORDER BY id"
+)
+UPSERT_SETTING: Final = (
+    "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the database of an existing file; a file or folder without write permission can still be read."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S
+    )
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make an empty database a run file; call it within a transaction."""
+    for statement in _SCHEMA:
+        connection.execute(statement)
+
+
+def recognise(path: Path, connection: sqlite3.Connection) -> None:
+    """Check that a database is a whole run file of this version.
+
+    Raises:
+        RunFileError: it is foreign, corrupt or of another version.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if application != _APPLICATION_ID:
+        raise RunFileError(f"{path} is an SQLite database, but not a run file of mptune")
+    if version != FORMAT_VERSION:
+        advice = "upgrade mptune to read it" if version > FORMAT_VERSION else "its format is no longer read"
+        raise RunFileError(f"run file {path} has format {version} and this mptune reads {FORMAT_VERSION}: {advice}")
+    missing = {"meta", "settings", "trials"} - tables
+    if missing:
+        raise RunFileError(f"run file {path} is corrupt: it has no table {', '.join(sorted(missing))}")
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise RunFileError(f"run file {path} is corrupt: {verdict}")
+
+
+def sign(connection: sqlite3.Connection) -> None:
+    """Note who writes, for the message another writer gets."""
+    who = f"{os.getpid()} on {socket.gethostname()}"
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('writer', ?)", (who,))
+
+
+def writer(path: Path) -> str:
+    """Return who writes a run file, "unknown" where it does not say."""
+    try:
+        with contextlib.closing(connect(path)) as connection:
+            return str(connection.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()[0])
+    except (sqlite3.Error, TypeError):
+        return "unknown"
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what happens inside, or none of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the errors of SQLite and of the operating system into RunFileError.
+
+    Raises:
+        RunFileError: SQLite or the operating system failed inside.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise RunFileError(_explain(path, getattr(error, "sqlite_errorname", None) or "", str(error))) from error
+    except OSError as error:
+        raise RunFileError(_explain_os(path, error)) from error
+
+
+def _explain(path: Path, name: str, text: str) -> str:
+    explanations = {
+        "SQLITE_NOTADB": f"{path} is not a run file (not an SQLite database)",
+        "SQLITE_CORRUPT": f"run file {path} is corrupt or was copied in part ({text})",
+        "SQLITE_FULL": f"run file {path} cannot be written: the disk is full; {_SETTLED}, free space and --resume",
+        "SQLITE_READONLY_DBMOVED": f"run file {path} was moved or deleted while it was in use",
+        "SQLITE_READONLY": f"run file {path} cannot be written: it was opened read-only, or it or its folder is",
+        "SQLITE_CANTOPEN": f"run file {path} cannot be opened: no permission, or its folder is read-only",
+        "SQLITE_BUSY": f"run file {path} was kept busy by another process for {_BUSY_TIMEOUT_S:.0f} s; {_SETTLED}",
+        "SQLITE_IOERR": f"run file {path} cannot be read or written: input/output error ({text}); {_SETTLED}",
+    }
+    for prefix, explanation in explanations.items():
+        if name.startswith(prefix):
+            return explanation
+    return f"run file {path}: {text}"
+
+
+def _explain_os(path: Path, error: OSError) -> str:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"run file {path} cannot be opened: it or its folder is read-only, or there is no permission"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"run file {path} cannot be written: the disk is full"
+    return f"run file {path} cannot be opened: {error.strerror or error}"

@@ -1,0 +1,273 @@
+"""An open run file: settings and trials, read and written."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from mptune.errors import MptuneError, RunFileError, did_you_mean
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.store import database, writer_lock
+
+__all__ = ["RunFile"]
+
+_ALTERNATIVES: Final = "go on with it (--resume) or choose another file (--output)"
+
+
+class RunFile:
+    """An open run file. Use :meth:`create` or :meth:`open`; it is a context manager."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = connection
+        self._lock = lock
+        self._process = os.getpid()
+        self._settings = self._read_settings()
+
+    @classmethod
+    def create(cls, path: str | Path, settings: Mapping[str, Any]) -> RunFile:
+        """Make a new run file, with the folders that lead to it, and open it for writing.
+
+        Args:
+            path: where; a file that is there already is never touched, unless it is empty.
+            settings: what describes the run, by name; JSON values.
+
+        Raises:
+            RunFileError: the file exists, is being written, or cannot be made there; or a setting is not JSON.
+        """
+        path = Path(path)
+        rows = [(name, _to_json(name, value)) for name, value in settings.items()]
+        with database.explained(path):
+            _refuse_irregular(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if _has_content(path):
+                raise RunFileError(f"run file {path} exists already: {_ALTERNATIVES}")
+            lock = _lock(path, os.O_CREAT)
+        connection = None
+        try:
+            with database.explained(path):
+                if _has_content(path):
+                    raise RunFileError(f"run file {path} was made by another process just now: {_ALTERNATIVES}")
+                connection = database.connect(path)
+                with database.transaction(connection):
+                    database.create_tables(connection)
+                    connection.executemany(database.UPSERT_SETTING, rows)
+                database.sign(connection)
+            return cls(path, connection, lock)
+        except BaseException:
+            _abandon(connection, lock)
+            if not _has_content(path):
+                path.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def open(cls, path: str | Path, read_only: bool = False) -> RunFile:
+        """Open a run file, for writing unless ``read_only``; readers may look on while a run writes.
+
+        Raises:
+            RunFileError: the file is missing, foreign, corrupt, half-written, of another version, being
+                written by another process, or not writable.
+        """
+        path = Path(path)
+        with database.explained(path):
+            if not path.exists():
+                raise RunFileError(_missing(path))
+            _refuse_irregular(path)
+            if not _has_content(path):
+                raise RunFileError(f"run file {path} is empty: it was interrupted before its first trial; delete it")
+            lock = None if read_only else _lock(path)
+        connection = None
+        try:
+            with database.explained(path):
+                connection = database.connect(path)
+                database.recognise(path, connection)
+                if read_only:
+                    connection.execute("PRAGMA query_only = ON")
+                else:
+                    database.sign(connection)
+            return cls(path, connection, lock)
+        except BaseException:
+            _abandon(connection, lock)
+            raise
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._path
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What describes the run, by name, as read back from the file: a tuple has become a list."""
+        return MappingProxyType(self._settings)
+
+    def update(self, settings: Mapping[str, Any]) -> None:
+        """Add settings, or replace those of the same name.
+
+        Raises:
+            RunFileError: a setting is not JSON, or the file cannot be written.
+        """
+        rows = [(name, _to_json(name, value)) for name, value in settings.items()]
+        connection = self._open_connection()
+        with database.explained(self._path), database.transaction(connection):
+            connection.executemany(database.UPSERT_SETTING, rows)
+        self._settings.update((name, json.loads(text)) for name, text in rows)
+
+    def add(self, trial: Trial, phase: str = "search") -> None:
+        """Record a trial; when this returns, it is on the disk.
+
+        A trial of the same key and configuration is replaced and keeps its place in the order, so adding
+        one twice changes nothing.
+
+        Args:
+            trial: what to record.
+            phase: what it was evaluated for ("baseline", "search", ...).
+
+        Raises:
+            RunFileError: the file cannot be written (disk full, moved away, read-only).
+        """
+        measurement = trial.measurement
+        row = (
+            trial.key,
+            trial.configuration.to_json(),
+            phase,
+            str(trial.status),
+            # Compiler output may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
+            trial.message.encode("utf-8", "backslashreplace").decode("utf-8"),
+            json.dumps(dict(measurement.metrics)),
+            np.asarray(measurement.times_ms, dtype="<f8").tobytes(),
+            json.dumps(dict(measurement.durations_s)),
+            int(measurement.reused_error),
+            json.dumps(trial.warnings),
+        )
+        with database.explained(self._path):
+            self._open_connection().execute(database.INSERT_TRIAL, row)
+
+    def trials(self, phase: str | None = None) -> list[Trial]:
+        """Return the trials in the order they were recorded, of one phase or of all.
+
+        Raises:
+            RunFileError: the file is corrupt.
+        """
+        with database.explained(self._path):
+            rows = self._open_connection().execute(database.SELECT_TRIALS, (phase,)).fetchall()
+        return [self._trial(*row) for row in rows]
+
+    def close(self) -> None:
+        """Close the file and let others write it; may be called twice."""
+        # A forked child has the parent's connection, which only the parent may use or close.
+        if self._connection is None or self._process != os.getpid():
+            return
+        _abandon(self._connection, self._lock)
+        self._connection = None
+        self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open_connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise RunFileError(f"run file {self._path} is closed")
+        return self._connection
+
+    def _read_settings(self) -> dict[str, Any]:
+        with database.explained(self._path):
+            rows = self._open_connection().execute("SELECT name, value FROM settings ORDER BY rowid").fetchall()
+        try:
+            return {name: json.loads(text) for name, text in rows}
+        except (ValueError, TypeError) as error:
+            raise RunFileError(f"run file {self._path} is corrupt: its settings cannot be read ({error})") from error
+
+    def _trial(
+        self,
+        number: int,
+        key: str,
+        configuration: str,
+        status: str,
+        message: str,
+        metrics: str,
+        times_ms: bytes,
+        durations_s: str,
+        reused_error: int,
+        warnings: str,
+    ) -> Trial:
+        try:
+            return Trial(
+                configuration=Configuration.from_json(configuration),
+                status=Status(status),
+                message=message,
+                measurement=Measurement(
+                    metrics=json.loads(metrics),
+                    times_ms=tuple(np.frombuffer(times_ms, dtype="<f8").tolist()),
+                    durations_s=json.loads(durations_s),
+                    reused_error=bool(reused_error),
+                ),
+                warnings=tuple(json.loads(warnings)),
+                key=key,
+            )
+        except (MptuneError, ValueError, TypeError, AttributeError) as error:
+            raise RunFileError(f"run file {self._path} is corrupt: trial {number} cannot be read ({error})") from error
+
+
+def _lock(path: Path, flags: int = 0) -> int:
+    try:
+        return writer_lock.acquire(path, flags)
+    except BlockingIOError as error:
+        raise RunFileError(f"run file {path} is being written by process {database.writer(path)}") from error
+
+
+def _abandon(connection: sqlite3.Connection | None, lock: int | None) -> None:
+    if connection is not None:
+        connection.close()
+    if lock is not None:
+        writer_lock.release(lock)
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _refuse_irregular(path: Path) -> None:
+    if path.is_dir():
+        raise RunFileError(f"{path} is a folder, not a run file")
+    if path.exists() and not path.is_file():
+        raise RunFileError(f"{path} is not a regular file and cannot be a run file")
+
+
+def _missing(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"there is no run file {path}: there is no folder {path.parent}"
+    others = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
+    return f"there is no run file {path}{did_you_mean(path.name, others)}"
+
+
+def _to_json(name: str, value: Any) -> str:
+    try:
+        return json.dumps(value, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise RunFileError(f"setting {name!r} cannot be recorded: {error}") from error
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, Mapping):
+        return dict(item)
+    if isinstance(item, np.generic | np.ndarray):
+        return item.tolist()
+    if isinstance(item, set | frozenset):
+        return sorted(item)
+    if isinstance(item, PurePath):
+        return str(item)
+    if isinstance(item, enum.Enum):
+        return item.value
+    raise TypeError(f"{type(item).__name__} is not a JSON value")
