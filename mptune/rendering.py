@@ -1,0 +1,293 @@
+"""Rendering a kernel's template: prelude, instantiated template and host entry as one source.
+
+The source is the same for every backend; the prelude tells by itself which compiler reads it. Errors of a
+compiler carry the line of the instantiated template, because a ``#line`` directive starts it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import jinja2.meta
+import jinja2.nodes
+
+from mptune.errors import KernelError, TemplateError, UnknownNameError, did_you_mean
+from mptune.kernel import Kernel
+from mptune.precision import Precision, precision
+from mptune.registry import bundled_folder
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import PrecisionParameter
+
+__all__ = ["PRELUDE_FILES", "TypeName", "prelude", "render", "render_body"]
+
+#: The parts of the prelude, in the order they depend on each other.
+PRELUDE_FILES: Final[tuple[str, ...]] = (
+    "platform.hpp",
+    "host.hpp",
+    "conversions.hpp",
+    "types.hpp",
+    "arithmetic.hpp",
+    "math.hpp",
+    "vector.hpp",
+)
+
+
+class TypeName:
+    """What a precision parameter is inside a template: prints as its C++ type, compares as its name.
+
+    ``{{ x_type }}`` gives ``half``; ``x_type == "fp16"`` (or any alias), ``x_type.bytes``, ``x_type.name`` and
+    ``x_type.storage_only`` serve template logic.
+    """
+
+    __slots__ = ("_precision",)
+
+    def __init__(self, value: Precision) -> None:
+        self._precision = value
+
+    def __str__(self) -> str:
+        return self._precision.cpp
+
+    def __repr__(self) -> str:
+        return f"TypeName({self._precision.name})"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TypeName):
+            return self._precision is other._precision
+        if isinstance(other, str):
+            try:
+                return self._precision is precision(other)
+            except UnknownNameError as error:
+                raise TemplateError(str(error)) from error
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._precision.name)
+
+    @property
+    def name(self) -> str:
+        """Canonical name of the precision ("fp16")."""
+        return self._precision.name
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element."""
+        return self._precision.size_bytes
+
+    @property
+    def storage_only(self) -> bool:
+        """Whether arithmetic in this type is excluded."""
+        return self._precision.storage_only
+
+
+@functools.cache
+def prelude() -> str:
+    """Return the text of the prelude that starts every rendered source."""
+    folder = bundled_folder("templates") / "prelude"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in PRELUDE_FILES)
+
+
+def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
+    """Return the source of a configuration that every backend compiles.
+
+    Raises:
+        TemplateError: the template is missing, does not parse, uses an undefined name or does not define the
+            function the kernel names.
+    """
+    name = _locate(kernel).name
+    body = render_body(kernel, configuration, sizes)
+    entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function})\n#endif\n"
+    return f'{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}{entry}'
+
+
+def render_body(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
+    """Return the instantiated template alone, without the prelude.
+
+    Raises:
+        TemplateError: as for :func:`render`.
+    """
+    source = _locate(kernel)
+    template = _compile(source)
+    context = _context(kernel, configuration, sizes)
+    template.check_names(context)
+    body = template.render(context)
+    _check_function(kernel.function, body, source.name)
+    return body
+
+
+# -- the context of a template -------------------------------------------------------------------
+
+
+def _context(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> dict[str, Any]:
+    types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
+    values = {name: _printable(value, name in types) for name, value in configuration.items()}
+    return {**sizes, **values}
+
+
+def _printable(value: Value, is_type: bool) -> Any:
+    """Return what ``{{ value }}`` should print as C++: a boolean as 0 or 1, a precision as its type."""
+    if is_type:
+        return TypeName(precision(str(value)))
+    return int(value) if isinstance(value, bool) else value
+
+
+def _ceildiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+_HELPERS: Final[dict[str, Callable[..., Any]]] = {
+    "ceildiv": _ceildiv,
+    "min": min,
+    "max": max,
+    "abs": abs,
+    "len": len,
+    "range": range,
+    "enumerate": enumerate,
+    "zip": zip,
+}
+
+
+# -- finding the template ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a template comes from: its name, its file (None: inline) and what its text depends on."""
+
+    name: str
+    path: Path | None
+    version: int | str
+
+
+def _locate(kernel: Kernel) -> _Source:
+    if isinstance(kernel.template, str) and "\n" in kernel.template:
+        return _Source(f"{kernel.name}.cu.j2", None, kernel.template)
+    candidates = _candidates(kernel)
+    for path in candidates:
+        if path.is_file():
+            return _Source(path.name, path, path.stat().st_mtime_ns)
+    near = did_you_mean(candidates[0].name, [p.name for c in candidates for p in c.parent.glob("*.j2")])
+    raise TemplateError(f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))}{near}")
+
+
+def _candidates(kernel: Kernel) -> tuple[Path, ...]:
+    folder = kernel.path.parent if kernel.path else Path.cwd()
+    if kernel.template is not None:
+        return (folder / kernel.template,)
+    if kernel.path is None:
+        raise KernelError(f"kernel {kernel.name}: give template= (it was not loaded from a file, so has no sibling)")
+    name = f"{kernel.path.stem}.cu.j2"
+    return folder.parent / "templates" / name, folder / name
+
+
+# -- compiling and running it --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Template:
+    """A parsed template with the line each name it takes from outside first occurs on."""
+
+    source: _Source
+    template: jinja2.Template
+    lines: Mapping[str, int]
+
+    def check_names(self, context: Mapping[str, Any]) -> None:
+        """Raise TemplateError for a name nothing defines, also in a branch that is not taken."""
+        for name, line in self.lines.items():
+            if name not in context and name not in _HELPERS:
+                raise TemplateError(_undefined(f"{self.source.name}:{line}", name, context))
+
+    def render(self, context: Mapping[str, Any]) -> str:
+        try:
+            return self.template.render(context)
+        except jinja2.TemplateSyntaxError as error:
+            raise TemplateError(f"{error.name or self.source.name}:{error.lineno}: {error.message}") from error
+        except jinja2.TemplateNotFound as error:
+            raise TemplateError(f"{self._where(error)}: no template {error.message!r} to include") from error
+        except jinja2.UndefinedError as error:
+            known = _known(context)
+            raise TemplateError(f"{self._where(error)}: {error.message} ({known})") from error
+        except TemplateError as error:
+            raise TemplateError(f"{self._where(error)}: {error}") from error
+        except Exception as error:
+            raise TemplateError(f"{self._where(error)}: {type(error).__name__}: {error}") from error
+
+    def _where(self, error: BaseException) -> str:
+        """Return ``file:line`` of the innermost template line in a traceback."""
+        own = str(self.source.path) if self.source.path else "<template>"
+        folder = self.source.path.parent if self.source.path else None
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if frame.filename == own:
+                return f"{self.source.name}:{frame.lineno}"
+            if folder is not None and Path(frame.filename).parent == folder and frame.filename.endswith(".j2"):
+                return f"{Path(frame.filename).name}:{frame.lineno}"
+        return self.source.name
+
+
+@functools.lru_cache(maxsize=64)
+def _compile(source: _Source) -> _Template:
+    environment = _environment(source.path.parent if source.path else None)
+    try:
+        text = str(source.version) if source.path is None else source.path.read_text(encoding="utf-8")
+        tree = environment.parse(text, source.name)
+        template = environment.from_string(text) if source.path is None else environment.get_template(source.name)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"{source.name}:{error.lineno}: {error.message}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"template {source.path} cannot be read: {error}") from error
+    undeclared = jinja2.meta.find_undeclared_variables(tree)
+    lines: dict[str, int] = {}
+    for node in tree.find_all(jinja2.nodes.Name):
+        if node.name in undeclared and node.ctx == "load":
+            lines[node.name] = min(node.lineno, lines.get(node.name, node.lineno))
+    return _Template(source, template, dict(sorted(lines.items(), key=lambda item: item[1])))
+
+
+@functools.lru_cache(maxsize=16)
+def _environment(folder: Path | None) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder) if folder else None,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.globals.clear()
+    environment.globals.update(_HELPERS)
+    environment.globals["namespace"] = jinja2.utils.Namespace
+    return environment
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def _known(context: Iterable[str]) -> str:
+    return f"parameters and sizes: {', '.join(context) or 'none'}"
+
+
+def _undefined(where: str, name: str, context: Iterable[str]) -> str:
+    names = list(context)
+    near = did_you_mean(name, [*names, *_HELPERS])
+    return f"{where}: {name!r} is not defined{near} ({_known(names)}; helpers: {', '.join(_HELPERS)})"
+
+
+def _check_function(function: str, body: str, where: str) -> None:
+    """Raise TemplateError unless the body defines the function with C linkage."""
+    kernels = re.findall(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(", _without_comments(body))
+    if function not in kernels:
+        found = f"it defines {', '.join(kernels)}" if kernels else "it defines no __global__ function"
+        near = did_you_mean(function, kernels)
+        raise TemplateError(f'{where}: no function extern "C" __global__ void {function}(...){near} ({found})')
+    if 'extern "C"' not in body:
+        raise TemplateError(f'{where}: write extern "C" before __global__ void {function}, or its name is mangled')
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)

@@ -1,0 +1,180 @@
+// Operators of the prelude's types; the rules of mixed operands stand at the head of types.hpp.
+
+namespace mp {
+namespace detail {
+
+constexpr bool wins(kind a, kind b, kind wanted) {
+    return a == wanted || b == wanted;
+}
+
+template <class A, class B>
+struct promote {
+    static constexpr kind a = kind_of<A>::value;
+    static constexpr kind b = kind_of<B>::value;
+    static constexpr bool both_halves = wins(a, b, kind::fp16) && wins(a, b, kind::bf16);
+    static constexpr bool in_float = wins(a, b, kind::fp32) || wins(a, b, kind::fp8) || both_halves;
+    using narrow = choose_t<wins(a, b, kind::fp16), half, bfloat16>;
+    using type = choose_t<wins(a, b, kind::fp64), double, choose_t<in_float, float, narrow>>;
+};
+// Two built-in types: whatever C++ says.
+template <class A, class B, bool BuiltIn>
+struct promote_or_native : promote<A, B> {};
+template <class A, class B>
+struct promote_or_native<A, B, true> {
+    using type = decltype(A() + B());
+};
+
+}  // namespace detail
+
+// The type of the result of an operation on an A and a B.
+template <class A, class B>
+using promoted = typename detail::promote_or_native<A, B, !detail::is_own<A> && !detail::is_own<B>>::type;
+
+namespace detail {
+
+// Types for which the mixed operators exist: numbers, at least one of them the prelude's own, unless both are half
+// or both bfloat16, which have operators of their own.
+template <class A, class B>
+constexpr bool is_mixed = is_number<A> && is_number<B> && (is_own<A> || is_own<B>) &&
+                          !(same<A, B>::value && kind_of<A>::value != kind::fp8);
+
+template <class A, class B>
+using mixed_result = typename enable_if<is_mixed<A, B>, promote<A, B>>::type::type;
+
+template <class A, class B>
+constexpr bool is_comparable = is_number<A> && is_number<B> && (is_own<A> || is_own<B>);
+template <class A, class B>
+using comparison_type = choose_t<wins(kind_of<A>::value, kind_of<B>::value, kind::fp64), double, float>;
+
+#if defined(MPTUNE_NATIVE_HALF)
+#define MPTUNE_HALF_OPERATOR(name, op)             \
+    MPTUNE_INLINE half name(half a, half b) {      \
+        half result;                               \
+        result.value = a.value op b.value;         \
+        return result;                             \
+    }
+#elif !defined(MPTUNE_CUDA)
+// Rounding the float result is exact for + - * /: 24 bits are at least twice 11 and two more.
+#define MPTUNE_HALF_OPERATOR(name, op)                                            \
+    MPTUNE_INLINE half name(half a, half b) {                                     \
+        return half(static_cast<float>(a) op static_cast<float>(b));              \
+    }
+#endif
+#if !defined(MPTUNE_CUDA)
+MPTUNE_HALF_OPERATOR(add, +)
+MPTUNE_HALF_OPERATOR(subtract, -)
+MPTUNE_HALF_OPERATOR(multiply, *)
+MPTUNE_HALF_OPERATOR(divide, /)
+#undef MPTUNE_HALF_OPERATOR
+
+#define MPTUNE_BFLOAT16_OPERATOR(name, op)                                        \
+    MPTUNE_INLINE bfloat16 name(bfloat16 a, bfloat16 b) {                         \
+        return bfloat16(static_cast<float>(a) op static_cast<float>(b));          \
+    }
+MPTUNE_BFLOAT16_OPERATOR(add, +)
+MPTUNE_BFLOAT16_OPERATOR(subtract, -)
+MPTUNE_BFLOAT16_OPERATOR(multiply, *)
+MPTUNE_BFLOAT16_OPERATOR(divide, /)
+#undef MPTUNE_BFLOAT16_OPERATOR
+#endif
+
+}  // namespace detail
+
+#define MPTUNE_OPERATOR(op, name)                                                      \
+    MPTUNE_INLINE half operator op(half a, half b) { return detail::name(a, b); }      \
+    MPTUNE_INLINE bfloat16 operator op(bfloat16 a, bfloat16 b) { return detail::name(a, b); } \
+    template <class A, class B, class R = detail::mixed_result<A, B>>                  \
+    MPTUNE_INLINE R operator op(A a, B b) {                                            \
+        return static_cast<R>(a) op static_cast<R>(b);                                 \
+    }                                                                                  \
+    template <class A, class B, class = detail::enable_if_t<detail::is_own<A> && detail::is_number<B>>> \
+    MPTUNE_INLINE A& operator op##=(A& a, B b) {                                       \
+        return a = static_cast<A>(a op b);                                             \
+    }
+MPTUNE_OPERATOR(+, add)
+MPTUNE_OPERATOR(-, subtract)
+MPTUNE_OPERATOR(*, multiply)
+MPTUNE_OPERATOR(/, divide)
+#undef MPTUNE_OPERATOR
+
+#define MPTUNE_COMPARISON(op)                                                                     \
+    template <class A, class B, class = detail::enable_if_t<detail::is_comparable<A, B>>>         \
+    MPTUNE_INLINE bool operator op(A a, B b) {                                                    \
+        using C = detail::comparison_type<A, B>;                                                  \
+        return static_cast<C>(a) op static_cast<C>(b);                                            \
+    }
+MPTUNE_COMPARISON(==)
+MPTUNE_COMPARISON(!=)
+MPTUNE_COMPARISON(<)
+MPTUNE_COMPARISON(<=)
+MPTUNE_COMPARISON(>)
+MPTUNE_COMPARISON(>=)
+#undef MPTUNE_COMPARISON
+
+MPTUNE_INLINE half operator-(half a) {
+    return half::from_bits(static_cast<unsigned short>(a.to_bits() ^ 0x8000));
+}
+MPTUNE_INLINE bfloat16 operator-(bfloat16 a) {
+    return bfloat16::from_bits(static_cast<unsigned short>(a.bits ^ 0x8000));
+}
+MPTUNE_INLINE fp8_e4m3 operator-(fp8_e4m3 a) {
+    return fp8_e4m3::from_bits(static_cast<unsigned char>(a.bits ^ 0x80));
+}
+MPTUNE_INLINE fp8_e5m2 operator-(fp8_e5m2 a) {
+    return fp8_e5m2::from_bits(static_cast<unsigned char>(a.bits ^ 0x80));
+}
+template <class A, class = detail::enable_if_t<detail::is_own<A>>>
+MPTUNE_INLINE A operator+(A a) {
+    return a;
+}
+template <class A, class = detail::enable_if_t<detail::is_own<A>>>
+MPTUNE_INLINE A& operator++(A& a) {
+    return a = static_cast<A>(a + 1);
+}
+template <class A, class = detail::enable_if_t<detail::is_own<A>>>
+MPTUNE_INLINE A& operator--(A& a) {
+    return a = static_cast<A>(a - 1);
+}
+
+namespace detail {
+
+MPTUNE_INLINE double fused(double a, double b, double c) {
+    return __builtin_fma(a, b, c);
+}
+MPTUNE_INLINE float fused(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
+
+#if defined(MPTUNE_NATIVE_HALF) && (defined(MPTUNE_HIP) || defined(__AVX512FP16__))
+MPTUNE_INLINE half fused(half a, half b, half c) {
+    half result;
+    result.value = __builtin_fmaf16(a.value, b.value, c.value);
+    return result;
+}
+#elif defined(MPTUNE_HOST)
+MPTUNE_INLINE half fused(half a, half b, half c) {
+    return half(sum_to_odd(static_cast<float>(a) * static_cast<float>(b), static_cast<float>(c)));
+}
+#endif
+#if !defined(MPTUNE_CUDA)
+MPTUNE_INLINE bfloat16 fused(bfloat16 a, bfloat16 b, bfloat16 c) {
+    return bfloat16(sum_to_odd(static_cast<float>(a) * static_cast<float>(b), static_cast<float>(c)));
+}
+#endif
+
+template <class A, class B, class C>
+using fma_result = promoted<promoted<A, B>, C>;
+
+}  // namespace detail
+
+// a * b + c rounded once, in the widest type of the three.
+template <class A, class B, class C, class = detail::enable_if_t<detail::is_number<A> && detail::is_number<B> && detail::is_number<C>>>
+MPTUNE_INLINE detail::fma_result<A, B, C> fma(A a, B b, C c) {
+    using R = detail::fma_result<A, B, C>;
+    static_assert(!detail::is_integer<R>, "fma is for floating-point operands");
+    return detail::fused(static_cast<R>(a), static_cast<R>(b), static_cast<R>(c));
+}
+
+}  // namespace mp
+
+using mp::fma;

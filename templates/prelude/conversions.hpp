@@ -1,0 +1,124 @@
+// Rounding between the floating-point types: to nearest, ties to even, with subnormals, infinities and NaN.
+//
+// Selects instead of branches, so that a host compiler vectorises loops over them. Overflow gives an infinity; E4M3
+// has none and gives NaN (the conversion of ml_dtypes float8_e4m3fn), as does an infinity converted to it.
+
+namespace mp {
+namespace detail {
+
+// Magnitude bits of a float (sign removed) -> magnitude bits in a format of `Exponent` and `Mantissa` bits. Values
+// past the largest finite one come out at or above the bits of infinity.
+template <int Exponent, int Mantissa>
+MPTUNE_INLINE int narrow(int magnitude) {
+    constexpr int bias = (1 << (Exponent - 1)) - 1;
+    constexpr int shift = 23 - Mantissa;
+    constexpr int smallest_normal = (128 - bias) << 23;
+    // Adding a float whose last bit weighs as much as the smallest subnormal makes the adder round.
+    constexpr int magic = (127 + 24 - bias - Mantissa) << 23;
+    const int odd = (magnitude >> shift) & 1;
+    const int normal = (magnitude - ((127 - bias) << 23) + ((1 << (shift - 1)) - 1) + odd) >> shift;
+    const int subnormal = bits_as<int>(bits_as<float>(magnitude) + bits_as<float>(magic)) - magic;
+    return magnitude < smallest_normal ? subnormal : normal;
+}
+
+MPTUNE_INLINE float absolute(float x) {
+    return bits_as<float>(bits_as<unsigned>(x) & 0x7fffffffu);
+}
+MPTUNE_INLINE double absolute(double x) {
+    return bits_as<double>(bits_as<unsigned long long>(x) & 0x7fffffffffffffffull);
+}
+
+// The nearest float with its last bit set where inexact: rounding that once more to a type at least two bits
+// narrower gives the correctly rounded double.
+MPTUNE_INLINE float round_to_odd(double x) {
+    const float nearest = static_cast<float>(x);
+    const double back = nearest;
+    const int bits = bits_as<int>(nearest);
+    const int truncated = absolute(back) > absolute(x) ? bits - 1 : bits;
+    return bits_as<float>(back < x || back > x ? truncated | 1 : bits);
+}
+
+// a + b to odd, for a float fused multiply-add of narrower types, whose product is exact in float: the error of the
+// sum (Knuth's two-sum) tells on which side of the nearest float it lies.
+MPTUNE_INLINE float sum_to_odd(float a, float b) {
+    const float sum = a + b;
+    const float without = sum - a;
+    const float error = (a - (sum - without)) + (b - without);
+    const int bits = bits_as<int>(sum);
+    const int truncated = (error < 0) == (sum > 0) ? bits - 1 : bits;
+    return bits_as<float>(error < 0 || error > 0 ? truncated | 1 : bits);
+}
+
+// A double that rounds to any narrower type like the integer itself: bits below the 37 leading ones only say that
+// something is there.
+template <class T>
+MPTUNE_INLINE double exact_double(T x) {
+    if constexpr (sizeof(T) < 8) {
+        return static_cast<double>(x);
+    } else {
+        const bool negative = x < 0;
+        const unsigned long long value = static_cast<unsigned long long>(x);
+        const unsigned long long magnitude = negative ? 0 - value : value;
+        const unsigned long long folded = (magnitude | ((magnitude & 0xffff) ? 0x10000 : 0)) & ~0xffffull;
+        const double result = static_cast<double>(magnitude >> 53 ? folded : magnitude);
+        return negative ? -result : result;
+    }
+}
+
+MPTUNE_INLINE unsigned short half_bits_of(float x) {
+    const int bits = bits_as<int>(x);
+    const int magnitude = bits & 0x7fffffff;
+    const int rounded = narrow<5, 10>(magnitude);
+    const int finite = rounded < 0x7c00 ? rounded : 0x7c00;
+    const int result = magnitude > 0x7f800000 ? 0x7e00 : finite;
+    return static_cast<unsigned short>(result | ((bits >> 16) & 0x8000));
+}
+
+MPTUNE_INLINE float float_of_half_bits(unsigned short h) {
+    const int magnitude = h & 0x7fff;
+    // The exponent is re-biased by a multiplication, which also normalises subnormals.
+    const int scaled = bits_as<int>(bits_as<float>(magnitude << 13) * 0x1p112f);
+    const int special = magnitude >= 0x7c00 ? 0x7f800000 : 0;
+    return bits_as<float>(scaled | special | ((h & 0x8000) << 16));
+}
+
+MPTUNE_INLINE unsigned short bfloat16_bits_of(float x) {
+    const unsigned bits = bits_as<unsigned>(x);
+    const unsigned rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const unsigned quiet = (bits >> 16) | 0x40u;
+    return static_cast<unsigned short>(static_cast<int>(bits & 0x7fffffffu) > 0x7f800000 ? quiet : rounded);
+}
+
+MPTUNE_INLINE float float_of_bfloat16_bits(unsigned short b) {
+    return bits_as<float>(static_cast<unsigned>(b) << 16);
+}
+
+MPTUNE_INLINE unsigned char e4m3_bits_of(float x) {
+    const int bits = bits_as<int>(x);
+    const int magnitude = bits & 0x7fffffff;
+    const int rounded = narrow<4, 3>(magnitude);
+    return static_cast<unsigned char>((rounded < 0x7f ? rounded : 0x7f) | ((bits >> 24) & 0x80));
+}
+
+MPTUNE_INLINE float float_of_e4m3_bits(unsigned char b) {
+    const int magnitude = b & 0x7f;
+    const int scaled = bits_as<int>(bits_as<float>(magnitude << 20) * 0x1p120f);
+    const int special = magnitude == 0x7f ? 0x7fc00000 : 0;
+    return bits_as<float>(scaled | special | ((b & 0x80) << 24));
+}
+
+MPTUNE_INLINE unsigned char e5m2_bits_of(float x) {
+    const int bits = bits_as<int>(x);
+    const int magnitude = bits & 0x7fffffff;
+    const int rounded = narrow<5, 2>(magnitude);
+    const int finite = rounded < 0x7c ? rounded : 0x7c;
+    const int result = magnitude > 0x7f800000 ? 0x7e : finite;
+    return static_cast<unsigned char>(result | ((bits >> 24) & 0x80));
+}
+
+MPTUNE_INLINE float float_of_e5m2_bits(unsigned char b) {
+    return float_of_half_bits(static_cast<unsigned short>(b << 8));
+}
+
+}  // namespace detail
+}  // namespace mp

@@ -1,0 +1,157 @@
+// Which compiler reads this, and the few language helpers the rest of the prelude needs.
+//
+// One rendered source goes through NVRTC, hiprtc and an ordinary C++17 compiler. Nothing here includes a header:
+// the runtime compilers have none, and on the host headers are most of the compile time.
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+#define MPTUNE_CUDA 1
+#elif defined(__HIPCC_RTC__) || defined(__HIPCC__) || defined(__HIP__)
+#define MPTUNE_HIP 1
+#else
+#define MPTUNE_HOST 1
+#endif
+
+#if defined(MPTUNE_CUDA)
+#define MPTUNE_INLINE __device__ __forceinline__
+#define MPTUNE_CONSTANT static __device__ constexpr
+#elif defined(MPTUNE_HIP)
+#define MPTUNE_INLINE __device__ inline __attribute__((always_inline))
+#define MPTUNE_CONSTANT static constexpr
+#else
+#define MPTUNE_INLINE inline __attribute__((always_inline))
+#define MPTUNE_CONSTANT static constexpr
+#endif
+
+#if defined(__clang__) || defined(MPTUNE_CUDA)
+#define MPTUNE_UNROLL _Pragma("unroll")
+#else
+#define MPTUNE_UNROLL _Pragma("GCC unroll 8")
+#endif
+
+// g++ before 13 converts _Float16 one element at a time, so there a half is held as its bits unless the processor
+// computes in fp16 itself. clang++ vectorises the conversions wherever the instructions for them exist.
+#if defined(MPTUNE_HIP)
+#define MPTUNE_NATIVE_HALF 1
+#elif defined(MPTUNE_HOST)
+#if defined(__AVX512FP16__) || (defined(__clang__) && (defined(__F16C__) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC)))
+#define MPTUNE_NATIVE_HALF 1
+#endif
+#endif
+
+namespace mp {
+
+struct half;
+struct bfloat16;
+struct fp8_e4m3;
+struct fp8_e5m2;
+template <class T, int N>
+struct vec;
+
+// Which implementation of a transcendental function (Heldens 2026, Sec. IV): the best there is in the type; fp32
+// intrinsics or shorter polynomials; a rough answer in fp16 and bf16.
+enum class policy { accurate, fast, approx };
+constexpr policy accurate = policy::accurate;
+constexpr policy fast = policy::fast;
+constexpr policy approx = policy::approx;
+
+namespace detail {
+
+template <bool Condition, class T = void>
+struct enable_if {};
+template <class T>
+struct enable_if<true, T> {
+    using type = T;
+};
+template <bool Condition, class T = void>
+using enable_if_t = typename enable_if<Condition, T>::type;
+
+template <bool Condition, class A, class B>
+struct choose {
+    using type = A;
+};
+template <class A, class B>
+struct choose<false, A, B> {
+    using type = B;
+};
+template <bool Condition, class A, class B>
+using choose_t = typename choose<Condition, A, B>::type;
+
+template <class A, class B>
+struct same {
+    static constexpr bool value = false;
+};
+template <class A>
+struct same<A, A> {
+    static constexpr bool value = true;
+};
+
+template <class T>
+struct bare {
+    using type = T;
+};
+template <class T>
+struct bare<const T> {
+    using type = T;
+};
+template <class T>
+struct bare<volatile T> {
+    using type = T;
+};
+template <class T>
+struct bare<const volatile T> {
+    using type = T;
+};
+
+enum class kind { none, integer, fp8, fp16, bf16, fp32, fp64 };
+
+template <class T>
+struct kind_of {
+    static constexpr kind value = kind::none;
+};
+#define MPTUNE_KIND(type, k)                      \
+    template <>                                   \
+    struct kind_of<type> {                        \
+        static constexpr kind value = kind::k;    \
+    };
+MPTUNE_KIND(bool, integer)
+MPTUNE_KIND(char, integer)
+MPTUNE_KIND(signed char, integer)
+MPTUNE_KIND(unsigned char, integer)
+MPTUNE_KIND(short, integer)
+MPTUNE_KIND(unsigned short, integer)
+MPTUNE_KIND(int, integer)
+MPTUNE_KIND(unsigned, integer)
+MPTUNE_KIND(long, integer)
+MPTUNE_KIND(unsigned long, integer)
+MPTUNE_KIND(long long, integer)
+MPTUNE_KIND(unsigned long long, integer)
+MPTUNE_KIND(fp8_e4m3, fp8)
+MPTUNE_KIND(fp8_e5m2, fp8)
+MPTUNE_KIND(half, fp16)
+MPTUNE_KIND(bfloat16, bf16)
+MPTUNE_KIND(float, fp32)
+MPTUNE_KIND(double, fp64)
+#undef MPTUNE_KIND
+
+template <class T>
+constexpr bool is_number = kind_of<T>::value != kind::none;
+template <class T>
+constexpr bool is_integer = kind_of<T>::value == kind::integer;
+template <class T>
+constexpr bool is_own = kind_of<T>::value == kind::fp8 || kind_of<T>::value == kind::fp16 || kind_of<T>::value == kind::bf16;
+
+// memcpy is the one way to reinterpret bits that every compiler and standard version here agrees on.
+template <class To, class From>
+MPTUNE_INLINE To bits_as(From from) {
+    static_assert(sizeof(To) == sizeof(From), "bits_as needs types of one size");
+    To to;
+    __builtin_memcpy(&to, &from, sizeof(To));
+    return to;
+}
+
+}  // namespace detail
+}  // namespace mp
+
+using mp::accurate;
+using mp::approx;
+using mp::fast;
