@@ -41,22 +41,26 @@ class UnknownNameError(MptuneError):
         name: the name that was given.
         known: the valid names.
         hint: an extra sentence, appended as it is.
+        aliases: further valid spellings, suggested but not listed.
     """
 
-    def __init__(self, kind: str, name: object, known: Iterable[str], hint: str = "") -> None:
+    def __init__(
+        self, kind: str, name: object, known: Iterable[str], hint: str = "", aliases: Iterable[str] = ()
+    ) -> None:
         self.kind = kind
         self.name = str(name)
         self.known = tuple(known)
         self.hint = hint
+        self.aliases = tuple(aliases)
         super().__init__(self._message())
 
-    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...], str]]:
-        return type(self), (self.kind, self.name, self.known, self.hint)
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[object, ...]]:
+        return type(self), (self.kind, self.name, self.known, self.hint, self.aliases)
 
     def _message(self) -> str:
         valid = ", ".join(self.known) if self.known else "none is defined"
         hint = f" {self.hint}" if self.hint else ""
-        return f"unknown {self.kind} {self.name!r}{did_you_mean(self.name, self.known)} (valid: {valid}){hint}"
+        return f"unknown {self.kind} {self.name!r}{did_you_mean(self.name, (*self.known, *self.aliases))} (valid: {valid}){hint}"
 
 
 class ExpressionError(MptuneError):

@@ -156,12 +156,9 @@ def precision(name: str | Precision) -> Precision:
         return name
     found = _BY_SPELLING.get(str(name).strip().lower())
     if found is None:
-        raise UnknownNameError("precision", name, PRECISIONS, hint=f"Aliases: {', '.join(_aliases())}.")
+        aliases = [alias for entry in _TABLE for alias in entry.aliases]
+        raise UnknownNameError("precision", name, PRECISIONS, aliases=aliases)
     return found
-
-
-def _aliases() -> list[str]:
-    return [f"{alias} = {entry.name}" for entry in _TABLE for alias in entry.aliases[:2]]
 
 
 def precision_of_dtype(dtype: Any) -> Precision:

@@ -1,0 +1,49 @@
+# Both commands of the README do all the set-up, virtual environment included.
+#   make demo   tune a convolution on the CPU at four correct digits
+#   make test   run the tests
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV ?= .venv
+EXTRAS ?= dev
+BIN := $(VENV)/bin
+PYTEST_FLAGS ?=
+
+# Without a C++ compiler on the machine, the one from PyPI serves.
+COMPILER := $(shell command -v $${CXX:-g++} || command -v clang++)
+ZIG := $(if $(COMPILER),,zig)
+comma := ,
+
+.PHONY: demo test lint types imports check clean
+
+demo: $(VENV)/run.stamp
+	$(BIN)/mptune tune convolution2d --backend host --max-error 1e-4 --budget 60 --seed 0
+
+test: $(VENV)/test.stamp
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_FLAGS)
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/test.stamp
+	$(BIN)/mypy
+
+imports: $(VENV)/test.stamp
+	$(BIN)/lint-imports
+
+check: lint types imports test
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "mptune needs Python 3.11 or later with its venv module (Debian: apt install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".$(if $(ZIG),[$(ZIG)])"
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)$(if $(ZIG),$(comma)$(ZIG))]"
+	@touch $@ $(VENV)/run.stamp
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,212 @@
+"""Commands that need no run: ``list``, ``backends``, ``render`` and ``check``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mptune.backends import BACKENDS, get_backend, select_backend
+from mptune.checking import CheckResult, Compilation
+from mptune.checking import check as check_kernel
+from mptune.cli.arguments import parse_assignments, parse_sizes
+from mptune.cli.display import complain, messages, output, print_json, table
+from mptune.errors import BackendUnavailableError, MptuneError
+from mptune.kernel import Kernel
+from mptune.registry import bundled_kernels, load_kernel
+from mptune.rendering import render as render_source
+from mptune.rendering import render_body
+
+__all__ = ["backends", "check", "list_kernels", "render"]
+
+KernelName = Annotated[str, typer.Argument(metavar="KERNEL|FILE.py", help="A bundled kernel or a definition file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def list_kernels(json: AsJson = False) -> None:
+    """List the bundled kernels."""
+    rows = [_describe(load_kernel(name)) for name in bundled_kernels()]
+    if json:
+        print_json({"kernels": rows})
+        return
+    columns = ("kernel", "parameters", "configurations", "metric", "sizes", "description")
+    cells = [
+        (
+            row["kernel"],
+            f"{len(row['parameters']) - len(row['signature'])} + {len(row['signature'])}",
+            f"{row['configurations']:,}",
+            row["metric"],
+            ", ".join(row["sizes"]),
+            row["description"],
+        )
+        for row in rows
+    ]
+    output.print(table(columns, cells, right=("configurations",)))
+    output.print("\nparameters: optimisation + accuracy signature; configurations: valid ones at the default size")
+
+
+def _describe(kernel: Kernel) -> dict[str, Any]:
+    space = kernel.search_space(kernel.resolve_sizes())
+    return {
+        "kernel": kernel.name,
+        "description": kernel.description,
+        "parameters": {p.name: list(p.values) for p in kernel.parameters},
+        "signature": list(kernel.signature_names),
+        "configurations": space.size,
+        "metric": kernel.metric if isinstance(kernel.metric, str) else getattr(kernel.metric, "__name__", "callable"),
+        "sizes": {preset: dict(sizes) for preset, sizes in kernel.sizes.items()},
+    }
+
+
+def backends(json: AsJson = False) -> None:
+    """Say which backends can compile and run here, and what the others need."""
+    rows = [_availability(name) for name in BACKENDS]
+    if json:
+        print_json({"backends": rows})
+        return
+    columns = ("backend", "compiles", "runs", "device", "architecture", "versions / what is missing")
+    cells = [
+        (
+            row["backend"],
+            "yes" if row["can_compile"] else "no",
+            "yes" if row["can_run"] else "no",
+            row["device"] or "-",
+            row["architecture"] or "-",
+            row["reason"] or ", ".join(f"{k} {v}" for k, v in row["versions"].items()),
+        )
+        for row in rows
+    ]
+    output.print(table(columns, cells))
+
+
+def _availability(name: str) -> dict[str, Any]:
+    backend = get_backend(name)
+    found = backend.availability()
+    row: dict[str, Any] = {
+        "backend": name,
+        "can_compile": found.can_compile,
+        "can_run": found.can_run,
+        "reason": found.reason,
+        "device": None,
+        "architecture": None,
+        "memory_bytes": None,
+        "limits": {},
+        "versions": {},
+    }
+    if found.can_run:
+        try:
+            device = backend.device()
+        except BackendUnavailableError as error:
+            return row | {"can_run": False, "reason": str(error)}
+        row |= {
+            "device": device.name,
+            "architecture": device.architecture,
+            "memory_bytes": device.memory_bytes,
+            "limits": dict(device.limits),
+            "versions": dict(device.versions),
+        }
+    return row
+
+
+def render(
+    kernel: KernelName,
+    parameter: Annotated[list[str], typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="A value.")] = [],  # noqa: B006
+    backend: Annotated[str, typer.Option(help="Any backend: one source serves all.")] = "auto",
+    size: Annotated[list[str], typer.Option(metavar="PRESET|NAME=V", help="A size preset, or single sizes.")] = [],  # noqa: B006
+    body: Annotated[bool, typer.Option("--body", help="Leave out the prelude.")] = False,
+) -> None:
+    """Print the instantiated source; parameters not given have their first value."""
+    definition = load_kernel(kernel)
+    if backend != "auto":
+        get_backend(backend)
+    preset, overrides = parse_sizes(definition, size)
+    sizes = definition.resolve_sizes(preset, overrides)
+    configuration = definition.configuration(parse_assignments(parameter, "-p"))
+    if configuration not in definition.search_space(sizes):
+        complain(f"not a valid configuration, rendered all the same: {configuration}")
+    source = render_body if body else render_source
+    typer.echo(source(definition, configuration, sizes))
+
+
+def check(
+    kernel: Annotated[str, typer.Argument(metavar="KERNEL|FILE.py|all", help="A kernel, or all bundled ones.")],
+    backend: Annotated[str, typer.Option(help="auto, host, cuda or hip.")] = "auto",
+    arch: Annotated[str, typer.Option(metavar="A", help="Target such as sm_90 or gfx90a.")] = "",
+    sample: Annotated[str, typer.Option(metavar="N|all", help="How many configurations [every value once].")] = "",
+    size: Annotated[list[str], typer.Option(metavar="PRESET|NAME=V", help="A size preset, or single sizes.")] = [],  # noqa: B006
+    json: AsJson = False,
+) -> None:
+    """Compile configurations without running them; needs no device."""
+    target = get_backend(select_backend("auto") if backend == "auto" else backend)
+    names = bundled_kernels() if kernel == "all" else (kernel,)
+    results = []
+    for name in names:
+        definition = load_kernel(name)
+        preset, overrides = parse_sizes(definition, size)
+        with messages.status(f"compiling {definition.name}") as status:
+            done = 0
+
+            def count(_: Compilation, shown: str = definition.name) -> None:
+                nonlocal done
+                done += 1
+                status.update(f"compiling {shown}: {done}")
+
+            results.append(
+                check_kernel(
+                    definition,
+                    target,
+                    architecture=arch,
+                    sample=int(_sample(sample)) if sample not in ("", "all") else None,
+                    everything=sample == "all",
+                    sizes=definition.resolve_sizes(preset, overrides),
+                    on_compiled=count,
+                )
+            )
+    _report(results, json)
+    raise typer.Exit(1 if any(result.failures for result in results) else 0)
+
+
+def _sample(text: str) -> int:
+    if not text.isdigit():
+        raise MptuneError(f"--sample {text!r}: expected a whole number or 'all'")
+    return int(text)
+
+
+def _report(results: list[CheckResult], json: bool) -> None:
+    if json:
+        print_json(
+            {
+                "checks": [
+                    {
+                        "kernel": r.kernel,
+                        "backend": r.backend,
+                        "architecture": r.architecture,
+                        "configurations": r.configurations,
+                        "compiled": len(r.compilations),
+                        "median_compile_s": r.median_s if r.median_s == r.median_s else None,
+                        "failures": [
+                            {"configuration": dict(f.configuration), "message": f.message} for f in r.failures
+                        ],
+                    }
+                    for r in results
+                ]
+            }
+        )
+        return
+    rows = [
+        (
+            r.kernel,
+            r.backend,
+            r.architecture or "own",
+            f"{r.configurations:,}",
+            len(r.compilations),
+            len(r.failures),
+            f"{r.median_s:.3f}" if r.median_s == r.median_s else "cached",
+        )
+        for r in results
+    ]
+    columns = ("kernel", "backend", "architecture", "configurations", "compiled", "failed", "median (s)")
+    output.print(table(columns, rows, right=columns[3:]))
+    for result in results:
+        for failure in result.failures[:3]:
+            complain(f"{result.kernel} at {failure.configuration}: {failure.message}")

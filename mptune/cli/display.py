@@ -1,0 +1,170 @@
+"""What a person sees: tables, the live view of a run, messages."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from mptune.results import Trial
+from mptune.run import Run
+from mptune.tuner import Progress
+
+__all__ = ["LiveView", "complain", "pareto_table", "print_json", "print_run", "table"]
+
+#: Results go to standard output, everything else to standard error.
+output = Console(highlight=False, soft_wrap=False)
+messages = Console(stderr=True, highlight=False)
+
+
+def complain(message: str) -> None:
+    """Say on standard error what went wrong."""
+    messages.print(Text("error: ", style="bold red") + Text(message), soft_wrap=True)
+
+
+def remark(message: str) -> None:
+    """Say something on standard error."""
+    messages.print(Text(message, style="yellow"), soft_wrap=True)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON document on standard output; a number that is not finite has no place in it."""
+    typer.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
+    """Return a table; the columns named in ``right`` are aligned to the right."""
+    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Return a number for a table, a dash where there is none."""
+    return f"{value:.{digits}g}" if math.isfinite(value) else "-"
+
+
+def print_run(run: Run) -> None:
+    """Print what a run found: the winner beside the baseline, and how every trial ended."""
+    settings = run.settings
+    output.print(
+        f"[bold]{run.kernel}[/] on {settings['backend']} ({settings['device']}), sizes {_pairs(settings['sizes'])}"
+    )
+    output.print(
+        f"threshold {_threshold(settings)}, {run.evaluations} of {settings['configurations']:,} configurations, "
+        f"strategy {settings['strategy']}, seed {settings['seed']}, {settings['wall_s']:.1f} s"
+    )
+    output.print()
+    columns = {"baseline": run.baseline, "best": run.best}
+    if run.best is None:
+        columns = {"baseline": run.baseline, "closest": run.closest}
+    shown = {name: trial for name, trial in columns.items() if trial is not None}
+    if shown:
+        output.print(_comparison(run, shown))
+        output.print()
+    output.print(f"statuses: {_pairs(run.statuses)}")
+    _print_failures(run)
+
+
+def _comparison(run: Run, shown: Mapping[str, Trial]) -> Table:
+    rows: list[tuple[object, ...]] = [
+        ("time (ms)", *(number(t.time_ms) for t in shown.values())),
+        ("speedup", *(number(run.speedup(t), 3) for t in shown.values())),
+        ("error", *(number(t.error, 3) for t in shown.values())),
+        ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in shown.values())),
+    ]
+    rows += [(name, *(t.configuration[name] for t in shown.values())) for name in run.parameter_names]
+    return table(("", *shown), rows, right=tuple(shown))
+
+
+def _print_failures(run: Run) -> None:
+    groups = Counter(
+        (str(t.status), t.message.strip().splitlines()[0] if t.message.strip() else "") for t in run.failures
+    )
+    for (status, message), count in groups.most_common(5):
+        output.print(Text(f"  {count} × {status}: {message}"), soft_wrap=True)
+    if len(groups) > 5:
+        output.print(f"  and {len(groups) - 5} other kinds of failure")
+    for warning in dict.fromkeys(w for t in run.trials for w in t.warnings):
+        output.print(Text(f"  warning: {warning}", style="yellow"), soft_wrap=True)
+
+
+def pareto_table(run: Run, metrics: Sequence[str]) -> Table:
+    """Return the front, one trial a row, the best of the first metric on top."""
+    trials = run.pareto(metrics)
+    rows = [
+        (
+            *(number(run.metric_of(trial, metric)) for metric in metrics),
+            number(run.speedup(trial), 3),
+            *(trial.configuration[name] for name in run.parameter_names),
+        )
+        for trial in trials
+    ]
+    columns = (*metrics, "speedup", *run.parameter_names)
+    return table(columns, rows, right=(*metrics, "speedup"))
+
+
+def _threshold(settings: Mapping[str, Any]) -> str:
+    threshold = settings["threshold"]
+    if threshold is None:
+        return "none"
+    limit = _pairs(threshold) if isinstance(threshold, Mapping) else f"{threshold:g}"
+    return f"{settings['metric']} <= {limit}"
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"
+
+
+class LiveView:
+    """The live view of a tuning run on standard error; does nothing where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=messages, refresh_per_second=8, transient=True) if messages.is_terminal else None
+        self._warned: set[str] = set()
+
+    def __enter__(self) -> LiveView:
+        if self._live is not None:
+            self._live.start()
+            self._live.update(Text("preparing inputs and reference"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, progress: Progress) -> None:
+        """Show where the run stands, and each warning the first time it comes."""
+        for warning in progress.trial.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                remark(f"warning: {warning}")
+        if self._live is not None:
+            self._live.update(self._view(progress))
+
+    def _view(self, progress: Progress) -> RenderableType:
+        run = progress.run()
+        done, budget = run.evaluations, progress.budget
+        left_s = progress.elapsed_s / done * (budget - done)
+        best = run.best
+        found = "no configuration under the threshold yet"
+        if best is not None:
+            found = (
+                f"best {number(best.time_ms)} ms, speedup {number(run.speedup(best), 3)}, error {number(best.error, 3)}"
+            )
+        head = f"{progress.phase}: {done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
+        return Group(
+            Text(head), ProgressBar(budget, done, width=60), Text(found), Text(_pairs(run.statuses), style="dim")
+        )

@@ -1,0 +1,58 @@
+"""Commands that read a run file: ``show``, ``pareto`` and ``export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mptune.cli.display import output, pareto_table, print_json, print_run
+from mptune.errors import UnknownNameError
+from mptune.interop.tables import to_csv, to_json
+from mptune.run import Run
+
+__all__ = ["export", "pareto", "show"]
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN.db", help="A run file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+_WRITERS = {"csv": to_csv, "json": to_json}
+
+
+def show(run_file: RunPath, json: AsJson = False) -> None:
+    """Show what a run found and how its trials ended."""
+    run = Run.load(run_file)
+    if json:
+        print_json(run.summary())
+    else:
+        print_run(run)
+
+
+def pareto(
+    run_file: RunPath,
+    metrics: Annotated[str, typer.Option(help="Two or more metrics, by commas.")] = "time_ms,error",
+    json: AsJson = False,
+) -> None:
+    """Show the configurations no other one beats in every metric."""
+    run = Run.load(run_file)
+    names = tuple(name.strip() for name in metrics.split(",") if name.strip())
+    if json:
+        print_json(run.pareto_document(names))
+        return
+    output.print(pareto_table(run, names))
+
+
+def export(
+    run_file: RunPath,
+    format: Annotated[str, typer.Option("--format", help="csv or json.")] = "csv",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
+) -> None:
+    """Write every trial of a run as a table."""
+    if format not in _WRITERS:
+        raise UnknownNameError("export format", format, _WRITERS)
+    text = _WRITERS[format](Run.load(run_file))
+    if output is None:
+        typer.echo(text, nl=not text.endswith("\n"))
+    else:
+        output.write_text(text)

@@ -1,0 +1,55 @@
+"""``mptune simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mptune.cli.arguments import parse_assignments
+from mptune.cli.display import number, output, print_json, table
+from mptune.simulation import simulate as simulate_space
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    space: Annotated[Path, typer.Argument(metavar="SPACE", help="A cache file, T4 file or run file, gzipped or not.")],
+    strategy: Annotated[str, typer.Option(help="Search strategy.")] = "bayesian",
+    strategy_option: Annotated[list[str], typer.Option(metavar="K=V", help="A hyperparameter of it.")] = [],  # noqa: B006
+    budget: Annotated[int, typer.Option(help="Unique configurations in each run.")] = 100,
+    repeats: Annotated[int, typer.Option(help="Runs, with seeds that count upwards.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the first run.")] = 0,
+    objective: Annotated[str, typer.Option(help="time, a metric or an expression.")] = "time",
+    maximise: Annotated[bool, typer.Option("--maximise", help="More of the objective is better.")] = False,
+    max_error: Annotated[float | None, typer.Option(metavar="X", help="Threshold of the error.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Replay a recorded search space with a strategy, without a device."""
+    simulation = simulate_space(
+        space,
+        strategy=strategy,
+        budget=budget,
+        repeats=repeats,
+        seed=seed,
+        objective=objective,
+        maximise=maximise,
+        max_error=max_error,
+        options=parse_assignments(strategy_option, "--strategy-option"),
+    )
+    document = simulation.to_json()
+    if json:
+        print_json(document)
+        return
+    output.print(
+        f"[bold]{document['space']}[/]: {document['configurations']:,} configurations, "
+        f"optimum {number(document['optimum'], 6)} {document['unit']}"
+    )
+    rows = []
+    for run in document["runs"]:
+        best = next((value for value in reversed(run["best"]) if value is not None), float("nan"))
+        rows.append((run["seed"], len(run["best"]), number(best, 6), f"{100 * (best / document['optimum'] - 1):.2f}%"))
+    columns = ("seed", "evaluations", f"best ({document['unit']})", "from the optimum")
+    output.print(table(columns, rows, right=columns))
+    output.print(f"{strategy}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")

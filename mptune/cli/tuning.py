@@ -1,0 +1,103 @@
+"""``mptune tune``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mptune.cli.arguments import default_output, parse_assignments, parse_sizes, parse_threshold
+from mptune.cli.display import LiveView, complain, print_json, print_run, remark
+from mptune.evaluators.device import Limits
+from mptune.registry import load_kernel
+from mptune.run import Run
+from mptune.tuner import TuneSettings
+from mptune.tuner import tune as tune_kernel
+
+__all__ = ["tune"]
+
+
+def tune(
+    kernel: Annotated[str, typer.Argument(metavar="KERNEL|FILE.py", help="A bundled kernel or a definition file.")],
+    backend: Annotated[str, typer.Option(help="auto, host, cuda or hip.")] = "auto",
+    size: Annotated[list[str], typer.Option(metavar="PRESET|NAME=V", help="A size preset, or single sizes.")] = [],  # noqa: B006
+    max_error: Annotated[list[str], typer.Option(metavar="X", help="Threshold, for all outputs or NAME=X.")] = [],  # noqa: B006
+    metric: Annotated[str | None, typer.Option(help="Error metric instead of the kernel's own.")] = None,
+    objective: Annotated[str, typer.Option(help="time, memory, error, a metric or an expression.")] = "time",
+    maximise: Annotated[bool, typer.Option("--maximise", help="More of the objective is better.")] = False,
+    penalty: Annotated[str, typer.Option(help="Score of an inaccurate trial: hard, linear or decay.")] = "decay",
+    alpha: Annotated[float, typer.Option(help="Slope of the linear penalty.")] = 1.0,
+    beta: Annotated[float, typer.Option(help="Rate of the decay penalty.")] = 1.0,
+    strategy: Annotated[str, typer.Option(help="Search strategy.")] = "bayesian",
+    strategy_option: Annotated[list[str], typer.Option(metavar="K=V", help="A hyperparameter of it.")] = [],  # noqa: B006
+    budget: Annotated[int, typer.Option(help="Unique configurations to evaluate.")] = 100,
+    time_limit: Annotated[float | None, typer.Option(metavar="S", help="Seconds after which none is begun.")] = None,
+    baseline_share: Annotated[float, typer.Option(help="Share of the budget for the fp64 baseline.")] = 0.2,
+    trial_limit: Annotated[float, typer.Option(metavar="S", help="Seconds one launch or timing may take.")] = 30.0,
+    compiler_flag: Annotated[list[str], typer.Option(metavar="FLAG", help="A further compiler flag.")] = [],  # noqa: B006
+    seed: Annotated[int, typer.Option(help="Seeds inputs and strategy.")] = 0,
+    workers: Annotated[int, typer.Option(help="Evaluations under way at once.")] = 1,
+    output: Annotated[Path | None, typer.Option(metavar="RUN.db", help="Run file [runs/KERNEL.db].")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Find the fastest configuration whose error stays under a threshold."""
+    definition = load_kernel(kernel)
+    preset, sizes = parse_sizes(definition, size)
+    settings = TuneSettings(
+        backend=backend,
+        size=preset,
+        sizes=sizes,
+        max_error=parse_threshold(max_error),
+        metric=metric,
+        objective=objective,
+        maximise=maximise,
+        penalty=penalty,
+        alpha=alpha,
+        beta=beta,
+        strategy=strategy,
+        strategy_options=parse_assignments(strategy_option, "--strategy-option"),
+        budget=budget,
+        time_limit_s=time_limit,
+        baseline_share=baseline_share,
+        seed=seed,
+        workers=workers,
+        flags=tuple(compiler_flag),
+        limits=Limits(run_s=trial_limit),
+    )
+    path = output or default_output(definition, resume)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = shlex.join(["mptune", *sys.argv[1:]])
+    try:
+        with LiveView() as view:
+            run = tune_kernel(
+                definition, settings, output=path, resume=resume, on_progress=view.update, command=command
+            )
+    except KeyboardInterrupt:
+        if path.exists():
+            _report(Run.load(path), path, json)
+        raise
+    raise typer.Exit(_report(run, path, json))
+
+
+def _report(run: Run, path: Path, json: bool) -> int:
+    """Print the outcome; return the exit code."""
+    if json:
+        print_json(run.summary())
+    else:
+        print_run(run)
+    if run.best is None:
+        complain(_nothing_found(run))
+    remark(f"run file: {path}")
+    return 0 if run.best is not None else 1
+
+
+def _nothing_found(run: Run) -> str:
+    closest = run.closest
+    if closest is not None:
+        nearest = f"the closest has error {closest.error:.3g}: {closest.configuration}"
+        return f"no configuration meets the threshold; {nearest}"
+    return f"none of {run.evaluations} configurations ran to its end with finite outputs"

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pickle
+
+from mptune.errors import UnknownNameError, did_you_mean
+
+
+def test_message_names_the_thing_the_nearest_and_the_valid_ones() -> None:
+    error = UnknownNameError("strategy", "bayesain", ["random", "bayesian"], hint="See the README.")
+    assert (
+        str(error) == "unknown strategy 'bayesain'; did you mean 'bayesian'? (valid: random, bayesian) See the README."
+    )
+
+
+def test_nothing_near_means_no_suggestion() -> None:
+    assert did_you_mean("xyzzy", ["random", "bayesian"]) == ""
+    assert "none is defined" in str(UnknownNameError("preset", "x", []))
+
+
+def test_suggestion_ignores_case_and_keeps_the_spelling() -> None:
+    assert did_you_mean("nrmse_", ["MAE", "NRMSE"]) == "; did you mean 'NRMSE'?"
+
+
+def test_survives_pickling() -> None:
+    error = UnknownNameError("metric", "MEA", ["MAE"], hint="h")
+    copy = pickle.loads(pickle.dumps(error))
+    assert str(copy) == str(error)
+    assert copy.known == ("MAE",)

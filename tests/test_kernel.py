@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.kernel import In, InOut, Kernel, LaunchShape, Out, Scalar, Sizes
+from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
+
+
+def make(**changes: Any) -> Kernel:
+    given: dict[str, Any] = {
+        "name": "scale",
+        "parameters": [
+            OrdinalParameter("block", [32, 64]),
+            OrdinalParameter("unroll", [1, 2]),
+            PrecisionParameter("x_type", ["fp64", "fp32", "fp16"]),
+            PolicyParameter("policy"),
+        ],
+        "arguments": [
+            Out("y", ("rows", "2*cols"), precision="x_type"),
+            In("x", ("rows", "2*cols"), precision="x_type"),
+            Scalar("a", precision="fp32"),
+            Scalar("rows", dtype="int32"),
+        ],
+        "sizes": {"default": {"rows": 10, "cols": 3}, "paper": {"rows": 1000, "cols": 3}},
+        "inputs": lambda rng, size: {"x": rng.random((size.rows, 2 * size.cols)), "a": 2.0},
+        "grid": ["ceildiv(rows, block)"],
+        "block": ["block"],
+    }
+    return Kernel(**(given | changes))
+
+
+def test_names_shapes_and_launch() -> None:
+    kernel = make(signature=["unroll"])
+    sizes = kernel.resolve_sizes()
+    assert kernel.function == "scale"
+    assert kernel.signature_names == ("unroll", "x_type", "policy")
+    assert kernel.shape_of(kernel.arguments[0], sizes) == (10, 6)
+    configuration = kernel.configuration({"block": "64", "x_type": "half"})
+    assert dict(configuration) == {"block": 64, "unroll": 1, "x_type": "fp16", "policy": "accurate"}
+    big = kernel.resolve_sizes("paper", {"rows": 129})
+    assert kernel.launch_shape(configuration, big) == LaunchShape((3, 1, 1), (64, 1, 1), 0)
+    assert kernel.signature_of(configuration) == (1, "fp16", "accurate")
+
+
+def test_precision_of_an_argument_is_a_parameter_s_or_fixed() -> None:
+    kernel = make()
+    configuration = kernel.configuration({"x_type": "fp16"})
+    found = [kernel.precision_of(a, configuration) for a in kernel.arguments]
+    assert [p.name if p else None for p in found] == ["fp16", "fp16", "fp32", None]
+
+
+def test_baseline_is_widest_and_accurate() -> None:
+    assert make().baseline_values() == {"x_type": ("fp64",), "policy": ("accurate",)}
+    narrow = make(
+        parameters=[
+            OrdinalParameter("block", [32]),
+            OrdinalParameter("unroll", [1]),
+            PrecisionParameter("x_type", ["fp16", "fp32"]),
+        ]
+    )
+    assert narrow.baseline_values() == {"x_type": ("fp32",)}
+
+
+def test_sizes_read_as_attributes() -> None:
+    size = Sizes({"n": 3})
+    assert size.n == size["n"] == 3
+    with pytest.raises(AttributeError, match="no size 'm'"):
+        _ = size.m
+
+
+def bad_definitions() -> Mapping[str, tuple[dict[str, Any], str]]:
+    x = In("x", "rows", precision="x_type")
+    y = Out("y", "rows", precision="x_type")
+    return {
+        "name": ({"name": "a b"}, "not an identifier"),
+        "no output": ({"arguments": [x]}, "no argument is an output"),
+        "no default": ({"sizes": {"smoke": {"rows": 1, "cols": 1}}}, "preset named 'default'"),
+        "presets differ": (
+            {"sizes": {"default": {"rows": 1, "cols": 1}, "paper": {"rows": 1}}},
+            "'paper' does not name cols",
+        ),
+        "clash": ({"sizes": {"default": {"rows": 1, "cols": 1, "block": 2}}}, "block is both a size and a parameter"),
+        "precision": ({"arguments": [Out("y", "rows", precision="xtype")]}, "did you mean 'x_type'"),
+        "shape": ({"arguments": [Out("y", "rosw", precision="fp64")]}, "did you mean 'rows'"),
+        "grid": ({"grid": ["ceildiv(rows, blokc)"]}, "did you mean 'block'"),
+        "axes": ({"grid": ["1"] * 4}, "one to three axes"),
+        "signature": ({"signature": ["unrol"]}, "did you mean 'unroll'"),
+        "twice": ({"arguments": [y, y]}, "two arguments have the same name"),
+        "syntax": ({"grid": ["ceildiv(rows,"]}, "grid"),
+    }
+
+
+@pytest.mark.parametrize("case", bad_definitions())
+def test_a_wrong_definition_says_what_is_wrong(case: str) -> None:
+    changes, message = bad_definitions()[case]
+    with pytest.raises(MptuneError, match=message):
+        make(**changes)
+
+
+def test_wrong_arguments_say_what_is_wrong() -> None:
+    with pytest.raises(KernelError, match="either precision= or dtype="):
+        In("x", "n")
+    with pytest.raises(KernelError, match="either precision= or dtype="):
+        InOut("x", "n", precision="fp32", dtype="int32")
+    with pytest.raises(UnknownNameError, match="did you mean 'int32'"):
+        Scalar("n", dtype="int23")
+    with pytest.raises(KernelError, match="not an identifier"):
+        Scalar("1n", dtype="int32")
+
+
+def test_wrong_sizes_and_parameters_say_what_is_wrong() -> None:
+    kernel = make()
+    with pytest.raises(UnknownNameError, match="did you mean 'paper'"):
+        kernel.resolve_sizes("papre")
+    with pytest.raises(UnknownNameError, match="did you mean 'rows'"):
+        kernel.resolve_sizes("default", {"row": 3})
+    with pytest.raises(KernelError, match="rows=0"):
+        kernel.resolve_sizes("default", {"rows": 0})
+    with pytest.raises(UnknownNameError, match="did you mean 'block'"):
+        kernel.configuration({"blok": 3})
+    with pytest.raises(UnknownNameError):
+        kernel.configuration({"block": 48})
+
+
+def test_inputs_are_the_users_own() -> None:
+    kernel = make()
+    size = kernel.resolve_sizes()
+    assert kernel.inputs(np.random.default_rng(0), size)["x"].shape == (10, 6)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import math
+import pickle
+
+import pytest
+
+from mptune.errors import MptuneError
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+
+
+def test_configuration_is_a_value() -> None:
+    one = Configuration({"a": 1, "b": "fp32"})
+    same = Configuration({"b": "fp32", "a": 1})
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != Configuration({"a": 2, "b": "fp32"})
+    assert one.subset(("b", "a")) == ("fp32", 1)
+    assert str(one) == "a=1, b=fp32"
+    assert pickle.loads(pickle.dumps(one)) == one
+
+
+def test_configuration_json_round_trip_keeps_types() -> None:
+    one = Configuration({"i": 1, "f": 1.5, "s": "x", "t": True, "p": (2, 0, 1)})
+    back = Configuration.from_json(one.to_json())
+    assert back == one
+    assert [type(v) for v in back.values()] == [int, float, str, bool, tuple]
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", "1"])
+def test_configuration_refuses_what_is_none(text: str) -> None:
+    with pytest.raises(MptuneError, match="not a configuration"):
+        Configuration.from_json(text)
+
+
+def test_only_ok_and_inaccurate_trials_are_valid() -> None:
+    assert {s for s in Status if s.is_valid} == {Status.OK, Status.INACCURATE}
+
+
+def test_trial_metrics_are_nan_where_there_is_none() -> None:
+    trial = Trial(Configuration({"a": 1}), Status.CRASH, "boom")
+    assert math.isnan(trial.time_ms)
+    assert math.isnan(trial.error)
+
+
+def test_measurement_cannot_be_changed_and_pickles() -> None:
+    measurement = Measurement({"time_ms": 1}, (1.0, 2.0), {"compile": 0.1}, True)
+    with pytest.raises(TypeError):
+        measurement.metrics["time_ms"] = 2.0  # type: ignore[index]
+    assert pickle.loads(pickle.dumps(measurement)) == measurement
