@@ -1,0 +1,212 @@
+"""Genetic algorithm (Heldens 2026, Sec. III-E, hyperparameters of Table III)."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.results import Trial
+from mptune.strategies.base import Options, Strategy
+
+__all__ = ["CROSSOVERS", "GeneticOptions", "GeneticStrategy"]
+
+Codes = NDArray[np.int32]
+
+#: Generations without a new configuration after which a random one joins.
+_STALLED_GENERATIONS: Final = 3
+
+
+def _single_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Exchange everything after one cut."""
+    cut = int(rng.integers(1, max(len(a), 2)))
+    return np.concatenate([a[:cut], b[cut:]]), np.concatenate([b[:cut], a[cut:]])
+
+
+def _two_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Exchange what lies between two cuts."""
+    low, high = np.sort(rng.integers(0, len(a) + 1, size=2))
+    first, second = a.copy(), b.copy()
+    first[low:high], second[low:high] = b[low:high], a[low:high]
+    return first, second
+
+
+def _uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Exchange each parameter with probability one half."""
+    swap = rng.random(len(a)) < 0.5
+    return np.where(swap, b, a), np.where(swap, a, b)
+
+
+def _disruptive_uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Exchange exactly half of the parameters that differ, so that no child equals a parent."""
+    differing = np.flatnonzero(a != b)
+    swap = rng.permutation(differing)[: (len(differing) + 1) // 2]
+    first, second = a.copy(), b.copy()
+    first[swap], second[swap] = b[swap], a[swap]
+    return first, second
+
+
+Crossover = Callable[[Codes, Codes, np.random.Generator], tuple[Codes, Codes]]
+
+#: How two parents give two children, by name.
+CROSSOVERS: Final[dict[str, Crossover]] = {
+    "single_point": _single_point,
+    "two_point": _two_point,
+    "uniform": _uniform,
+    "disruptive_uniform": _disruptive_uniform,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GeneticOptions(Options):
+    """Hyperparameters; the defaults are those of Heldens 2026, Table III.
+
+    Attributes:
+        population: individuals in a generation.
+        crossover: single_point, two_point, uniform or disruptive_uniform.
+        mutation: an individual mutates with probability 1/mutation.
+        pressure: selection pressure. The rank of a parent is drawn from a beta distribution with the
+            density pressure (1 - x)^(pressure - 1) over the population, best first: 1 is uniform.
+    """
+
+    population: int = 26
+    crossover: str = "single_point"
+    mutation: float = 55.0
+    pressure: float = 2.5
+
+    def __post_init__(self) -> None:
+        if self.population < 2:
+            raise MptuneError(f"option population of strategy genetic: expected at least 2, got {self.population}")
+        if self.crossover not in CROSSOVERS:
+            raise UnknownNameError("crossover of strategy genetic:", self.crossover, CROSSOVERS)
+        if not (math.isfinite(self.mutation) and self.mutation >= 1):
+            raise MptuneError(f"option mutation of strategy genetic: expected at least 1, got {self.mutation}")
+        if not (math.isfinite(self.pressure) and self.pressure >= 1):
+            raise MptuneError(f"option pressure of strategy genetic: expected at least 1, got {self.pressure}")
+
+
+class GeneticStrategy(Strategy):
+    """Evolves a population that is replaced by its children in every generation.
+
+    Parents are drawn by rank, so the magnitude of the scores has no influence. A child that is not valid is
+    repaired. A child that was evaluated before joins its generation with the score it has and costs
+    nothing; when several generations bring nothing new, a random configuration joins.
+    """
+
+    name: ClassVar[str] = "genetic"
+    options_class: ClassVar[type[Options]] = GeneticOptions
+    options: GeneticOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._scores: dict[int, float] = {}
+        self._population: list[int] = []
+        self._waiting: deque[int] = deque()
+
+    # -- ask and tell --------------------------------------------------------------------------
+
+    def _propose(self, n: int) -> list[int]:
+        found: list[int] = []
+        while len(found) < n and len(self._seen) + len(found) < self.space.size:
+            if not self._waiting:
+                self._next_generation(taken=self._seen.union(found))
+            index = self._waiting.popleft()
+            if index not in self._seen and index not in found:
+                found.append(index)
+        return found
+
+    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
+        for index, trial in zip(indices, trials, strict=True):
+            score = self.objective.score(trial)
+            self._scores[index] = -math.inf if math.isnan(score) else score
+
+    # -- evolution -----------------------------------------------------------------------------
+
+    def _next_generation(self, taken: set[int]) -> None:
+        """Replace the population and queue its members that were never proposed; at least one is queued."""
+        if not self._population:
+            self._population = self._first_generation()
+            self._waiting.extend(i for i in self._population if i not in taken)
+        stalled = 0
+        while not self._waiting:
+            self._population = self._children()
+            self._waiting.extend(i for i in dict.fromkeys(self._population) if i not in taken)
+            stalled += 1
+            if not self._waiting and stalled >= _STALLED_GENERATIONS:
+                immigrant = int(self.space.sample(1, self.rng, exclude=taken)[0])
+                self._population[-1] = immigrant
+                self._waiting.append(immigrant)
+
+    def _first_generation(self) -> list[int]:
+        """Return what is known already, best first, filled up with random configurations."""
+        known = sorted(self._scores, key=self._rank_key)[: self.options.population // 2]
+        wanted = min(self.options.population, self.space.size) - len(known)
+        return known + [int(i) for i in self.space.sample(wanted, self.rng, exclude=set(known))]
+
+    def _rank_key(self, index: int) -> tuple[float, int]:
+        return -self._scores.get(index, -math.inf), index
+
+    def _children(self) -> list[int]:
+        ranked = sorted(self._population, key=self._rank_key)
+        parents = self.space.codes(np.array(ranked, dtype=np.int64))
+        cross = CROSSOVERS[self.options.crossover]
+        children: list[int] = []
+        while len(children) < self.options.population:
+            first, second = self._select(len(ranked))
+            for child, parent in zip(cross(parents[first], parents[second], self.rng), (first, second), strict=True):
+                children.append(self._mutated(self._valid(child, parents[parent])))
+        return children[: self.options.population]
+
+    def _select(self, size: int) -> tuple[int, int]:
+        """Draw the ranks of two parents, different ones where there are two."""
+        ranks = np.minimum((self.rng.beta(1.0, self.options.pressure, size=2) * size).astype(int), size - 1)
+        first, second = int(ranks[0]), int(ranks[1])
+        if first == second and size > 1:
+            second = (first + 1 + int(self.rng.integers(size - 1))) % size
+        return first, second
+
+    def _mutated(self, index: int) -> int:
+        """Return the individual, or with the mutation's probability a random valid Hamming neighbour."""
+        if self.rng.random() * self.options.mutation >= 1.0:
+            return index
+        neighbours = self.space.neighbours(index, "hamming")
+        return int(self.rng.choice(neighbours)) if len(neighbours) else index
+
+    def _valid(self, child: Codes, parent: Codes) -> int:
+        """Return the child's index, repaired where it is not valid.
+
+        A random single change that makes it valid is taken; where none does, it goes back to its parent one
+        parameter at a time, which ends because the parent is valid.
+        """
+        index = self._index(child)
+        if index >= 0:
+            return index
+        variants = np.array([child, *self._single_changes(child)], dtype=np.int32)
+        found = self.space.indices_of(variants)
+        found = found[found >= 0]
+        if len(found):
+            return int(self.rng.choice(found))
+        repaired = child.copy()
+        for position in self.rng.permutation(np.flatnonzero(child != parent)):
+            repaired[position] = parent[position]
+            index = self._index(repaired)
+            if index >= 0:
+                break
+        return index
+
+    def _single_changes(self, codes: Codes) -> Iterator[Codes]:
+        for position, parameter in enumerate(self.space.parameters):
+            for code in range(len(parameter.values)):
+                if code != codes[position]:
+                    changed = codes.copy()
+                    changed[position] = code
+                    yield changed
+
+    def _index(self, codes: Codes) -> int:
+        return int(self.space.indices_of(codes[np.newaxis, :])[0])
