@@ -1,0 +1,223 @@
+"""Kernel Tuner's cache files.
+
+A cache file is one JSON object: ``device_name``, ``kernel_name``, ``problem_size``, ``tune_params_keys``,
+``tune_params``, and ``cache``, which maps "v1,v2,..." to an entry with the value of each parameter, ``time`` in
+milliseconds, the raw ``times``, the time each phase took, and any further measurement. A configuration that
+failed has the name of an error instead of a time, or a time of 1e20 or more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from mptune.errors import SpaceFileError
+from mptune.interop.cutoff import read_cut_off
+from mptune.interop.files import DamagedJsonError, load_json, read_text, space_name, write_text
+from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite
+from mptune.results import Measurement, Status, Trial
+
+__all__ = ["cache_from_document", "cache_text", "is_cache", "parse_cache", "read_cache", "write_cache"]
+
+#: Kernel Tuner's words for a failure.
+_STATUS_OF: Final[Mapping[str, Status]] = MappingProxyType(
+    {
+        "CompilationFailedConfig": Status.COMPILE_ERROR,
+        "RuntimeFailedConfig": Status.LAUNCH_ERROR,
+        "InvalidConfig": Status.CONSTRAINT,
+        "ErrorConfig": Status.ERROR,
+    }
+)
+_WORD_OF: Final[Mapping[Status, str]] = MappingProxyType({status: word for word, status in _STATUS_OF.items()})
+
+#: Kernel Tuner's phases, all in milliseconds, and what a measurement calls them.
+_PHASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "compile_time": "compile",
+        "verification_time": "accuracy",
+        "benchmark_time": "timing",
+        "strategy_time": "strategy",
+        "framework_time": "framework",
+    }
+)
+#: Entries Kernel Tuner does not have: how exactly a trial ended, and why.
+_STATUS_KEY: Final = "mptune_status"
+_MESSAGE_KEY: Final = "mptune_message"
+
+
+def read_cache(path: str | Path) -> RecordedSpace:
+    """Read a Kernel Tuner cache file, gzipped or not, also one whose end is missing.
+
+    Every complete entry is kept. ``time`` becomes ``time_ms``, ``error`` stays ``error``, other numbers keep
+    their names; precisions get their canonical names.
+
+    Raises:
+        SpaceFileError: the file is missing, damaged, not a cache file, or records nothing.
+    """
+    path = Path(path)
+    return parse_cache(path, read_text(path))
+
+
+def parse_cache(path: Path, text: str) -> RecordedSpace:
+    """Read the text of a cache file; ``path`` names it in messages.
+
+    Raises:
+        SpaceFileError: it is damaged, not a cache file, or records nothing.
+    """
+    cut_off = False
+    try:
+        document = load_json(path, text)
+    except DamagedJsonError:
+        document = read_cut_off(path, text, "cache")
+        cut_off = True
+    return cache_from_document(path, document, cut_off=cut_off)
+
+
+def is_cache(document: Any) -> bool:
+    """Whether a JSON document looks like a cache file."""
+    return isinstance(document, dict) and ("cache" in document or "tune_params_keys" in document)
+
+
+def cache_from_document(path: Path, document: Any, *, cut_off: bool = False) -> RecordedSpace:
+    """Build the recorded space of a parsed cache file.
+
+    Raises:
+        SpaceFileError: it is not a cache file, or records nothing.
+    """
+    if not is_cache(document):
+        raise SpaceFileError(f"{path}: not a Kernel Tuner cache file (no 'cache' and no 'tune_params_keys' in it)")
+    entries = document.get("cache")
+    if not isinstance(entries, dict):
+        what = "the file ends before its first entry" if cut_off else "'cache' is not an object of entries"
+        raise SpaceFileError(f"{path}: {what}")
+    declared = document.get("tune_params", {})
+    names = document.get("tune_params_keys", list(declared) if isinstance(declared, dict) else None)
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise SpaceFileError(f"{path}: 'tune_params_keys' is not a list of parameter names")
+    if not isinstance(declared, dict) or not all(isinstance(values, list) for values in declared.values()):
+        raise SpaceFileError(f"{path}: 'tune_params' does not map parameter names to lists of values")
+    goal = _goal(document.get("objective"))
+    return assemble(
+        space_name(path),
+        names,
+        declared,
+        _records(path, names, entries, goal),
+        kernel=str(document.get("kernel_name", "")),
+        device=str(document.get("device_name", "")),
+        problem_size=document.get("problem_size"),
+        objective="time_ms" if goal == "time" else goal,
+        cut_off=cut_off,
+    )
+
+
+def _goal(objective: Any) -> str:
+    """Return what the recording was made for, by Kernel Tuner's name; of several objectives the first."""
+    if isinstance(objective, list) and objective:
+        objective = objective[0]
+    return objective if isinstance(objective, str) and objective else "time"
+
+
+def _records(path: Path, names: list[str], entries: dict[str, Any], goal: str) -> Iterator[Record]:
+    wanted = frozenset(names)
+    for key, entry in entries.items():
+        if not isinstance(entry, dict):
+            raise SpaceFileError(f"{path}: entry {key!r} is not an object")
+        try:
+            values = tuple(entry[name] for name in names)
+        except KeyError as error:
+            raise SpaceFileError(f"{path}: entry {key!r} has no value for parameter {error.args[0]!r}") from error
+        yield _record(path, key, values, {k: v for k, v in entry.items() if k not in wanted}, goal)
+
+
+def _record(path: Path, key: str, values: tuple[Any, ...], entry: dict[str, Any], goal: str) -> Record:
+    durations = {name: n / 1e3 for k, name in _PHASES.items() if (n := finite(entry.get(k))) is not None}
+    status, message = _outcome(entry, goal)
+    if entry.get(_STATUS_KEY) is not None:
+        try:
+            status = Status(entry[_STATUS_KEY])
+        except ValueError as error:
+            raise SpaceFileError(f"{path}: entry {key!r} has the unknown status {entry[_STATUS_KEY]!r}") from error
+        message = str(entry.get(_MESSAGE_KEY, message))
+    if not status.is_valid:
+        return Record(values, status, message, Measurement(durations_s=durations))
+    metrics = {
+        "time_ms" if name == "time" else name: number
+        for name, value in entry.items()
+        if name not in _PHASES and (number := finite(value)) is not None
+    }
+    if metrics.get("error", 0.0) > 0.0:
+        metrics.setdefault("log10_error", math.log10(metrics["error"]))
+    raw = entry.get("times")
+    times = tuple(n for t in raw if (n := finite(t)) is not None) if isinstance(raw, list) else ()
+    return Record(values, status, message, Measurement(metrics, times, durations))
+
+
+def _outcome(entry: Mapping[str, Any], goal: str) -> tuple[Status, str]:
+    """Return how an entry ended, and for a failure why."""
+    for value in entry.values():
+        if isinstance(value, str) and value in _STATUS_OF:
+            return _STATUS_OF[value], f"recorded as {value}"
+    objective = entry.get(goal) if goal in entry else entry.get("time")
+    number = finite(objective)
+    if number is None or abs(number) >= FAILED_TIME or (goal == "time" and number <= 0.0):
+        return Status.ERROR, "recorded without a value" if objective is None else f"recorded as {objective!r}"
+    error = entry.get("error")
+    if isinstance(error, float) and not math.isfinite(error):
+        return Status.NON_FINITE, f"the recorded error is {error}"
+    return Status.OK, ""
+
+
+def write_cache(recorded: RecordedSpace, path: str | Path) -> None:
+    """Write a cache file that Kernel Tuner 1.5 reads and simulates; gzipped when the name ends in ``.gz``.
+
+    Raises:
+        SpaceFileError: the file cannot be written.
+    """
+    write_text(Path(path), cache_text(recorded))
+
+
+def cache_text(recorded: RecordedSpace) -> str:
+    """Return the text of a cache file.
+
+    A status Kernel Tuner has no word for is written as the nearest one, and exactly in ``mptune_status``.
+    """
+    names = recorded.space.names
+    header = {
+        "device_name": recorded.device,
+        "kernel_name": recorded.kernel or recorded.name,
+        "problem_size": recorded.problem_size if recorded.problem_size is not None else [],
+        "tune_params_keys": list(names),
+        "tune_params": {parameter.name: list(parameter.values) for parameter in recorded.space.parameters},
+        "objective": "time" if recorded.objective == "time_ms" else recorded.objective,
+        "cache": {},
+    }
+    # One entry a line and no line break but these two at the end: Kernel Tuner looks at the last three
+    # characters to tell whether a file was closed, and appends to what is before them.
+    opened = json.dumps(header, indent="")[:-3]
+    entries = [_entry_line(recorded.trials[index], names) for index in sorted(recorded.trials)]
+    return opened + "\n" + ",\n".join(entries) + "}\n}"
+
+
+def _entry_line(trial: Trial, names: tuple[str, ...]) -> str:
+    values = [trial.configuration[name] for name in names]
+    key = ",".join(str(value) for value in values)
+    entry: dict[str, Any] = dict(zip(names, values, strict=True))
+    measurement = trial.measurement
+    if trial.is_valid:
+        for name, number in measurement.metrics.items():
+            if math.isfinite(number):
+                entry["time" if name == "time_ms" else name] = number
+        if measurement.times_ms:
+            entry["times"] = [t for t in measurement.times_ms if math.isfinite(t)]
+    else:
+        entry["time"] = _WORD_OF.get(trial.status, "RuntimeFailedConfig")
+    if trial.status is not Status.OK and (trial.status not in _WORD_OF or trial.message):
+        entry[_STATUS_KEY] = trial.status.value
+        entry[_MESSAGE_KEY] = trial.message
+    for word, phase in _PHASES.items():
+        entry[word] = measurement.durations_s.get(phase, 0.0) * 1e3
+    return json.dumps({key: entry}, allow_nan=False)[1:-1]

@@ -1,0 +1,123 @@
+"""Reading and writing the text of a space file, gzipped or not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+from mptune.errors import SpaceFileError, did_you_mean
+
+__all__ = ["SQLITE_MAGIC", "DamagedJsonError", "load_json", "read_head", "read_text", "space_name", "write_text"]
+
+#: The first bytes of every SQLite file, and so of every run file.
+SQLITE_MAGIC: Final = b"SQLite format 3\0"
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_LISTED: Final = 12
+
+
+class DamagedJsonError(SpaceFileError):
+    """Text that is not JSON, or not all of it."""
+
+
+def space_name(path: Path) -> str:
+    """Return the file's name without ``.gz``, ``.json`` and ``.db``: what a report calls the space."""
+    name = path.name
+    for suffix in (".gz", ".json", ".db"):
+        name = name.removesuffix(suffix)
+    return name or path.name
+
+
+def read_head(path: Path, size: int = 16) -> bytes:
+    """Return the first bytes of a file.
+
+    Raises:
+        SpaceFileError: it is missing (the nearest name in its folder is suggested), a folder or not readable.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file, decompressed where its content is gzip whatever its name is.
+
+    A character cut in two at the very end is dropped, as a writer that was killed leaves it.
+
+    Raises:
+        SpaceFileError: the file is missing, empty, not readable, damaged gzip or not UTF-8 text.
+    """
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    if data.startswith(_GZIP_MAGIC):
+        try:
+            data = gzip.decompress(data)
+        except EOFError as error:
+            raise SpaceFileError(f"{path}: the gzip data ends too early; the file was not copied to its end") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise SpaceFileError(f"{path}: the gzip data is damaged ({error})") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.reason != "unexpected end of data":
+            raise SpaceFileError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
+        text = data[: error.start].decode("utf-8-sig")
+    if not text.strip():
+        raise SpaceFileError(f"{path}: the file is empty")
+    return text
+
+
+def load_json(path: Path, text: str) -> Any:
+    """Parse JSON text.
+
+    Raises:
+        DamagedJsonError: the text is not JSON; says where.
+        SpaceFileError: it is nested too deeply or holds a number too long to convert.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise DamagedJsonError(f"{path}: not valid JSON at {where}: {error.msg}") from error
+    except RecursionError as error:
+        raise SpaceFileError(f"{path}: the JSON is nested too deeply") from error
+    except ValueError as error:
+        raise SpaceFileError(f"{path}: {error}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text as UTF-8, gzipped when the name ends in ``.gz``; equal text gives equal bytes.
+
+    Raises:
+        SpaceFileError: the file cannot be written.
+    """
+    data = text.encode()
+    try:
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    except OSError as error:
+        raise SpaceFileError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> SpaceFileError:
+    if isinstance(error, FileNotFoundError):
+        return SpaceFileError(f"no file {path}{did_you_mean(path.name, _siblings(path.parent))}")
+    if isinstance(error, IsADirectoryError):
+        names = _siblings(path)
+        listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+        return SpaceFileError(f"{path} is a folder, not a space file; it holds: {listed or 'nothing'}")
+    reason = error.strerror if isinstance(error, OSError) else None
+    return SpaceFileError(f"cannot read {path}: {reason or error}")
+
+
+def _siblings(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,232 @@
+"""A recorded search space: the configurations somebody measured, and what came out.
+
+The set of valid configurations *is* the recording. A partial recording replays only what it holds, because
+nothing is known about the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import MptuneError, SpaceFileError
+from mptune.precision import POLICIES, PRECISIONS, precision
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration, Value
+from mptune.space.from_rows import from_rows
+from mptune.space.parameters import (
+    BooleanParameter,
+    CategoricalParameter,
+    OrdinalParameter,
+    Parameter,
+    PermutationParameter,
+    PolicyParameter,
+    PrecisionParameter,
+)
+from mptune.space.search_space import SearchSpace
+
+__all__ = ["FAILED_TIME", "Record", "RecordedSpace", "assemble", "finite", "parameter_of", "unit_of"]
+
+#: Kernel Tuner writes a time of at least this for a configuration that failed.
+FAILED_TIME: Final = 1e20
+
+_SPELLINGS: Final = frozenset(s.lower() for p in PRECISIONS.values() for s in (p.name, *p.aliases))
+_MAX_PERMUTED: Final = 8
+_UNIT_SUFFIXES: Final = {"_ms": "ms", "_s": "s", "_bytes": "bytes", "_j": "J", "_w": "W"}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSpace:
+    """The configurations of a recording and their trials.
+
+    Attributes:
+        name: what a report calls it.
+        space: exactly the recorded configurations.
+        trials: the trial of each index of ``space``.
+        objective: the metric the recording was made for.
+        kernel: name of the kernel, where the recording says.
+        device: name of the device, where the recording says.
+        problem_size: the problem size as recorded.
+        units: units the recording states, by metric.
+        cut_off: the file's end was missing; what was complete is here.
+    """
+
+    name: str
+    space: SearchSpace
+    trials: Mapping[int, Trial]
+    objective: str = "time_ms"
+    kernel: str = ""
+    device: str = ""
+    problem_size: Any = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    cut_off: bool = False
+
+    @property
+    def unit(self) -> str:
+        """Unit of :attr:`objective`, empty where it is not known."""
+        return self.unit_of(self.objective)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics at least one valid trial has, in order of appearance."""
+        names: dict[str, None] = {}
+        for trial in self.trials.values():
+            if trial.is_valid:
+                names.update(dict.fromkeys(trial.measurement.metrics))
+        return tuple(names)
+
+    @property
+    def signature(self) -> tuple[str, ...]:
+        """Names of the parameters known to change the numbers: precisions and policies."""
+        kinds = (PrecisionParameter, PolicyParameter)
+        return tuple(p.name for p in self.space.parameters if isinstance(p, kinds))
+
+    def by_configuration(self) -> dict[Configuration, Trial]:
+        """Return the trials by their configuration."""
+        return {trial.configuration: trial for trial in self.trials.values()}
+
+    def unit_of(self, metric: str) -> str:
+        """Return the unit of a metric, empty where it is not known."""
+        return self.units.get(metric) or unit_of(metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One entry of a recording: the value of each parameter, in order, and what came out."""
+
+    values: tuple[Any, ...]
+    status: Status
+    message: str = ""
+    measurement: Measurement = field(default_factory=Measurement)
+
+
+def assemble(
+    name: str,
+    names: Sequence[str],
+    declared: Mapping[str, Sequence[Any]],
+    records: Iterable[Record],
+    *,
+    parameters: Sequence[Parameter] | None = None,
+    **about: Any,
+) -> RecordedSpace:
+    """Build a recorded space from its entries; of two entries for one configuration the last one counts.
+
+    Args:
+        name: name of the space.
+        names: names of the parameters, in the order of ``Record.values``.
+        declared: values the file declares for a parameter; those that occur are added.
+        records: the entries.
+        parameters: the parameters themselves where they are known, instead of ``declared``.
+        about: the remaining attributes of :class:`RecordedSpace`.
+
+    Raises:
+        SpaceFileError: there are no entries, or a value cannot be a parameter's value.
+    """
+    kept = list(records)
+    if not kept:
+        raise SpaceFileError(f"{name}: the file records no configuration")
+    columns = [[_plain(name, n, record.values[i]) for record in kept] for i, n in enumerate(names)]
+    try:
+        if parameters is None:
+            parameters = [
+                parameter_of(n, [*(_plain(name, n, v) for v in declared.get(n, ())), *column])
+                for n, column in zip(names, columns, strict=True)
+            ]
+        codes = _encode(parameters, columns)
+        space = from_rows(parameters, codes)
+    except SpaceFileError:
+        raise
+    except MptuneError as error:
+        raise SpaceFileError(f"{name}: {error}") from error
+    trials: dict[int, Trial] = {}
+    values = [parameter.values for parameter in parameters]
+    for index, row, record in zip(space.indices_of(codes).tolist(), codes.tolist(), kept, strict=True):
+        configuration = Configuration({n: v[code] for n, v, code in zip(names, values, row, strict=True)})
+        trials[index] = Trial(configuration, record.status, record.message, record.measurement)
+    return RecordedSpace(name, space, MappingProxyType(trials), **about)
+
+
+def parameter_of(name: str, values: Iterable[Value]) -> Parameter:
+    """Return the parameter whose values are these: what their types say it is.
+
+    Numbers become an ordinal parameter in ascending order. Text becomes a precision parameter when every
+    value is a spelling of another precision, a policy parameter when every value is a policy, and a
+    categorical one otherwise.
+    """
+    unique = tuple(dict.fromkeys(values))
+    if all(isinstance(v, bool) for v in unique):
+        return BooleanParameter(name) if len(unique) == 2 else CategoricalParameter(name, unique)
+    if all(isinstance(v, int | float) for v in unique):
+        return OrdinalParameter(name, tuple(sorted(unique)))
+    if _are_permutations(unique):
+        return PermutationParameter(name, len(unique[0]))  # type: ignore[arg-type]
+    texts = [v for v in unique if isinstance(v, str)]
+    if len(texts) == len(unique):
+        if all(text.strip().lower() in _SPELLINGS for text in texts):
+            canonical = {precision(text).name for text in texts}
+            if len(canonical) == len(texts):
+                return PrecisionParameter(name, tuple(texts))
+        if len(texts) > 1 and all(text in POLICIES for text in texts):
+            return PolicyParameter(name, tuple(p for p in POLICIES if p in texts))
+    return CategoricalParameter(name, unique)
+
+
+def _are_permutations(values: Sequence[Value]) -> bool:
+    first = values[0]
+    if not isinstance(first, tuple) or not 1 <= len(first) <= _MAX_PERMUTED:
+        return False
+    entries = list(range(len(first)))
+    return all(isinstance(v, tuple) and sorted(v) == entries for v in values)
+
+
+def finite(value: Any) -> float | None:
+    """Return a number as a float; None for anything else, NaN and infinities included."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def unit_of(metric: str) -> str:
+    """Return the unit a metric's name states: its suffix (``time_ms``), or the name itself (``GFLOP/s``)."""
+    for suffix, unit in _UNIT_SUFFIXES.items():
+        if metric.lower().endswith(suffix):
+            return unit
+    return metric if metric.endswith("/s") and " " not in metric else ""
+
+
+def _plain(space: str, parameter: str, value: Any) -> Value:
+    if isinstance(value, list):
+        return tuple(value) if all(isinstance(v, int) for v in value) else _refuse(space, parameter, value)
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return _refuse(space, parameter, value)
+
+
+def _refuse(space: str, parameter: str, value: Any) -> Value:
+    raise SpaceFileError(
+        f"{space}: parameter {parameter!r} has the value {value!r}; expected a finite number, text, a truth value "
+        "or a list of integers"
+    )
+
+
+def _encode(parameters: Sequence[Parameter], columns: Sequence[Sequence[Value]]) -> NDArray[np.int32]:
+    """Return the value codes, shape (n_records, n_parameters)."""
+    codes = np.empty((len(columns[0]), len(parameters)), dtype=np.int32)
+    for j, (parameter, column) in enumerate(zip(parameters, columns, strict=True)):
+        code_of: dict[Value, int] = {value: code for code, value in enumerate(parameter.values)}
+        for value in set(column) - set(code_of):
+            code_of[value] = parameter.values.index(parameter.parse(value))
+        codes[:, j] = [code_of[value] for value in column]
+    return codes

@@ -1,0 +1,87 @@
+"""Reading a recorded space of any format, told apart by content and not by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mptune.errors import MptuneError, SpaceFileError
+from mptune.interop.cache import cache_from_document, is_cache
+from mptune.interop.cutoff import read_cut_off
+from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, load_json, read_head, read_text, space_name
+from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.interop.t1 import is_t1
+from mptune.interop.t4 import is_t4, t4_from_document
+from mptune.run import Run
+
+__all__ = ["from_run", "read_space"]
+
+_READABLE = "a Kernel Tuner cache file, T4 results, or a run file of mptune"
+
+
+def read_space(path: str | Path) -> RecordedSpace:
+    """Read a recorded space: a Kernel Tuner cache file or T4 results, gzipped or not, or a run file.
+
+    Raises:
+        SpaceFileError: the file is missing, empty, damaged, of another format, or records nothing.
+        RunFileError: it is a run file that cannot be read.
+    """
+    path = Path(path)
+    if read_head(path).startswith(SQLITE_MAGIC):
+        return from_run(Run.load(path), space_name(path))
+    text = read_text(path)
+    if not text.lstrip().startswith("{"):
+        raise SpaceFileError(f"{path}: not {_READABLE}")
+    document, cut_off = _document(path, text)
+    if is_t4(document):
+        return t4_from_document(path, document)
+    if is_cache(document):
+        return cache_from_document(path, document, cut_off=cut_off)
+    if is_t1(document):
+        raise SpaceFileError(
+            f"{path}: a T1 file describes a search space without measurements; nothing can be replayed"
+        )
+    raise SpaceFileError(f"{path}: not {_READABLE}")
+
+
+def _document(path: Path, text: str) -> tuple[Any, bool]:
+    """Return the JSON document, and whether its end was missing, which only a cache file may do."""
+    try:
+        return load_json(path, text), False
+    except DamagedJsonError:
+        document = read_cut_off(path, text, "cache")
+        if not is_cache(document):
+            raise
+        return document, True
+
+
+def from_run(run: Run, name: str) -> RecordedSpace:
+    """Return the trials of a run as a recorded space, under the names and values of its parameters.
+
+    Raises:
+        SpaceFileError: the run has no trial, or its trials are not of one search space.
+    """
+    settings = run.settings
+    described = settings.get("parameters") or []
+    names = [str(parameter["name"]) for parameter in described]
+    if not names and run.trials:
+        names = list(run.trials[0].configuration)
+    records = []
+    for trial in run.trials:
+        if set(trial.configuration) != set(names):
+            raise SpaceFileError(f"{name}: the trial of {trial.configuration} is not of the run's search space")
+        values = trial.configuration.subset(tuple(names))
+        records.append(Record(values, trial.status, trial.message, trial.measurement))
+    try:
+        return assemble(
+            name,
+            names,
+            {str(parameter["name"]): list(parameter["values"]) for parameter in described},
+            records,
+            objective=str(settings.get("objective") or "time_ms"),
+            kernel=str(settings.get("kernel") or ""),
+            device=str(settings.get("device") or ""),
+            problem_size=list((settings.get("sizes") or {}).values()),
+        )
+    except (KeyError, TypeError) as error:
+        raise MptuneError(f"{name}: the run's settings do not describe its parameters ({error})") from error

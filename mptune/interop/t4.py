@@ -1,0 +1,250 @@
+"""T4 results files: the output format shared by several auto-tuners.
+
+A T4 file is one JSON object with ``metadata``, ``schema_version`` and ``results``; a result has its
+``configuration``, ``times`` by phase, ``invalidity``, ``correctness``, ``measurements`` (name, value, unit) and
+the names of its ``objectives``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from mptune.errors import SpaceFileError, did_you_mean
+from mptune.interop.files import load_json, read_text, space_name, write_text
+from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite
+from mptune.results import Measurement, Status, Trial
+
+__all__ = ["is_t4", "parse_t4", "read_t4", "t4_from_document", "t4_text", "write_t4"]
+
+_SCHEMA_VERSION: Final = "1.0.0"
+
+#: Milliseconds in one unit of time, by every spelling seen in files; one tool writes "miliseconds".
+_MILLISECONDS: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        **dict.fromkeys(("s", "sec", "second", "seconds"), 1e3),
+        **dict.fromkeys(("ms", "millisecond", "milliseconds", "milisecond", "miliseconds"), 1.0),
+        **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), 1e-3),
+        **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-6),
+    }
+)
+
+_STATUS_OF: Final[Mapping[str, Status]] = MappingProxyType(
+    {
+        "correct": Status.OK,
+        "compile": Status.COMPILE_ERROR,
+        "runtime": Status.LAUNCH_ERROR,
+        "timeout": Status.TIMEOUT,
+        "constraints": Status.CONSTRAINT,
+        "correctness": Status.ERROR,
+    }
+)
+#: What T4 calls a status; it has no word for the others but "runtime".
+_WORD_OF: Final[Mapping[Status, str]] = MappingProxyType(
+    {
+        Status.OK: "correct",
+        Status.INACCURATE: "correct",
+        Status.COMPILE_ERROR: "compile",
+        Status.TIMEOUT: "timeout",
+        Status.CONSTRAINT: "constraints",
+        Status.NON_FINITE: "correctness",
+        Status.UNWRITTEN: "correctness",
+    }
+)
+
+#: T4's phases and what a measurement calls them.
+_PHASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "compilation": "compile",
+        "compilation_time": "compile",
+        "validation": "accuracy",
+        "benchmark": "timing",
+        "search_algorithm": "strategy",
+        "framework": "framework",
+    }
+)
+
+
+def read_t4(path: str | Path) -> RecordedSpace:
+    """Read a T4 results file, gzipped or not; times become milliseconds whatever their unit is.
+
+    Raises:
+        SpaceFileError: the file is missing, damaged, not T4, states no or an unknown unit of time, or records nothing.
+    """
+    path = Path(path)
+    return parse_t4(path, read_text(path))
+
+
+def parse_t4(path: Path, text: str) -> RecordedSpace:
+    """Read the text of a T4 file; ``path`` names it in messages.
+
+    Raises:
+        SpaceFileError: as :func:`read_t4`.
+    """
+    return t4_from_document(path, load_json(path, text))
+
+
+def is_t4(document: Any) -> bool:
+    """Whether a JSON document looks like T4 results."""
+    return isinstance(document, dict) and "results" in document
+
+
+def t4_from_document(path: Path, document: Any) -> RecordedSpace:
+    """Build the recorded space of a parsed T4 document.
+
+    Raises:
+        SpaceFileError: as :func:`read_t4`.
+    """
+    results = document.get("results") if is_t4(document) else None
+    if not isinstance(results, list):
+        raise SpaceFileError(f"{path}: not a T4 results file (no list 'results' in it)")
+    if not results:
+        raise SpaceFileError(f"{path}: the file records no configuration")
+    names: dict[str, None] = {}
+    for number, result in enumerate(results):
+        if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
+            raise SpaceFileError(f"{path}: result {number} has no object 'configuration'")
+        names.update(dict.fromkeys(result["configuration"]))
+    metadata = document.get("metadata")
+    unit = metadata.get("timeunit") if isinstance(metadata, dict) else None
+    reader = _Reader(path, tuple(names), unit)
+    records = list(reader.records(results))
+    return assemble(space_name(path), tuple(names), {}, records, objective=_objective(results[0]), units=reader.units)
+
+
+def _objective(result: dict[str, Any]) -> str:
+    goals = result.get("objectives")
+    goal = goals[0] if isinstance(goals, list) and goals else "time"
+    return "time_ms" if goal == "time" else str(goal)
+
+
+class _Reader:
+    """Turns results into records, taking every time with its unit."""
+
+    def __init__(self, path: Path, names: tuple[str, ...], timeunit: Any) -> None:
+        self.path = path
+        self.names = names
+        self.units: dict[str, str] = {}
+        self._timeunit = timeunit
+
+    def records(self, results: list[dict[str, Any]]) -> Iterator[Record]:
+        for number, result in enumerate(results):
+            configuration = result["configuration"]
+            for name in self.names:
+                if name not in configuration:
+                    raise SpaceFileError(f"{self.path}: result {number} has no value for parameter {name!r}")
+            yield self._record(number, tuple(configuration[name] for name in self.names), result)
+
+    def _record(self, number: int, values: tuple[Any, ...], result: dict[str, Any]) -> Record:
+        status, message = self._outcome(number, result)
+        metrics, scale = self._metrics(number, result)
+        times = result.get("times")
+        times = times if isinstance(times, dict) else {}
+        durations = {
+            name: n * scale / 1e3 for word, name in _PHASES.items() if (n := finite(times.get(word))) is not None
+        }
+        if not status.is_valid:
+            return Record(values, status, message, Measurement(durations_s=durations))
+        goal = _objective(result)
+        value = metrics.get(goal)
+        if value is None or abs(value) >= FAILED_TIME or (goal == "time_ms" and value <= 0.0):
+            why = f"recorded without a value of {goal}" if value is None else f"recorded with {goal} = {value!r}"
+            return Record(values, Status.ERROR, why, Measurement(durations_s=durations))
+        if metrics.get("error", 0.0) > 0.0:
+            metrics.setdefault("log10_error", math.log10(metrics["error"]))
+        raw = times.get("runtimes")
+        runtimes = tuple(n * scale for t in raw if (n := finite(t)) is not None) if isinstance(raw, list) else ()
+        return Record(values, status, message, Measurement(metrics, runtimes, durations))
+
+    def _outcome(self, number: int, result: dict[str, Any]) -> tuple[Status, str]:
+        word = result.get("invalidity", "correct")
+        status = _STATUS_OF.get(word) if isinstance(word, str) else None
+        if status is None:
+            raise SpaceFileError(
+                f"{self.path}: result {number} has the unknown invalidity {word!r} (known: {', '.join(_STATUS_OF)})"
+            )
+        if status is Status.OK and result.get("correctness", 1) == 0:
+            return Status.ERROR, "recorded as incorrect"
+        return status, "" if status is Status.OK else f"recorded with invalidity {word!r}"
+
+    def _metrics(self, number: int, result: dict[str, Any]) -> tuple[dict[str, float], float]:
+        """Return the metrics, and how many milliseconds one unit of ``times`` is."""
+        measurements = result.get("measurements", [])
+        if not isinstance(measurements, list) or not all(isinstance(m, dict) for m in measurements):
+            raise SpaceFileError(f"{self.path}: 'measurements' of result {number} is not a list of objects")
+        timeunit = self._timeunit
+        metrics: dict[str, float] = {}
+        for measurement in measurements:
+            name, unit = str(measurement.get("name", "")), measurement.get("unit") or None
+            value = finite(measurement.get("value"))
+            if name == "time":
+                timeunit = timeunit or unit
+                if value is not None:
+                    metrics["time_ms"] = value * self._milliseconds(number, unit or timeunit)
+            elif value is not None:
+                metrics[name] = value
+                if unit is not None:
+                    self.units[name] = str(unit)
+        return metrics, self._milliseconds(number, timeunit)
+
+    def _milliseconds(self, number: int, unit: Any) -> float:
+        if unit is None:
+            raise SpaceFileError(
+                f"{self.path}: result {number} gives its time no unit, and the file's metadata no 'timeunit'"
+            )
+        scale = _MILLISECONDS.get(str(unit).strip().lower())
+        if scale is None:
+            known = ("seconds", "milliseconds", "microseconds", "nanoseconds")
+            near = did_you_mean(str(unit), known)
+            raise SpaceFileError(f"{self.path}: unknown unit of time {unit!r}{near} (known: {', '.join(known)})")
+        return scale
+
+
+def write_t4(recorded: RecordedSpace, path: str | Path) -> None:
+    """Write a T4 results file, gzipped when the name ends in ``.gz``.
+
+    Raises:
+        SpaceFileError: the file cannot be written.
+    """
+    write_text(Path(path), t4_text(recorded))
+
+
+def t4_text(recorded: RecordedSpace) -> str:
+    """Return the text of a T4 results file, with every time in milliseconds."""
+    results = [_result(recorded, recorded.trials[index]) for index in sorted(recorded.trials)]
+    document = {
+        "metadata": {"timeunit": "milliseconds"},
+        "results": results,
+        "schema_version": _SCHEMA_VERSION,
+    }
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _result(recorded: RecordedSpace, trial: Trial) -> dict[str, Any]:
+    measurement = trial.measurement
+    words = {name: word for word, name in _PHASES.items() if word != "compilation_time"}
+    times: dict[str, Any] = {
+        word: measurement.durations_s[name] * 1e3 for name, word in words.items() if name in measurement.durations_s
+    }
+    times["runtimes"] = [t for t in measurement.times_ms if math.isfinite(t)]
+    metrics = measurement.metrics if trial.is_valid else {}
+    return {
+        "configuration": dict(trial.configuration),
+        "times": times,
+        "invalidity": _WORD_OF.get(trial.status, "runtime"),
+        "correctness": 0 if _WORD_OF.get(trial.status) == "correctness" else 1,
+        "measurements": [
+            {
+                "name": "time" if name == "time_ms" else name,
+                "value": value,
+                "unit": "milliseconds" if name == "time_ms" else recorded.unit_of(name),
+            }
+            for name, value in metrics.items()
+            if math.isfinite(value)
+        ],
+        "objectives": ["time" if recorded.objective == "time_ms" else recorded.objective],
+    }

@@ -1,0 +1,82 @@
+"""A finished run as text other tools read: CSV, JSON, a Kernel Tuner cache file, T4 results."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from mptune.interop.cache import cache_text
+from mptune.interop.spaces import from_run
+from mptune.interop.t4 import t4_text
+from mptune.results import Trial
+from mptune.run import Run
+
+__all__ = ["EXPORTERS", "json_safe", "to_cache", "to_csv", "to_json", "to_t4", "trial_document"]
+
+
+def to_csv(run: Run) -> str:
+    """Return a run as CSV: a header line, then a line per trial; an unknown number is an empty field."""
+    return str(run.to_dataframe().to_csv(index=False, lineterminator="\n"))
+
+
+def to_json(run: Run) -> str:
+    """Return a run as one JSON document: ``summary``, ``settings`` and ``trials``; an unknown number is null."""
+    document = {
+        "summary": run.summary(),
+        "settings": dict(run.settings),
+        "trials": [trial_document(trial) for trial in run.trials],
+    }
+    return json.dumps(json_safe(document), indent=1, allow_nan=False) + "\n"
+
+
+def to_cache(run: Run) -> str:
+    """Return a run as a Kernel Tuner cache file.
+
+    Raises:
+        SpaceFileError: the run has no trial.
+    """
+    return cache_text(from_run(run, run.kernel))
+
+
+def to_t4(run: Run) -> str:
+    """Return a run as T4 results.
+
+    Raises:
+        SpaceFileError: the run has no trial.
+    """
+    return t4_text(from_run(run, run.kernel))
+
+
+#: What a run can be exported as, by the name of the format.
+EXPORTERS: Final[Mapping[str, Callable[[Run], str]]] = MappingProxyType(
+    {"csv": to_csv, "json": to_json, "cache": to_cache, "t4": to_t4}
+)
+
+
+def trial_document(trial: Trial) -> dict[str, Any]:
+    """Return everything a trial holds as plain values."""
+    return {
+        "configuration": dict(trial.configuration),
+        "status": trial.status.value,
+        "message": trial.message,
+        "metrics": dict(trial.measurement.metrics),
+        "times_ms": list(trial.measurement.times_ms),
+        "durations_s": dict(trial.measurement.durations_s),
+        "reused_error": trial.measurement.reused_error,
+        "warnings": list(trial.warnings),
+        "key": trial.key,
+    }
+
+
+def json_safe(value: Any) -> Any:
+    """Return nested plain values as JSON can hold them: null for NaN and infinities, lists for tuples."""
+    if isinstance(value, Mapping):
+        return {str(name): json_safe(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_safe(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

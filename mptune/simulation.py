@@ -1,0 +1,268 @@
+"""Replaying a recorded search space with no device: how fast a strategy finds what is known to be there.
+
+The loop is the live run's: ask for one configuration, evaluate it, tell the strategy. An evaluation is a
+unique configuration, so that what a simulation promises a live run keeps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.evaluators.simulated import SimulatedEvaluator
+from mptune.interop.recorded import RecordedSpace
+from mptune.interop.spaces import read_space
+from mptune.objective import Objective
+from mptune.results import Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.strategies import make
+from mptune.strategies.base import Strategy
+
+__all__ = ["Simulation", "SimulationRun", "simulate"]
+
+_ALIASES: Final[Mapping[str, str]] = {"time": "time_ms"}
+#: Where the distance to the optimum is read off: from the 40th evaluation on, at every 20th.
+_FIRST_CHECKPOINT: Final = 40
+_CHECKPOINT_STEP: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationRun:
+    """One replay of a strategy.
+
+    Attributes:
+        seed: the strategy's seed.
+        best: best objective after each evaluation, None while no trial is valid and accurate enough.
+        best_configuration: where the last of them was found.
+        strategy_s: wall time inside the strategy.
+    """
+
+    seed: int
+    best: tuple[float | None, ...]
+    best_configuration: Configuration | None
+    strategy_s: float
+
+    def best_at(self, evaluations: int) -> float | None:
+        """Return the best after so many evaluations, or after the last where the run had fewer."""
+        return self.best[min(evaluations, len(self.best)) - 1] if self.best and evaluations > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Replays of one strategy on one recorded space.
+
+    Attributes:
+        space: name of the recorded space.
+        strategy: name of the strategy.
+        budget: evaluations each run may make.
+        objective: what was optimised.
+        optimum: best recorded value among the trials that meet the threshold; None where there is none.
+        optimum_configuration: where it was recorded.
+        unit: unit of the objective, empty where it is not known.
+        configurations: recorded configurations.
+        runs: one replay per seed.
+    """
+
+    space: str
+    strategy: str
+    budget: int
+    objective: Objective
+    optimum: float | None
+    optimum_configuration: Configuration | None
+    unit: str
+    configurations: int
+    runs: tuple[SimulationRun, ...]
+
+    @property
+    def overhead_ms_per_evaluation(self) -> float:
+        """Wall time the strategy took for one evaluation, over all runs."""
+        evaluations = sum(len(run.best) for run in self.runs)
+        return 1e3 * sum(run.strategy_s for run in self.runs) / evaluations if evaluations else 0.0
+
+    def distances(self, evaluations: int) -> NDArray[np.float64]:
+        """Return how far each run was from the optimum after so many evaluations, relative to the optimum.
+
+        Shape ``(n_runs,)``; infinite for a run that had nothing valid yet.
+        """
+        return np.array([self._distance(run.best_at(evaluations)) for run in self.runs], dtype=np.float64)
+
+    def _distance(self, best: float | None) -> float:
+        if best is None or self.optimum is None:
+            return math.inf
+        if best == self.optimum:
+            return 0.0
+        return abs(best - self.optimum) / abs(self.optimum) if self.optimum else math.inf
+
+    def mean_distance(self, checkpoints: Sequence[int] | None = None) -> float:
+        """Return the mean distance over runs and checkpoints (default: evaluations 40, 60, ... up to the budget)."""
+        points = self.checkpoints() if checkpoints is None else checkpoints
+        return float(np.mean([self.distances(point) for point in points]))
+
+    def checkpoints(self) -> tuple[int, ...]:
+        """Return the numbers of evaluations a summary looks at; the budget itself when it is below the first."""
+        return tuple(range(_FIRST_CHECKPOINT, self.budget + 1, _CHECKPOINT_STEP)) or (self.budget,)
+
+    def summary(self) -> list[dict[str, float]]:
+        """Return a row per checkpoint: evaluations, mean, median and worst distance, share of runs at the optimum."""
+        rows = []
+        for point in self.checkpoints():
+            distances = self.distances(point)
+            rows.append(
+                {
+                    "evaluations": point,
+                    "mean": float(np.mean(distances)),
+                    "median": float(np.median(distances)),
+                    "worst": float(np.max(distances)),
+                    "found_optimum": float(np.mean(distances == 0.0)),
+                }
+            )
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document ``mptune simulate --json`` prints."""
+        return {
+            "space": self.space,
+            "strategy": self.strategy,
+            "budget": self.budget,
+            "optimum": self.optimum,
+            "unit": self.unit,
+            "configurations": self.configurations,
+            "runs": [{"seed": run.seed, "best": list(run.best)} for run in self.runs],
+            "overhead_ms_per_evaluation": self.overhead_ms_per_evaluation,
+        }
+
+
+def simulate(
+    space: str | Path | RecordedSpace,
+    strategy: str = "bayesian",
+    *,
+    budget: int = 220,
+    repeats: int = 10,
+    seed: int = 0,
+    objective: str = "time_ms",
+    maximise: bool = False,
+    max_error: float | Mapping[str, float] | None = None,
+    penalty: str = "decay",
+    options: Mapping[str, Any] | None = None,
+) -> Simulation:
+    """Replay a strategy on a recorded space, once per seed ``seed, seed + 1, ...``.
+
+    Args:
+        space: a recorded space, or the file of one (Kernel Tuner cache, T4 results, run file).
+        strategy: name of the strategy.
+        budget: unique configurations each run may evaluate; it ends sooner where the recording has fewer.
+        repeats: number of runs.
+        seed: seed of the first run.
+        objective: a recorded metric or an expression over metrics; "time" is ``time_ms``.
+        maximise: whether more of the objective is better.
+        max_error: the largest recorded error allowed, one for all outputs or by output.
+        penalty: what an inaccurate trial scores.
+        options: hyperparameters of the strategy by name.
+
+    Raises:
+        SpaceFileError: the file cannot be read.
+        UnknownNameError: no such strategy, option or metric.
+        MptuneError: budget or repeats below 1, or a threshold for a recording without errors.
+    """
+    for name, count in (("budget", budget), ("repeats", repeats)):
+        if count < 1:
+            raise MptuneError(f"{name} must be at least 1, got {count}")
+    recorded = space if isinstance(space, RecordedSpace) else read_space(space)
+    metric = _ALIASES.get(objective.strip(), objective.strip())
+    goal, trials = _prepare(recorded, metric, not maximise, max_error, penalty)
+    evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
+    optimum = goal.best(trials)
+    runs = tuple(
+        _replay(
+            make(strategy, recorded.space, goal, signature=recorded.signature, seed=number, options=options),
+            evaluator,
+            budget,
+            number,
+        )
+        for number in range(seed, seed + repeats)
+    )
+    return Simulation(
+        space=recorded.name,
+        strategy=strategy,
+        budget=budget,
+        objective=goal,
+        optimum=None if optimum is None else goal.value(optimum),
+        optimum_configuration=None if optimum is None else optimum.configuration,
+        unit=recorded.unit_of(metric),
+        configurations=recorded.space.size,
+        runs=runs,
+    )
+
+
+def _replay(strategy: Strategy, evaluator: SimulatedEvaluator, budget: int, seed: int) -> SimulationRun:
+    objective = strategy.objective
+    best: list[float | None] = []
+    incumbent: Trial | None = None
+    strategy_s = 0.0
+    while len(best) < budget:
+        started = time.perf_counter()
+        asked = strategy.ask(1)
+        strategy_s += time.perf_counter() - started
+        if not asked:
+            break
+        trials = list(evaluator.evaluate(asked))
+        incumbent = objective.best([*trials, *([incumbent] if incumbent else [])])
+        best.append(None if incumbent is None else objective.value(incumbent))
+        started = time.perf_counter()
+        strategy.tell(trials)
+        strategy_s += time.perf_counter() - started
+    return SimulationRun(seed, tuple(best), incumbent.configuration if incumbent else None, strategy_s)
+
+
+def _prepare(
+    recorded: RecordedSpace,
+    metric: str,
+    minimise: bool,
+    max_error: float | Mapping[str, float] | None,
+    penalty: str,
+) -> tuple[Objective, list[Trial]]:
+    """Return the objective, and the trials with the status a live run under it would give them."""
+    metrics = recorded.metrics
+    rename = {name: re.sub(r"\W", "_", name) for name in metrics if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
+    objective = Objective(rename.get(metric, metric), minimise=minimise, threshold=max_error, penalty=penalty)
+    known = (*metrics, *rename.values())
+    for name in sorted(objective.names):
+        if name not in known:
+            raise UnknownNameError(f"metric of recording {recorded.name}:", name, metrics)
+    if max_error is not None and not any(name == "error" or name.startswith("error.") for name in metrics):
+        raise MptuneError(
+            f"recording {recorded.name} has no errors, so no configuration can be judged by --max-error "
+            f"(metrics: {', '.join(metrics)})"
+        )
+    return objective, [_judge(_renamed(trial, rename), objective) for trial in recorded.trials.values()]
+
+
+def _renamed(trial: Trial, rename: Mapping[str, str]) -> Trial:
+    """Return the trial with metrics like ``GFLOP/s`` also under a name an expression can hold."""
+    metrics = trial.measurement.metrics
+    extra = {rename[name]: metrics[name] for name in metrics if name in rename}
+    if not extra:
+        return trial
+    measurement = dataclasses.replace(trial.measurement, metrics={**metrics, **extra})
+    return dataclasses.replace(trial, measurement=measurement)
+
+
+def _judge(trial: Trial, objective: Objective) -> Trial:
+    if not trial.is_valid:
+        return trial
+    missing = sorted(objective.names - trial.measurement.metrics.keys())
+    if missing:
+        return dataclasses.replace(trial, status=Status.ERROR, message=f"recorded without {missing[0]}")
+    if objective.is_feasible(trial):
+        return dataclasses.replace(trial, status=Status.OK, message="")
+    return dataclasses.replace(trial, status=Status.INACCURATE, message="the recorded error is above the threshold")
