@@ -1,0 +1,280 @@
+"""What a tuning run found: the trials with the settings they were made under, and the questions one asks of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.objective import Objective
+from mptune.pareto import front
+from mptune.results import Status, Trial
+from mptune.store import RunFile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Run", "json_safe"]
+
+_SPEEDUP: Final = "speedup"
+
+
+class Run:
+    """The trials of a run and the settings they were made under; nothing here changes after construction.
+
+    Args:
+        settings: what a run file keeps: ``kernel``, ``objective``, ``threshold``, ``baseline_values``, ...
+        trials: in the order of evaluation. Of several trials of one configuration (it was evaluated again
+            after the kernel or compiler had changed) the last counts.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], trials: Sequence[Trial]) -> None:
+        self.settings: Mapping[str, Any] = MappingProxyType(dict(settings))
+        self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """Read a run file; a run may still be writing it.
+
+        Raises:
+            RunFileError: the file is missing, foreign, corrupt, half-written or of another version.
+        """
+        with RunFile.open(path, read_only=True) as file:
+            return cls(file.settings, file.trials())
+
+    def __repr__(self) -> str:
+        best = self.best
+        found = "no feasible trial" if best is None else f"best {best.time_ms:.4g} ms at {best.configuration}"
+        return f"Run({self.kernel} on {self.settings.get('backend')}, {self.evaluations} evaluations, {found})"
+
+    # -- what was evaluated --------------------------------------------------------------------
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+        return str(self.settings.get("kernel", ""))
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the parameters, in the order of the search space."""
+        described = tuple(str(entry["name"]) for entry in self.settings.get("parameters", ()))
+        return described or tuple(dict.fromkeys(name for trial in self.trials for name in trial.configuration))
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Names of every metric some trial has, in order of appearance."""
+        return tuple(dict.fromkeys(name for trial in self.trials for name in trial.measurement.metrics))
+
+    @property
+    def evaluations(self) -> int:
+        """How many configurations were evaluated, each counted once."""
+        return len(self.trials)
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """How many trials ended in each status that occurred; the counts sum to ``evaluations``."""
+        counts = dict.fromkeys(Status, 0)
+        for trial in self.trials:
+            counts[trial.status] += 1
+        return {status.value: count for status, count in counts.items() if count}
+
+    @property
+    def failures(self) -> tuple[Trial, ...]:
+        """The trials without numbers that mean something; their messages say why."""
+        return tuple(trial for trial in self.trials if not trial.is_valid)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the data manager remarked, each remark once."""
+        return tuple(dict.fromkeys(warning for trial in self.trials for warning in trial.warnings))
+
+    # -- what was found ------------------------------------------------------------------------
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What was optimised; its performance is relative to the baseline where there is one."""
+        objective = self._plain_objective
+        if self.baseline is None:
+            return objective
+        value = objective.value(self.baseline)
+        return objective.with_baseline(value) if value >= 0 else objective
+
+    @cached_property
+    def _plain_objective(self) -> Objective:
+        names = {"objective": "metric", **{n: n for n in ("minimise", "threshold", "penalty", "alpha", "beta")}}
+        return Objective(**{field: self.settings[name] for name, field in names.items() if name in self.settings})
+
+    @cached_property
+    def baseline(self) -> Trial | None:
+        """The best valid trial among the all-fp64, accurate ones; of equals the fastest."""
+        fixed = {name: _plain(values) for name, values in self.settings.get("baseline_values", {}).items()}
+        sign = 1.0 if self._plain_objective.minimise else -1.0
+        candidates = [
+            (sign * value, _or_inf(trial.time_ms), trial)
+            for trial in self.trials
+            if trial.is_valid
+            and all(trial.configuration.get(name) in values for name, values in fixed.items())
+            and math.isfinite(value := self._plain_objective.value(trial))
+        ]
+        return min(candidates, key=lambda entry: entry[:2])[2] if candidates else None
+
+    @cached_property
+    def best(self) -> Trial | None:
+        """The best trial that is valid and within the threshold, None where there is none."""
+        return self._plain_objective.best(self.trials)
+
+    @cached_property
+    def closest(self) -> Trial | None:
+        """The valid trial over the threshold that exceeds it least, None where there is none."""
+        return self._plain_objective.closest([t for t in self.trials if not self._plain_objective.is_feasible(t)])
+
+    @property
+    def feasible(self) -> int:
+        """How many trials are valid and within the threshold."""
+        return sum(self._plain_objective.is_feasible(trial) for trial in self.trials)
+
+    def speedup(self, trial: Trial) -> float:
+        """Return how many times faster than the baseline a trial is, NaN where that is not known."""
+        if self.baseline is None or not trial.is_valid or not trial.time_ms > 0:
+            return math.nan
+        return self.baseline.time_ms / trial.time_ms
+
+    def metric_of(self, trial: Trial, metric: str) -> float:
+        """Return a metric of a trial, ``speedup`` and the objective included; NaN where the trial has it not."""
+        if metric == _SPEEDUP:
+            return self.speedup(trial)
+        if metric == self._plain_objective.metric:
+            return self._plain_objective.value(trial)
+        return trial.metric(metric)
+
+    def pareto(
+        self, metrics: Sequence[str] = ("time_ms", "error"), *, maximise: Sequence[str] = ()
+    ) -> tuple[Trial, ...]:
+        """Return the valid trials no other one beats in every metric, the best of the first metric first.
+
+        Args:
+            metrics: two or more names. Less is better but for ``speedup``, a maximised objective and
+            maximise: those of which more is better.
+
+        Raises:
+            UnknownNameError: no trial has a metric of that name.
+            MptuneError: fewer than two metrics, or one twice.
+        """
+        directions = self._directions(metrics, maximise)
+        valid = [trial for trial in self.trials if trial.is_valid]
+        values = np.array([[self.metric_of(t, m) for m in metrics] for t in valid], dtype=np.float64)
+        chosen = front(values.reshape(len(valid), len(metrics)), directions)
+        signs = np.where(directions, 1.0, -1.0)
+        return tuple(valid[i] for i in sorted(chosen, key=lambda i: (*(values[i] * signs), i)))
+
+    def _directions(self, metrics: Sequence[str], maximise: Sequence[str]) -> list[bool]:
+        objective = self._plain_objective
+        known = (*dict.fromkeys((*self.metric_names, _SPEEDUP, objective.metric)),)
+        for name in (*metrics, *maximise):
+            if name not in known:
+                raise UnknownNameError("metric", name, known)
+        if len(metrics) < 2 or len(set(metrics)) < len(metrics):
+            raise MptuneError(f"a Pareto front needs two or more different metrics, got {', '.join(metrics) or 'none'}")
+        more_is_better = {_SPEEDUP, *maximise, *(() if objective.minimise else (objective.metric,))}
+        return [name not in more_is_better for name in metrics]
+
+    # -- other forms ---------------------------------------------------------------------------
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row per trial, in the order of evaluation.
+
+        Columns: the parameters, ``status``, ``message``, ``feasible``, every metric, ``speedup``. A metric or
+        other column named like a parameter is prefixed with ``trial.``.
+        """
+        import pandas as pd  # takes longer to import than everything else here
+
+        parameters = self.parameter_names
+        columns: dict[str, list[Any]] = {n: [t.configuration.get(n) for t in self.trials] for n in parameters}
+        results: dict[str, list[Any]] = {
+            "status": [trial.status.value for trial in self.trials],
+            "message": [trial.message for trial in self.trials],
+            "feasible": [self._plain_objective.is_feasible(trial) for trial in self.trials],
+            **{name: [trial.metric(name) for trial in self.trials] for name in self.metric_names},
+            _SPEEDUP: [self.speedup(trial) for trial in self.trials],
+        }
+        columns.update((f"trial.{name}" if name in parameters else name, cells) for name, cells in results.items())
+        return pd.DataFrame(columns)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the document ``mptune tune --json`` prints; a number that is not known is None."""
+        settings, objective = self.settings, self.objective
+        signature = tuple(settings.get("signature", ()))
+        document = {
+            **{name: settings.get(name) for name in ("kernel", "backend", "device", "threshold", "metric")},
+            "objective": objective.metric,
+            "minimise": objective.minimise,
+            **{name: settings.get(name) for name in ("sizes", "strategy", "seed", "budget")},
+            "evaluations": self.evaluations,
+            "feasible": self.feasible,
+            "signatures": len({tuple(t.configuration.get(n) for n in signature) for t in self.trials}),
+            "baseline": self._entry(self.baseline),
+            "best": self._entry(self.best),
+            "closest": self._entry(self.closest),
+            "statuses": self.statuses,
+            "warnings": self.warnings,
+            "wall_s": settings.get("wall_s"),
+        }
+        safe: dict[str, Any] = json_safe(document)
+        return safe
+
+    def pareto_document(self, metrics: Sequence[str] = ("time_ms", "error")) -> dict[str, Any]:
+        """Return the document ``mptune pareto --json`` prints.
+
+        Raises:
+            UnknownNameError: no trial has a metric of that name.
+            MptuneError: fewer than two metrics, or one twice.
+        """
+        document = {
+            **{name: self.settings.get(name) for name in ("kernel", "backend", "device")},
+            "metrics": list(metrics),
+            "minimise": self._directions(metrics, ()),
+            "front": [
+                {"configuration": trial.configuration, **{name: self.metric_of(trial, name) for name in metrics}}
+                | {_SPEEDUP: self.speedup(trial), "feasible": self._plain_objective.is_feasible(trial)}
+                for trial in self.pareto(metrics)
+            ],
+        }
+        safe: dict[str, Any] = json_safe(document)
+        return safe
+
+    def _entry(self, trial: Trial | None) -> dict[str, Any] | None:
+        if trial is None:
+            return None
+        return {
+            "configuration": trial.configuration,
+            "time_ms": trial.time_ms,
+            _SPEEDUP: self.speedup(trial),
+            "error": trial.error,
+            "metrics": trial.measurement.metrics,
+        }
+
+
+def json_safe(value: Any) -> Any:
+    """Return nested plain values as JSON can hold them: None for NaN and infinities, lists for tuples."""
+    if isinstance(value, Mapping):
+        return {str(name): json_safe(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_safe(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _plain(values: Sequence[Any]) -> list[Any]:
+    """Return values with the tuples that a run file gave back as lists."""
+    return [tuple(value) if isinstance(value, list) else value for value in values]
+
+
+def _or_inf(value: float) -> float:
+    return math.inf if math.isnan(value) else value
