@@ -1,0 +1,5 @@
+"""``python -m mptune``."""
+
+from mptune.cli import main
+
+main()

@@ -1,0 +1,285 @@
+"""The command line as a user meets it: documents, exit codes, and messages instead of tracebacks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mptune import cli
+
+OWN = Path(__file__).parent.parent / "own_kernel.py"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def mptune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Outcome]:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Outcome:
+        monkeypatch.setattr("sys.argv", ["mptune", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        captured = capfd.readouterr()
+        code = leaving.value.code
+        assert isinstance(code, int)
+        assert "Traceback" not in captured.err
+        return Outcome(code, captured.out, captured.err)
+
+    return call
+
+
+Call = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run_file(mptune: Call) -> Path:
+    done = mptune("tune", OWN, "--backend", "host", "--max-error", "1e-5", "--budget", 8, "--output", "run.db", "--strategy", "random")
+    assert done.code == 0
+    return Path("run.db").resolve()
+
+
+def test_tune_json_is_the_documented_document(mptune: Call) -> None:
+    done = mptune("tune", OWN, "--backend", "host", "--max-error", "1e-5", "--budget", 6, "--seed", 3, "--json")
+    assert done.code == 0
+    document = json.loads(done.out)
+    wanted = {"kernel", "backend", "device", "threshold", "metric", "evaluations", "baseline", "best", "statuses", "wall_s"}
+    assert wanted <= set(document)
+    assert document["kernel"] == "poly"
+    assert document["backend"] == "host"
+    assert document["threshold"] == 1e-5
+    assert document["metric"] == "NRMSE"
+    assert document["evaluations"] == 6 == sum(document["statuses"].values())
+    assert {"configuration", "time_ms"} <= set(document["baseline"])
+    assert {"configuration", "time_ms", "speedup", "error"} <= set(document["best"])
+    assert document["best"]["error"] <= 1e-5
+    assert document["wall_s"] > 0
+    assert Path("runs/poly.db").exists()
+
+
+def test_a_second_run_leaves_the_first_alone_and_resume_takes_the_latest(mptune: Call) -> None:
+    options = ("tune", OWN, "--backend", "host", "--strategy", "random", "--json")
+    assert mptune(*options, "--budget", 2).code == 0
+    assert mptune(*options, "--budget", 3).code == 0
+    assert sorted(p.name for p in Path("runs").iterdir()) == ["poly-2.db", "poly.db"]
+    again = mptune(*options, "--budget", 4, "--resume")
+    assert json.loads(again.out)["evaluations"] == 4
+    assert "poly-2.db" in again.err
+
+
+def test_threshold_nothing_meets_exits_with_one_and_shows_the_closest(mptune: Call) -> None:
+    done = mptune("tune", OWN, "--backend", "host", "--max-error", "1e-40", "--budget", 3, "--json")
+    assert done.code == 1
+    document = json.loads(done.out)
+    assert document["best"] is None
+    assert document["closest"]["error"] > 1e-40
+    assert "closest" in done.err
+
+
+def test_quiet_when_not_a_terminal(mptune: Call) -> None:
+    done = mptune("tune", OWN, "--backend", "host", "--budget", 2, "--strategy", "random")
+    assert done.code == 0
+    assert "\x1b" not in done.err + done.out
+    assert "evaluations" not in done.err
+    for word in ("baseline", "best", "speedup", "block", "statuses"):
+        assert word in done.out
+
+
+def test_show_and_pareto_read_the_run(mptune: Call, run_file: Path) -> None:
+    shown = mptune("show", run_file)
+    assert shown.code == 0
+    assert "poly" in shown.out
+    document = json.loads(mptune("show", run_file, "--json").out)
+    assert document["evaluations"] == 8
+    front = json.loads(mptune("pareto", run_file, "--json").out)
+    rows = [(t["time_ms"], t["error"]) for t in front["front"]]
+    assert rows
+    assert all(not (a[0] <= b[0] and a[1] <= b[1] and a != b) for a in rows for b in rows)
+    assert "time_ms" in mptune("pareto", run_file).out
+    assert mptune("pareto", run_file, "--metrics", "time_ms,memory_bytes,error").code == 0
+
+
+def test_export_writes_every_trial(mptune: Call, run_file: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(mptune("export", run_file, "--format", "csv").out)))
+    assert len(rows) == 8
+    assert {"block", "unroll", "x_type", "y_type", "status", "time_ms", "error"} <= set(rows[0])
+    document = json.loads(mptune("export", run_file, "--format", "json").out)
+    assert len(document["trials"]) == 8
+    assert mptune("export", run_file, "-o", "out.csv").code == 0
+    assert len(list(csv.DictReader(Path("out.csv").open()))) == 8
+
+
+def test_list_names_the_bundled_kernels(mptune: Call) -> None:
+    kernels = json.loads(mptune("list", "--json").out)["kernels"]
+    assert {"axpy", "convolution2d"} <= {k["kernel"] for k in kernels}
+    assert "convolution2d" in mptune("list").out
+
+
+def test_backends_say_what_is_missing(mptune: Call) -> None:
+    rows = {row["backend"]: row for row in json.loads(mptune("backends", "--json").out)["backends"]}
+    assert set(rows) >= {"host", "cuda", "hip"}
+    assert rows["host"]["can_run"]
+    for row in rows.values():
+        assert row["can_run"] or row["reason"]
+    assert "host" in mptune("backends").out
+
+
+def test_render_prints_a_compilable_source(mptune: Call) -> None:
+    done = mptune("render", "axpy", "-p", "x_type=half")
+    assert done.code == 0
+    assert "__global__ void axpy" in done.out
+    body = mptune("render", "axpy", "--body")
+    assert len(body.out) < len(done.out)
+
+
+def test_check_compiles_without_running(mptune: Call) -> None:
+    done = mptune("check", OWN, "--backend", "host", "--json")
+    assert done.code == 0
+    (row,) = json.loads(done.out)["checks"]
+    assert row["configurations"] == 108
+    assert 4 <= row["compiled"] <= 10
+    assert row["failures"] == []
+    assert json.loads(mptune("check", OWN, "--backend", "host", "--sample", 2, "--json").out)["checks"][0]["compiled"] == 2
+
+
+def test_check_reports_what_does_not_compile(mptune: Call, tmp_path: Path) -> None:
+    own = tmp_path / "bad.py"
+    own.write_text(OWN.read_text().replace("y[i] =", "z[i] ="))
+    done = mptune("check", own, "--backend", "host", "--sample", 1)
+    assert done.code == 1
+    assert "z" in done.err
+
+
+@pytest.mark.parametrize("command", ["list", "backends", "render", "check", "tune", "show", "pareto", "simulate", "export"])
+def test_every_command_has_help(mptune: Call, command: str) -> None:
+    assert "Usage" in mptune(command, "--help").out
+
+
+WRONG_INPUT = {
+    "kernel": (("tune", "convolution3d"), "did you mean 'convolution2d'"),
+    "kernel file": (("tune", "./nothing.py"), "no kernel definition file"),
+    "parameter": (("render", "axpy", "-p", "xtype=fp16"), "did you mean 'x_type'"),
+    "value": (("render", "axpy", "-p", "x_type=fp17"), "unknown value of parameter x_type"),
+    "assignment": (("render", "axpy", "-p", "x_type"), "expected NAME=VALUE"),
+    "metric": (("tune", "axpy", "--metric", "NRSME"), "did you mean 'NRMSE'"),
+    "strategy": (("tune", "axpy", "--strategy", "bayesain"), "did you mean 'bayesian'"),
+    "strategy option": (("tune", "axpy", "--strategy", "genetic", "--strategy-option", "x=1"), "option of strategy genetic"),
+    "backend": (("tune", "axpy", "--backend", "hots"), "did you mean 'host'"),
+    "penalty": (("tune", "axpy", "--penalty", "hrad"), "did you mean 'hard'"),
+    "preset": (("tune", "axpy", "--size", "smok"), "did you mean 'smoke'"),
+    "size": (("tune", "axpy", "--size", "m=3"), "unknown size"),
+    "size value": (("tune", "axpy", "--size", "n=three"), "expected a whole number"),
+    "budget": (("tune", "axpy", "--budget", 0), "budget 0"),
+    "threshold": (("tune", "axpy", "--max-error", "-1"), "expected a positive number"),
+    "threshold text": (("tune", "axpy", "--max-error", "nan"), "expected a positive number"),
+    "threshold output": (("tune", "axpy", "--backend", "host", "--size", "smoke", "--max-error", "q=1e-3"), "q"),
+    "memory": (("tune", "axpy", "--backend", "host", "--size", "n=1000000000000"), "bytes|GB|GiB"),
+    "run file": (("show", "runs/nothing.db"), "nothing.db"),
+    "export format": (("export", "x.db", "--format", "xlsx"), "export format"),
+    "simulate file": (("simulate", "nothing.json"), "nothing.json"),
+    "sample": (("check", "axpy", "--sample", "few"), "whole number or 'all'"),
+    "arch": (("check", "axpy", "--backend", "nope"), "unknown backend"),
+    "workers": (("tune", "axpy", "--workers", 4), "workers 4"),
+    "command": (("tnue", "axpy"), "No such command"),
+    "option": (("tune", "axpy", "--max-eror", 1), "No such option"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_INPUT)
+def test_wrong_input_exits_with_two_and_says_what_is_wrong(mptune: Call, case: str) -> None:
+    arguments, message = WRONG_INPUT[case]
+    done = mptune(*arguments)
+    assert done.code == 2, done.err
+    assert done.out == ""
+    assert __import__("re").search(message, " ".join(done.err.split())), done.err
+
+
+def test_output_that_exists_is_kept(mptune: Call, run_file: Path) -> None:
+    before = run_file.read_bytes()
+    done = mptune("tune", OWN, "--backend", "host", "--output", run_file)
+    assert done.code == 2
+    assert "--resume" in done.err
+    assert run_file.read_bytes() == before
+
+
+def test_files_that_are_no_run_files_are_refused(mptune: Call, run_file: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "text.db"
+    foreign.write_text("this is no database, but it is long enough to be taken for one" * 20)
+    half = tmp_path / "half.db"
+    half.write_bytes(run_file.read_bytes()[: run_file.stat().st_size // 2])
+    for path in (foreign, half):
+        for command in ("show", "pareto", "export"):
+            done = mptune(command, path)
+            assert done.code == 2, done.out
+            assert path.name in " ".join(done.err.split())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder_is_named(mptune: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    done = mptune("tune", OWN, "--backend", "host", "--output", folder / "run.db")
+    assert done.code == 2
+    assert "locked" in done.err
+
+
+def test_output_below_a_file_is_refused(mptune: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = mptune("tune", OWN, "--backend", "host", "--output", tmp_path / "file" / "run.db")
+    assert done.code == 2
+    assert "file" in done.err
+
+
+def test_empty_space_names_the_constraint(mptune: Call, tmp_path: Path) -> None:
+    own = tmp_path / "empty.py"
+    own.write_text(OWN.read_text().replace('    grid=[', '    constraints=["block >= 32", "block * unroll > 4096"],\n    grid=['))
+    done = mptune("tune", own, "--backend", "host")
+    assert done.code == 2
+    assert "block * unroll > 4096" in " ".join(done.err.split())
+
+
+def test_undefined_name_in_a_template_is_placed(mptune: Call, tmp_path: Path) -> None:
+    own = tmp_path / "undefined.py"
+    own.write_text(OWN.read_text().replace("range(unroll)", "range(unrol)"))
+    done = mptune("tune", own, "--backend", "host")
+    assert done.code == 2
+    text = " ".join(done.err.split())
+    assert "'unrol'" in text
+    assert "unroll" in text
+    assert "line 3" in text or ":3" in text
+
+
+def test_reference_of_the_wrong_shape_is_named(mptune: Call, tmp_path: Path) -> None:
+    own = tmp_path / "shape.py"
+    own.write_text(OWN.read_text().replace('inputs["x"]),', 'inputs["x"])[:, None],'))
+    done = mptune("tune", own, "--backend", "host")
+    assert done.code == 2
+    text = " ".join(done.err.split())
+    assert "(5003, 1)" in text
+    assert "(5003,)" in text
+
+
+def test_definition_that_fails_says_where(mptune: Call, tmp_path: Path) -> None:
+    own = tmp_path / "broken.py"
+    own.write_text("x = 1\nraise RuntimeError('no data here')\n")
+    done = mptune("tune", own)
+    assert done.code == 2
+    assert "broken.py:2" in done.err
+    assert "no data here" in done.err
+    own.write_text("x = 1\n")
+    assert "defines no kernel" in mptune("tune", own).err

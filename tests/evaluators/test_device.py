@@ -1,0 +1,154 @@
+"""Whatever a kernel does, it becomes a trial with that status, and the next one runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mptune.evaluators.device import DeviceEvaluator, Limits
+from mptune.evaluators.timing import TimingPlan
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.results import Status, Trial
+from mptune.space.configuration import Configuration
+
+PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
+LIMITS = Limits(compile_s=30, run_s=3)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return load_kernel(Path(__file__).with_name("faulty.py"))
+
+
+@pytest.fixture
+def evaluator(kernel: Kernel) -> Iterator[DeviceEvaluator]:
+    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as made:
+        yield made
+
+
+def evaluate(evaluator: DeviceEvaluator, *configurations: Configuration) -> list[Trial]:
+    return list(evaluator.evaluate(configurations))
+
+
+CASES = {
+    "segfault": (Status.CRASH, "SIGSEGV"),
+    "abort": (Status.CRASH, "SIGILL|SIGABRT|SIGTRAP"),
+    "endless": (Status.TIMEOUT, "did not end within 3 s"),
+    "compile": (Status.COMPILE_ERROR, "error"),
+    "unwritten": (Status.UNWRITTEN, "never wrote 1 of 1001 elements of 'y'"),
+    "nan": (Status.NON_FINITE, "y"),
+    "infinite": (Status.NON_FINITE, "y"),
+}
+
+
+@pytest.mark.parametrize("fault", CASES)
+def test_a_fault_becomes_a_status_and_the_next_trial_runs(kernel: Kernel, evaluator: DeviceEvaluator, fault: str) -> None:
+    status, message = CASES[fault]
+    bad, good = evaluate(evaluator, kernel.configuration({"fault": fault}), kernel.configuration({"fault": "none"}))
+    assert bad.status is status
+    assert bad.message
+    assert __import__("re").search(message, bad.message), bad.message
+    assert good.status is Status.OK
+    assert good.error == 0.0
+    assert good.time_ms > 0
+    assert bad.key
+    assert bad.key != good.key
+
+
+def test_wrong_numbers_are_an_error_not_a_fault(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
+    (trial,) = evaluate(evaluator, kernel.configuration({"fault": "wrong"}))
+    assert trial.is_valid
+    assert trial.error == pytest.approx(500 / 1001)
+
+
+def test_measurement_is_complete(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
+    (trial,) = evaluate(evaluator, kernel.configuration({"y_type": "fp32"}))
+    metrics = trial.measurement.metrics
+    assert 0 < trial.error < 2.0**-24
+    assert metrics["error.y"] == trial.error
+    assert metrics["memory_bytes"] >= 1001 * (4 + 8)
+    assert len(trial.measurement.times_ms) >= PLAN.min_repeats
+    assert min(trial.measurement.times_ms) <= trial.time_ms <= max(trial.measurement.times_ms)
+    assert {"compile", "transfer", "launch", "accuracy", "timing"} <= set(trial.measurement.durations_s)
+
+
+def test_error_of_a_signature_is_measured_once(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
+    first, second = (kernel.configuration({"block": block}) for block in (32, 64))
+    (one,) = evaluate(evaluator, first)
+    # A trial this fast would lead the front, and a leader's error is always its own.
+    evaluator._checked.append((0.0, 0.0))
+    (two,) = evaluate(evaluator, second)
+    assert not one.measurement.reused_error
+    assert two.measurement.reused_error
+    assert two.error == one.error
+    assert "accuracy" not in two.measurement.durations_s
+
+
+def test_a_leader_s_error_is_its_own(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
+    (one,) = evaluate(evaluator, kernel.configuration({"block": 32}))
+    evaluator._checked[:] = [(1e9, 0.0)]
+    # Same signature, but this one writes too little: reusing the sibling's error would crown it.
+    (two,) = evaluate(evaluator, kernel.configuration({"block": 64, "fault": "unwritten"}))
+    assert one.status is Status.OK
+    assert two.status is Status.UNWRITTEN
+
+
+def test_killed_worker_is_replaced(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
+    evaluator.start()
+    assert evaluator._worker is not None
+    os.kill(evaluator._worker._process.pid, signal.SIGKILL)
+    lost, good = evaluate(evaluator, kernel.configuration({}), kernel.configuration({"block": 64}))
+    assert lost.status is Status.CRASH
+    assert "SIGKILL" in lost.message
+    assert good.status is Status.OK
+
+
+def test_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "from mptune.evaluators.device import DeviceEvaluator\n"
+        "from mptune.registry import load_kernel\n"
+        f"kernel = load_kernel({str(Path(__file__).with_name('faulty.py'))!r})\n"
+        "evaluator = DeviceEvaluator(kernel, kernel.resolve_sizes(), 'host')\n"
+        "evaluator.start()\n"
+        "print(evaluator._worker._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    worker = int(done.stdout)
+    assert done.returncode == -signal.SIGKILL
+    for _ in range(200):
+        if not Path(f"/proc/{worker}").exists() or "Z" in Path(f"/proc/{worker}/stat").read_text().split()[2]:
+            return
+        __import__("time").sleep(0.02)
+    pytest.fail("the worker is still running")
+
+
+def test_kernel_made_in_memory_is_evaluated_too(kernel: Kernel) -> None:
+    import dataclasses
+
+    factor = 2.0
+    local = dataclasses.replace(kernel, path=None, reference=lambda inputs, size: factor * inputs["x"])
+    with DeviceEvaluator(local, local.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
+        (trial,) = evaluate(evaluator, local.configuration({}))
+    assert trial.status is Status.OK
+    assert trial.error == 0.0
+
+
+def test_key_changes_with_everything_the_numbers_depend_on(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
+    configuration = kernel.configuration({})
+    keys = {evaluator.key_of(configuration), evaluator.key_of(kernel.configuration({"y_type": "fp32"}))}
+    for changes in ({"seed": 1}, {"metric": "MAE"}, {"flags": ["-DX=1"]}):
+        with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", **changes) as other:  # type: ignore[arg-type]
+            keys.add(other.key_of(configuration))
+    with DeviceEvaluator(kernel, kernel.resolve_sizes("default", {"n": 1002}), "host") as other:
+        keys.add(other.key_of(configuration))
+    assert len(keys) == 6

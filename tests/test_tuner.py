@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mptune.errors import MptuneError, RunFileError
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.results import Status
+from mptune.run import Run
+from mptune.store import RunFile
+from mptune.tuner import Progress, TuneSettings, device_constraints, tune
+
+OWN = Path(__file__).with_name("own_kernel.py")
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return load_kernel(OWN)
+
+
+def settings(**changes: Any) -> TuneSettings:
+    return TuneSettings(**({"backend": "host", "budget": 10, "max_error": 1e-5, "strategy": "random"} | changes))
+
+
+@pytest.fixture(scope="module")
+def finished(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path, list[Progress]]:
+    path = tmp_path_factory.mktemp("run") / "poly.db"
+    told: list[Progress] = []
+    run = tune(kernel, settings(budget=14, strategy="bayesian"), output=path, on_progress=told.append)
+    return run, path, told
+
+
+def test_best_is_feasible_and_beats_or_equals_the_baseline(finished: tuple[Run, Path, list[Progress]]) -> None:
+    run, _, _ = finished
+    assert run.baseline is not None
+    assert run.best is not None
+    assert dict(run.baseline.configuration) | {"x_type": "fp64", "y_type": "fp64"} == dict(run.baseline.configuration)
+    assert run.best.error <= 1e-5
+    assert run.best.time_ms <= run.baseline.time_ms
+    assert run.speedup(run.best) == pytest.approx(run.baseline.time_ms / run.best.time_ms)
+
+
+def test_budget_counts_unique_configurations_and_every_status(finished: tuple[Run, Path, list[Progress]]) -> None:
+    run, _, told = finished
+    assert run.evaluations == 14
+    assert len({t.configuration for t in run.trials}) == 14
+    assert sum(run.statuses.values()) == 14
+    assert [p.phase for p in told] == ["baseline"] * 3 + ["search"] * 11
+    for trial in run.trials:
+        assert trial.is_valid
+        assert (trial.status is Status.OK) == (trial.error <= 1e-5)
+        assert trial.status is not Status.INACCURATE or "above" in trial.message
+
+
+def test_run_file_holds_what_tune_returned(finished: tuple[Run, Path, list[Progress]]) -> None:
+    run, path, _ = finished
+    loaded = Run.load(path)
+    assert [t.configuration for t in loaded.trials] == [t.configuration for t in run.trials]
+    assert loaded.summary() == run.summary()
+
+
+def test_resume_replays_what_is_there_and_goes_on(kernel: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "poly.db"
+    first = tune(kernel, settings(budget=5), output=path)
+    told: list[Progress] = []
+    more = tune(kernel, settings(budget=8), output=path, resume=True, on_progress=told.append)
+    assert more.evaluations == 8
+    times = {t.configuration: t.time_ms for t in more.trials}
+    assert all(times[t.configuration] == t.time_ms for t in first.trials)
+    assert sum(p.replayed for p in told) >= 1
+    assert len(Run.load(path).trials) == 8
+
+
+def test_resume_under_another_strategy_keeps_every_trial(kernel: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "poly.db"
+    first = tune(kernel, settings(budget=5, seed=1), output=path)
+    more = tune(kernel, settings(budget=9, strategy="genetic", seed=1), output=path, resume=True)
+    assert {t.configuration for t in first.trials} <= {t.configuration for t in more.trials}
+    assert more.evaluations == 9
+
+
+def test_edited_source_is_measured_anew(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    shutil.copy(OWN, own)
+    path = tmp_path / "run.db"
+    tune(own, settings(budget=4), output=path)
+    own.write_text(own.read_text().replace("p = p * t + {{ x_type }}(1.0)", "p = {{ x_type }}(1.0) + p * t"))
+    told: list[Progress] = []
+    tune(own, settings(budget=4), output=path, resume=True, on_progress=told.append)
+    assert not any(p.replayed for p in told)
+
+
+def test_kill_minus_nine_loses_no_trial(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    command = [sys.executable, "-m", "mptune", "tune", str(OWN), "--backend", "host", "--max-error", "1e-5"]
+    command += ["--budget", "12", "--strategy", "random", "--output", str(path), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            with RunFile.open(path, read_only=True) as file:
+                before = file.trials()
+        except RunFileError:
+            before = []
+        if len(before) >= 5:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(before) >= 5
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    run = Run.load(path)
+    assert run.evaluations == 12
+    times = {t.configuration: t.time_ms for t in run.trials}
+    assert all(times[t.configuration] == t.time_ms for t in before)
+
+
+def test_nothing_meets_the_threshold(kernel: Kernel) -> None:
+    run = tune(kernel, settings(max_error=1e-30, budget=4))
+    assert run.best is None
+    assert run.closest is not None
+    assert run.closest.error == min(t.error for t in run.trials)
+
+
+def test_without_threshold_the_fastest_wins(kernel: Kernel) -> None:
+    run = tune(kernel, settings(max_error=None, budget=6))
+    assert run.best is not None
+    assert run.best.time_ms == min(t.time_ms for t in run.trials)
+
+
+def test_memory_as_objective(kernel: Kernel) -> None:
+    run = tune(kernel, settings(max_error=1e-2, objective="memory", budget=12))
+    assert run.best is not None
+    assert run.best.metric("memory_bytes") == min(t.metric("memory_bytes") for t in run.trials if t.error <= 1e-2)
+
+
+def test_no_baseline_when_its_share_is_zero(kernel: Kernel) -> None:
+    told: list[Progress] = []
+    tune(kernel, settings(baseline_share=0.0, budget=3), on_progress=told.append)
+    assert [p.phase for p in told] == ["search"] * 3
+
+
+def test_time_limit_ends_the_run(kernel: Kernel) -> None:
+    run = tune(kernel, settings(time_limit_s=1e-3))
+    assert run.evaluations == 0
+
+
+def test_space_smaller_than_the_budget_ends_the_run(kernel: Kernel) -> None:
+    small = dataclasses.replace(kernel, constraints=["block == 32", "unroll == 1"], path=None)
+    run = tune(small, settings(budget=100))
+    assert run.evaluations == 9
+
+
+def test_device_limits_become_constraints_over_the_kernel_s_parameters(kernel: Kernel) -> None:
+    assert device_constraints(kernel, ["threads_per_block <= 128", "shared_bytes <= 4"]) == ("((block)) <= 128", "(0) <= 4")
+    sizes = kernel.resolve_sizes()
+    space = kernel.search_space(sizes, device_constraints(kernel, ["threads_per_block <= 64"]))
+    assert space.size == 2 * 3 * 9
+
+
+BAD = {
+    "budget": ({"budget": 0}, "budget 0"),
+    "share": ({"baseline_share": 2.0}, "baseline share"),
+    "limit": ({"time_limit_s": -1.0}, "time limit"),
+    "strategy": ({"strategy": "bayesain"}, "did you mean 'bayesian'"),
+    "option": ({"strategy": "genetic", "strategy_options": {"popsize": 3}}, "option of strategy genetic"),
+    "metric": ({"metric": "NRSME"}, "did you mean 'NRMSE'"),
+    "penalty": ({"penalty": "hrad"}, "did you mean 'hard'"),
+    "backend": ({"backend": "hots"}, "did you mean 'host'"),
+    "size": ({"size": "smok"}, "did you mean 'smoke'"),
+    "threshold": ({"max_error": math.nan}, "threshold"),
+    "objective": ({"objective": "energy"}, "energy_j"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wrong_settings_say_what_is_wrong(kernel: Kernel, case: str) -> None:
+    changes, message = BAD[case]
+    with pytest.raises(MptuneError, match=message):
+        tune(kernel, settings(**changes))
