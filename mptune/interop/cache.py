@@ -44,7 +44,8 @@ _PHASES: Final[Mapping[str, str]] = MappingProxyType(
         "framework_time": "framework",
     }
 )
-#: Entries Kernel Tuner does not have: how exactly a trial ended, and why.
+#: What Kernel Tuner does not have: the accuracy signature, how exactly a trial ended, and why.
+_SIGNATURE_KEY: Final = "mptune_signature"
 _STATUS_KEY: Final = "mptune_status"
 _MESSAGE_KEY: Final = "mptune_message"
 
@@ -101,6 +102,7 @@ def cache_from_document(path: Path, document: Any, *, cut_off: bool = False) -> 
     if not isinstance(declared, dict) or not all(isinstance(values, list) for values in declared.values()):
         raise SpaceFileError(f"{path}: 'tune_params' does not map parameter names to lists of values")
     goal = _goal(document.get("objective"))
+    signature = document.get(_SIGNATURE_KEY)
     return assemble(
         space_name(path),
         names,
@@ -110,6 +112,7 @@ def cache_from_document(path: Path, document: Any, *, cut_off: bool = False) -> 
         device=str(document.get("device_name", "")),
         problem_size=document.get("problem_size"),
         objective="time_ms" if goal == "time" else goal,
+        signature=signature if isinstance(signature, list) else None,
         cut_off=cut_off,
     )
 
@@ -193,6 +196,7 @@ def cache_text(recorded: RecordedSpace) -> str:
         "tune_params_keys": list(names),
         "tune_params": {parameter.name: list(parameter.values) for parameter in recorded.space.parameters},
         "objective": "time" if recorded.objective == "time_ms" else recorded.objective,
+        _SIGNATURE_KEY: list(recorded.signature),
         "cache": {},
     }
     # One entry a line and no line break but these two at the end: Kernel Tuner looks at the last three

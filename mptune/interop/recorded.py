@@ -38,6 +38,8 @@ FAILED_TIME: Final = 1e20
 
 _SPELLINGS: Final = frozenset(s.lower() for p in PRECISIONS.values() for s in (p.name, *p.aliases))
 _MAX_PERMUTED: Final = 8
+#: Errors within this factor count as one: the order of a sum changes them by less.
+_SAME_ERROR: Final = 2.0
 _UNIT_SUFFIXES: Final = {"_ms": "ms", "_s": "s", "_bytes": "bytes", "_j": "J", "_w": "W"}
 
 
@@ -54,6 +56,7 @@ class RecordedSpace:
         device: name of the device, where the recording says.
         problem_size: the problem size as recorded.
         units: units the recording states, by metric.
+        signature: names of the parameters that can change the numbers, as far as the recording tells.
         cut_off: the file's end was missing; what was complete is here.
     """
 
@@ -65,6 +68,7 @@ class RecordedSpace:
     device: str = ""
     problem_size: Any = None
     units: Mapping[str, str] = field(default_factory=dict)
+    signature: tuple[str, ...] = ()
     cut_off: bool = False
 
     @property
@@ -80,12 +84,6 @@ class RecordedSpace:
             if trial.is_valid:
                 names.update(dict.fromkeys(trial.measurement.metrics))
         return tuple(names)
-
-    @property
-    def signature(self) -> tuple[str, ...]:
-        """Names of the parameters known to change the numbers: precisions and policies."""
-        kinds = (PrecisionParameter, PolicyParameter)
-        return tuple(p.name for p in self.space.parameters if isinstance(p, kinds))
 
     def by_configuration(self) -> dict[Configuration, Trial]:
         """Return the trials by their configuration."""
@@ -123,7 +121,7 @@ def assemble(
         declared: values the file declares for a parameter; those that occur are added.
         records: the entries.
         parameters: the parameters themselves where they are known, instead of ``declared``.
-        about: the remaining attributes of :class:`RecordedSpace`.
+        about: the remaining attributes of :class:`RecordedSpace`; ``signature`` is found out where it is not given.
 
     Raises:
         SpaceFileError: there are no entries, or a value cannot be a parameter's value.
@@ -149,7 +147,8 @@ def assemble(
     for index, row, record in zip(space.indices_of(codes).tolist(), codes.tolist(), kept, strict=True):
         configuration = Configuration({n: v[code] for n, v, code in zip(names, values, row, strict=True)})
         trials[index] = Trial(configuration, record.status, record.message, record.measurement)
-    return RecordedSpace(name, space, MappingProxyType(trials), **about)
+    signature = _known_signature(space, about.pop("signature", None), trials.values())
+    return RecordedSpace(name, space, MappingProxyType(trials), signature=signature, **about)
 
 
 def parameter_of(name: str, values: Iterable[Value]) -> Parameter:
@@ -204,8 +203,27 @@ def unit_of(metric: str) -> str:
     return metric if metric.endswith("/s") and " " not in metric else ""
 
 
+def _known_signature(space: SearchSpace, given: Sequence[str] | None, trials: Iterable[Trial]) -> tuple[str, ...]:
+    """Return the signature given, else the precisions and policies if the recorded errors depend on them alone.
+
+    Elsewhere nothing says which parameters change the numbers, and a wrong signature would let a strategy
+    write off configurations that are accurate.
+    """
+    if given is not None:
+        return tuple(name for name in space.names if name in given)
+    names = tuple(p.name for p in space.parameters if isinstance(p, PrecisionParameter | PolicyParameter))
+    ranges: dict[tuple[Value, ...], tuple[float, float]] = {}
+    for trial in trials:
+        error = trial.error
+        if not math.isnan(error):
+            group = trial.configuration.subset(names)
+            low, high = ranges.get(group, (error, error))
+            ranges[group] = min(low, error), max(high, error)
+    return names if all(high <= _SAME_ERROR * low for low, high in ranges.values()) else ()
+
+
 def _plain(space: str, parameter: str, value: Any) -> Value:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(value) if all(isinstance(v, int) for v in value) else _refuse(space, parameter, value)
     if isinstance(value, bool | int | str):
         return value

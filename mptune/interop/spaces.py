@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mptune.errors import MptuneError, SpaceFileError
+from mptune.errors import SpaceFileError
 from mptune.interop.cache import cache_from_document, is_cache
 from mptune.interop.cutoff import read_cut_off
 from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, load_json, read_head, read_text, space_name
-from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.interop.recorded import Record, RecordedSpace, assemble, parameter_of
 from mptune.interop.t1 import is_t1
 from mptune.interop.t4 import is_t4, t4_from_document
 from mptune.run import Run
+from mptune.space.parameters import CategoricalParameter, Parameter
 
 __all__ = ["from_run", "read_space"]
 
@@ -62,26 +64,35 @@ def from_run(run: Run, name: str) -> RecordedSpace:
         SpaceFileError: the run has no trial, or its trials are not of one search space.
     """
     settings = run.settings
-    described = settings.get("parameters") or []
-    names = [str(parameter["name"]) for parameter in described]
-    if not names and run.trials:
-        names = list(run.trials[0].configuration)
+    try:
+        parameters = [_parameter(description) for description in settings.get("parameters", ())]
+    except (KeyError, TypeError) as error:
+        raise SpaceFileError(f"{name}: the run's settings do not describe its parameters ({error!r})") from error
+    names = run.parameter_names
     records = []
     for trial in run.trials:
         if set(trial.configuration) != set(names):
             raise SpaceFileError(f"{name}: the trial of {trial.configuration} is not of the run's search space")
-        values = trial.configuration.subset(tuple(names))
+        values = trial.configuration.subset(names)
         records.append(Record(values, trial.status, trial.message, trial.measurement))
-    try:
-        return assemble(
-            name,
-            names,
-            {str(parameter["name"]): list(parameter["values"]) for parameter in described},
-            records,
-            objective=str(settings.get("objective") or "time_ms"),
-            kernel=str(settings.get("kernel") or ""),
-            device=str(settings.get("device") or ""),
-            problem_size=list((settings.get("sizes") or {}).values()),
-        )
-    except (KeyError, TypeError) as error:
-        raise MptuneError(f"{name}: the run's settings do not describe its parameters ({error})") from error
+    return assemble(
+        name,
+        names,
+        {},
+        records,
+        parameters=parameters or None,
+        objective=str(settings.get("objective") or "time_ms"),
+        kernel=str(settings.get("kernel") or ""),
+        device=str(settings.get("device") or ""),
+        problem_size=list((settings.get("sizes") or {}).values()),
+        signature=settings.get("signature"),
+    )
+
+
+def _parameter(description: Mapping[str, Any]) -> Parameter:
+    name = str(description["name"])
+    values = [tuple(value) if isinstance(value, list) else value for value in description["values"]]
+    # Numbers that are categories have no order; every other kind shows in the values.
+    if description.get("kind") == CategoricalParameter.kind:
+        return CategoricalParameter(name, values)
+    return parameter_of(name, values)

@@ -141,9 +141,11 @@ class _Reader:
 
     def _record(self, number: int, values: tuple[Any, ...], result: dict[str, Any]) -> Record:
         status, message = self._outcome(number, result)
-        metrics, scale = self._metrics(number, result)
+        metrics, timeunit = self._metrics(number, result)
         times = result.get("times")
-        times = times if isinstance(times, dict) else {}
+        # Times without a unit say nothing; a result that failed may well have none.
+        times = times if isinstance(times, dict) and timeunit is not None else {}
+        scale = self._milliseconds(number, timeunit) if times else 1.0
         durations = {
             name: n * scale / 1e3 for word, name in _PHASES.items() if (n := finite(times.get(word))) is not None
         }
@@ -171,8 +173,8 @@ class _Reader:
             return Status.ERROR, "recorded as incorrect"
         return status, "" if status is Status.OK else f"recorded with invalidity {word!r}"
 
-    def _metrics(self, number: int, result: dict[str, Any]) -> tuple[dict[str, float], float]:
-        """Return the metrics, and how many milliseconds one unit of ``times`` is."""
+    def _metrics(self, number: int, result: dict[str, Any]) -> tuple[dict[str, float], Any]:
+        """Return the metrics, and the unit of ``times``."""
         measurements = result.get("measurements", [])
         if not isinstance(measurements, list) or not all(isinstance(m, dict) for m in measurements):
             raise SpaceFileError(f"{self.path}: 'measurements' of result {number} is not a list of objects")
@@ -189,7 +191,7 @@ class _Reader:
                 metrics[name] = value
                 if unit is not None:
                     self.units[name] = str(unit)
-        return metrics, self._milliseconds(number, timeunit)
+        return metrics, timeunit
 
     def _milliseconds(self, number: int, unit: Any) -> float:
         if unit is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,9 +11,9 @@ from mptune.interop.cache import cache_text
 from mptune.interop.spaces import from_run
 from mptune.interop.t4 import t4_text
 from mptune.results import Trial
-from mptune.run import Run
+from mptune.run import Run, json_safe
 
-__all__ = ["EXPORTERS", "json_safe", "to_cache", "to_csv", "to_json", "to_t4", "trial_document"]
+__all__ = ["EXPORTERS", "to_cache", "to_csv", "to_json", "to_t4", "trial_document"]
 
 
 def to_csv(run: Run) -> str:
@@ -69,14 +68,3 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "warnings": list(trial.warnings),
         "key": trial.key,
     }
-
-
-def json_safe(value: Any) -> Any:
-    """Return nested plain values as JSON can hold them: null for NaN and infinities, lists for tuples."""
-    if isinstance(value, Mapping):
-        return {str(name): json_safe(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [json_safe(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
