@@ -1,3 +1,67 @@
-"""Accuracy-aware mixed-precision tuning of CUDA, HIP and C++ kernels."""
+"""Accuracy-aware mixed-precision tuning of CUDA, HIP and C++ kernels.
+
+What a kernel definition and a script need is importable from here; each name is loaded when it is first
+used, so that importing mptune is quick and loads no device library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from mptune.errors import MptuneError as MptuneError
+    from mptune.kernel import In as In
+    from mptune.kernel import InOut as InOut
+    from mptune.kernel import Kernel as Kernel
+    from mptune.kernel import Out as Out
+    from mptune.kernel import Scalar as Scalar
+    from mptune.registry import load_kernel as load_kernel
+    from mptune.run import Run as Run
+    from mptune.simulation import simulate as simulate
+    from mptune.space.parameters import BooleanParameter as BooleanParameter
+    from mptune.space.parameters import CategoricalParameter as CategoricalParameter
+    from mptune.space.parameters import IntegerParameter as IntegerParameter
+    from mptune.space.parameters import OrdinalParameter as OrdinalParameter
+    from mptune.space.parameters import PermutationParameter as PermutationParameter
+    from mptune.space.parameters import PolicyParameter as PolicyParameter
+    from mptune.space.parameters import PrecisionParameter as PrecisionParameter
+    from mptune.space.parameters import RealParameter as RealParameter
+    from mptune.space.search_space import SearchSpace as SearchSpace
+    from mptune.tuner import TuneSettings as TuneSettings
+    from mptune.tuner import tune as tune
+
+_MODULES = {
+    "errors": ("MptuneError",),
+    "kernel": ("In", "InOut", "Kernel", "Out", "Scalar"),
+    "registry": ("load_kernel",),
+    "run": ("Run",),
+    "simulation": ("simulate",),
+    "space.parameters": (
+        "BooleanParameter",
+        "CategoricalParameter",
+        "IntegerParameter",
+        "OrdinalParameter",
+        "PermutationParameter",
+        "PolicyParameter",
+        "PrecisionParameter",
+        "RealParameter",
+    ),
+    "space.search_space": ("SearchSpace",),
+    "tuner": ("TuneSettings", "tune"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'mptune' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"mptune.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -163,7 +163,10 @@ def test_space_smaller_than_the_budget_ends_the_run(kernel: Kernel) -> None:
 
 
 def test_device_limits_become_constraints_over_the_kernel_s_parameters(kernel: Kernel) -> None:
-    assert device_constraints(kernel, ["threads_per_block <= 128", "shared_bytes <= 4"]) == ("((block)) <= 128", "(0) <= 4")
+    assert device_constraints(kernel, ["threads_per_block <= 128", "shared_bytes <= 4"]) == (
+        "((block)) <= 128",
+        "(0) <= 4",
+    )
     sizes = kernel.resolve_sizes()
     space = kernel.search_space(sizes, device_constraints(kernel, ["threads_per_block <= 64"]))
     assert space.size == 2 * 3 * 9

@@ -11,6 +11,7 @@ import typer
 
 from mptune.cli.arguments import default_output, parse_assignments, parse_sizes, parse_threshold
 from mptune.cli.display import LiveView, complain, print_json, print_run, remark
+from mptune.errors import RunFileError
 from mptune.evaluators.device import Limits
 from mptune.registry import load_kernel
 from mptune.run import Run
@@ -69,7 +70,7 @@ def tune(
         limits=Limits(run_s=trial_limit),
     )
     path = output or default_output(definition, resume)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent)
     command = shlex.join(["mptune", *sys.argv[1:]])
     try:
         with LiveView() as view:
@@ -81,6 +82,13 @@ def tune(
             _report(Run.load(path), path, json)
         raise
     raise typer.Exit(_report(run, path, json))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunFileError(f"the folder {str(folder)!r} of the run file cannot be made: {error.strerror}") from error
 
 
 def _report(run: Run, path: Path, json: bool) -> int:

@@ -26,7 +26,9 @@ class Outcome:
 
 
 @pytest.fixture
-def mptune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Outcome]:
+def mptune(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Outcome]:
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: object) -> Outcome:
@@ -48,7 +50,20 @@ Call = Callable[..., Outcome]
 
 @pytest.fixture
 def run_file(mptune: Call) -> Path:
-    done = mptune("tune", OWN, "--backend", "host", "--max-error", "1e-5", "--budget", 8, "--output", "run.db", "--strategy", "random")
+    done = mptune(
+        "tune",
+        OWN,
+        "--backend",
+        "host",
+        "--max-error",
+        "1e-5",
+        "--budget",
+        8,
+        "--output",
+        "run.db",
+        "--strategy",
+        "random",
+    )
     assert done.code == 0
     return Path("run.db").resolve()
 
@@ -57,7 +72,18 @@ def test_tune_json_is_the_documented_document(mptune: Call) -> None:
     done = mptune("tune", OWN, "--backend", "host", "--max-error", "1e-5", "--budget", 6, "--seed", 3, "--json")
     assert done.code == 0
     document = json.loads(done.out)
-    wanted = {"kernel", "backend", "device", "threshold", "metric", "evaluations", "baseline", "best", "statuses", "wall_s"}
+    wanted = {
+        "kernel",
+        "backend",
+        "device",
+        "threshold",
+        "metric",
+        "evaluations",
+        "baseline",
+        "best",
+        "statuses",
+        "wall_s",
+    }
     assert wanted <= set(document)
     assert document["kernel"] == "poly"
     assert document["backend"] == "host"
@@ -153,7 +179,9 @@ def test_check_compiles_without_running(mptune: Call) -> None:
     assert row["configurations"] == 108
     assert 4 <= row["compiled"] <= 10
     assert row["failures"] == []
-    assert json.loads(mptune("check", OWN, "--backend", "host", "--sample", 2, "--json").out)["checks"][0]["compiled"] == 2
+    assert (
+        json.loads(mptune("check", OWN, "--backend", "host", "--sample", 2, "--json").out)["checks"][0]["compiled"] == 2
+    )
 
 
 def test_check_reports_what_does_not_compile(mptune: Call, tmp_path: Path) -> None:
@@ -164,7 +192,9 @@ def test_check_reports_what_does_not_compile(mptune: Call, tmp_path: Path) -> No
     assert "z" in done.err
 
 
-@pytest.mark.parametrize("command", ["list", "backends", "render", "check", "tune", "show", "pareto", "simulate", "export"])
+@pytest.mark.parametrize(
+    "command", ["list", "backends", "render", "check", "tune", "show", "pareto", "simulate", "export"]
+)
 def test_every_command_has_help(mptune: Call, command: str) -> None:
     assert "Usage" in mptune(command, "--help").out
 
@@ -177,7 +207,10 @@ WRONG_INPUT = {
     "assignment": (("render", "axpy", "-p", "x_type"), "expected NAME=VALUE"),
     "metric": (("tune", "axpy", "--metric", "NRSME"), "did you mean 'NRMSE'"),
     "strategy": (("tune", "axpy", "--strategy", "bayesain"), "did you mean 'bayesian'"),
-    "strategy option": (("tune", "axpy", "--strategy", "genetic", "--strategy-option", "x=1"), "option of strategy genetic"),
+    "strategy option": (
+        ("tune", "axpy", "--strategy", "genetic", "--strategy-option", "x=1"),
+        "option of strategy genetic",
+    ),
     "backend": (("tune", "axpy", "--backend", "hots"), "did you mean 'host'"),
     "penalty": (("tune", "axpy", "--penalty", "hrad"), "did you mean 'hard'"),
     "preset": (("tune", "axpy", "--size", "smok"), "did you mean 'smoke'"),
@@ -247,7 +280,9 @@ def test_output_below_a_file_is_refused(mptune: Call, tmp_path: Path) -> None:
 
 def test_empty_space_names_the_constraint(mptune: Call, tmp_path: Path) -> None:
     own = tmp_path / "empty.py"
-    own.write_text(OWN.read_text().replace('    grid=[', '    constraints=["block >= 32", "block * unroll > 4096"],\n    grid=['))
+    own.write_text(
+        OWN.read_text().replace("    grid=[", '    constraints=["block >= 32", "block * unroll > 4096"],\n    grid=[')
+    )
     done = mptune("tune", own, "--backend", "host")
     assert done.code == 2
     assert "block * unroll > 4096" in " ".join(done.err.split())

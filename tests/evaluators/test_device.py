@@ -49,7 +49,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("fault", CASES)
-def test_a_fault_becomes_a_status_and_the_next_trial_runs(kernel: Kernel, evaluator: DeviceEvaluator, fault: str) -> None:
+def test_a_fault_becomes_a_status_and_the_next_trial_runs(
+    kernel: Kernel, evaluator: DeviceEvaluator, fault: str
+) -> None:
     status, message = CASES[fault]
     bad, good = evaluate(evaluator, kernel.configuration({"fault": fault}), kernel.configuration({"fault": "none"}))
     assert bad.status is status
