@@ -49,10 +49,24 @@ MPTUNE_INLINE float sum_to_odd(float a, float b) {
     return bits_as<float>(error < 0 || error > 0 ? truncated | 1 : bits);
 }
 
-// A double that rounds to any narrower type like the integer itself: bits below the 37 leading ones only say that
-// something is there.
+// What rounds to any narrower type like the integer itself. A GPU may compute in double slowly, so there it is the
+// float towards zero with its last bit set where inexact.
+#if defined(MPTUNE_CUDA)
 template <class T>
-MPTUNE_INLINE double exact_double(T x) {
+MPTUNE_INLINE float rounding_source(T x) {
+    float towards_zero;
+    if constexpr (sizeof(T) == 8) {
+        towards_zero = T(-1) < T(0) ? __ll2float_rz(static_cast<long long>(x)) : __ull2float_rz(static_cast<unsigned long long>(x));
+    } else {
+        towards_zero = T(-1) < T(0) ? __int2float_rz(static_cast<int>(x)) : __uint2float_rz(static_cast<unsigned>(x));
+    }
+    const bool exact = static_cast<T>(towards_zero) == x;
+    return bits_as<float>(bits_as<int>(towards_zero) | (exact ? 0 : 1));
+}
+#else
+// The double with all but the leading bits folded into one that only says that something is there.
+template <class T>
+MPTUNE_INLINE double rounding_source(T x) {
     if constexpr (sizeof(T) < 8) {
         return static_cast<double>(x);
     } else {
@@ -64,7 +78,9 @@ MPTUNE_INLINE double exact_double(T x) {
         return negative ? -result : result;
     }
 }
+#endif
 
+#if !defined(MPTUNE_CUDA)
 MPTUNE_INLINE unsigned short half_bits_of(float x) {
     const int bits = bits_as<int>(x);
     const int magnitude = bits & 0x7fffffff;
@@ -81,13 +97,41 @@ MPTUNE_INLINE float float_of_half_bits(unsigned short h) {
     const int special = magnitude >= 0x7c00 ? 0x7f800000 : 0;
     return bits_as<float>(scaled | special | ((h & 0x8000) << 16));
 }
+#endif
 
+#if !defined(MPTUNE_CUDA) || __CUDA_ARCH__ < 800
 MPTUNE_INLINE unsigned short bfloat16_bits_of(float x) {
     const unsigned bits = bits_as<unsigned>(x);
     const unsigned rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     const unsigned quiet = (bits >> 16) | 0x40u;
     return static_cast<unsigned short>(static_cast<int>(bits & 0x7fffffffu) > 0x7f800000 ? quiet : rounded);
 }
+#endif
+
+#if defined(MPTUNE_CUDA)
+MPTUNE_INLINE unsigned short half_bits_of(float x) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+MPTUNE_INLINE unsigned short half_bits_of(double x) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(x));
+    return bits;
+}
+MPTUNE_INLINE float float_of_half_bits(unsigned short h) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+}
+#if __CUDA_ARCH__ >= 800
+MPTUNE_INLINE unsigned short bfloat16_bits_of(float x) {
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+#endif
+#endif
 
 MPTUNE_INLINE float float_of_bfloat16_bits(unsigned short b) {
     return bits_as<float>(static_cast<unsigned>(b) << 16);

@@ -9,8 +9,8 @@ using math_type = choose_t<is_integer<T>, double, choose_t<kind_of<T>::value == 
 
 #define MPTUNE_BUILTIN_FUNCTION(name)                                                                  \
     struct name##_function {                                                                           \
-        static MPTUNE_INLINE double accurately(double x) { return __builtin_##name(x); }               \
-        static MPTUNE_INLINE float accurately(float x) { return __builtin_##name##f(x); }              \
+        static MPTUNE_INLINE double accurately(double x) { return MPTUNE_BUILTIN(name)(x); }               \
+        static MPTUNE_INLINE float accurately(float x) { return MPTUNE_BUILTIN(name##f)(x); }              \
     };
 #define MPTUNE_MATH(name)                                                                              \
     template <policy P = policy::accurate, class T, class = detail::enable_if_t<detail::is_number<T>>> \

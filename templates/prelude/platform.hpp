@@ -13,13 +13,22 @@
 
 #if defined(MPTUNE_CUDA)
 #define MPTUNE_INLINE __device__ __forceinline__
-#define MPTUNE_CONSTANT static __device__ constexpr
 #elif defined(MPTUNE_HIP)
 #define MPTUNE_INLINE __device__ inline __attribute__((always_inline))
-#define MPTUNE_CONSTANT static constexpr
 #else
 #define MPTUNE_INLINE inline __attribute__((always_inline))
-#define MPTUNE_CONSTANT static constexpr
+#endif
+
+// A C library function by name, without its header.
+#if defined(MPTUNE_HOST)
+#define MPTUNE_BUILTIN(name) __builtin_##name
+#else
+#define MPTUNE_BUILTIN(name) ::name
+#endif
+#if defined(MPTUNE_CUDA)
+#define MPTUNE_COPY(to, from, bytes) ::memcpy(to, from, bytes)
+#else
+#define MPTUNE_COPY(to, from, bytes) __builtin_memcpy(to, from, bytes)
 #endif
 
 #if defined(__clang__) || defined(MPTUNE_CUDA)
@@ -32,6 +41,8 @@
 // computes in fp16 itself. clang++ vectorises the conversions wherever the instructions for them exist.
 #if defined(MPTUNE_HIP)
 #define MPTUNE_NATIVE_HALF 1
+// hiprtc brings its own half, without mixed arithmetic.
+#define half mptune_half
 #elif defined(MPTUNE_HOST)
 #if defined(__AVX512FP16__) || (defined(__clang__) && (defined(__F16C__) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC)))
 #define MPTUNE_NATIVE_HALF 1
@@ -145,7 +156,7 @@ template <class To, class From>
 MPTUNE_INLINE To bits_as(From from) {
     static_assert(sizeof(To) == sizeof(From), "bits_as needs types of one size");
     To to;
-    __builtin_memcpy(&to, &from, sizeof(To));
+    MPTUNE_COPY(&to, &from, sizeof(To));
     return to;
 }
 

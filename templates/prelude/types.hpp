@@ -67,8 +67,8 @@ MPTUNE_INLINE float source(T x) {
     return static_cast<float>(x);
 }
 template <class T, enable_if_t<is_integer<T> && (sizeof(T) > 2), int> = 0>
-MPTUNE_INLINE double source(T x) {
-    return exact_double(x);
+MPTUNE_INLINE auto source(T x) {
+    return rounding_source(x);
 }
 
 MPTUNE_INLINE unsigned short bfloat16_bits_of(double x) {

@@ -5,9 +5,8 @@ namespace detail {
 
 // The widest power of two that divides the vector's size, up to the 16 bytes of the widest memory access: where
 // N is a power of two, one load fetches it all.
-constexpr int vector_alignment(int element_bytes, int n) {
-    return (n & -n) * element_bytes < 16 ? (n & -n) * element_bytes : 16;
-}
+template <class T, int N>
+constexpr int vector_alignment = (N & -N) * sizeof(T) < 16 ? (N & -N) * sizeof(T) : 16;
 
 template <class T>
 struct is_vec {
@@ -21,7 +20,7 @@ struct is_vec<vec<T, N>> {
 }  // namespace detail
 
 template <class T, int N>
-struct alignas(detail::vector_alignment(sizeof(T), N)) vec {
+struct alignas(detail::vector_alignment<T, N>) vec {
     static_assert(N >= 1 && N <= 8, "a vec has one to eight elements");
     static constexpr int size = N;
     T data[N];
@@ -156,31 +155,57 @@ MPTUNE_INLINE promoted<A, B> dot(const vec<A, N>& a, const vec<B, N>& b) {
     return sum(a * b);
 }
 
+namespace detail {
+
+#if defined(MPTUNE_CUDA)
+// The widest word a thread moves in one access, by the alignment of the vector.
+template <int Alignment>
+struct word;
+template <> struct word<16> { using type = uint4; };
+template <> struct word<8> { using type = uint2; };
+template <> struct word<4> { using type = unsigned; };
+template <> struct word<2> { using type = unsigned short; };
+template <> struct word<1> { using type = unsigned char; };
+
+template <class V>
+MPTUNE_INLINE void move(V* to, const V* from) {
+    using W = typename word<alignof(V)>::type;
+    MPTUNE_UNROLL
+    for (int i = 0; i < static_cast<int>(sizeof(V) / sizeof(W)); ++i)
+        reinterpret_cast<W*>(to)[i] = reinterpret_cast<const W*>(from)[i];
+}
+#elif defined(MPTUNE_HIP)
+template <class V>
+MPTUNE_INLINE void move(V* to, const V* from) {
+    __builtin_memcpy(__builtin_assume_aligned(to, alignof(V)), __builtin_assume_aligned(from, alignof(V)), sizeof(V));
+}
+#else
+// Element by element: a vectorised loop of threads makes wide accesses of these by itself, but not of a block copy.
+template <class T, int N>
+MPTUNE_INLINE void move(vec<T, N>* to, const vec<T, N>* from) {
+    T* target = reinterpret_cast<T*>(to);
+    const T* source = reinterpret_cast<const T*>(from);
+    MPTUNE_UNROLL
+    for (int i = 0; i < N; ++i) target[i] = source[i];
+}
+#endif
+
+}  // namespace detail
+
 // N elements from memory aligned like a vec<T, N>; assigning them to a vec of another type converts.
 template <int N, class T>
 MPTUNE_INLINE vec<typename detail::bare<T>::type, N> load(const T* pointer) {
-    using E = typename detail::bare<T>::type;
-    vec<E, N> result;
-#if defined(MPTUNE_HOST)
-    // Element by element: a vectorised loop of threads makes wide loads of these by itself, but not of a block copy.
-    MPTUNE_UNROLL
-    for (int i = 0; i < N; ++i) result.data[i] = pointer[i];
-#else
-    __builtin_memcpy(&result, __builtin_assume_aligned(pointer, alignof(vec<E, N>)), sizeof(E) * N);
-#endif
+    using V = vec<typename detail::bare<T>::type, N>;
+    V result;
+    detail::move(&result, reinterpret_cast<const V*>(pointer));
     return result;
 }
 
 // N elements to memory aligned like a vec<T, N>, converted to its type.
 template <class T, class U, int N>
 MPTUNE_INLINE void store(T* pointer, const vec<U, N>& v) {
-#if defined(MPTUNE_HOST)
-    MPTUNE_UNROLL
-    for (int i = 0; i < N; ++i) pointer[i] = static_cast<T>(v.data[i]);
-#else
     const vec<T, N> converted(v);
-    __builtin_memcpy(__builtin_assume_aligned(pointer, alignof(vec<T, N>)), &converted, sizeof(T) * N);
-#endif
+    detail::move(reinterpret_cast<vec<T, N>*>(pointer), &converted);
 }
 
 }  // namespace mp
