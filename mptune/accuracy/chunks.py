@@ -1,0 +1,144 @@
+"""Walking an output and its reference side by side, in at least double precision and constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mptune.errors import MetricError
+
+__all__ = ["CHUNK", "Offenders", "Pairs", "chunks", "find"]
+
+#: Elements converted at a time: 96 KiB of doubles, which stay in the cache between the steps of a metric. Arrays of
+#: 128 KiB and more are fresh memory from the system each time (glibc), which made some metrics five times slower.
+CHUNK: Final = 12288
+
+_NUMERIC_KINDS: Final = "biufc"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """An output and its reference, checked to be comparable; iterating gives chunks of both.
+
+    Both are converted to the same working type: double, or long double where one of them is that or a
+    64-bit integer (a double does not hold it exactly), or the complex counterpart. Nothing broadcasts.
+
+    Attributes:
+        output: what the kernel wrote, any real or complex numeric type, any shape.
+        reference: what it should have written, of the same shape.
+        working: the type of the chunks.
+    """
+
+    output: NDArray[Any]
+    reference: NDArray[Any]
+    working: np.dtype[Any]
+
+    @classmethod
+    def of(cls, output: ArrayLike, reference: ArrayLike) -> Pairs:
+        """Pair two arrays.
+
+        Raises:
+            MetricError: shapes differ, there are no elements, or one array does not hold numbers.
+        """
+        computed, expected = np.asarray(output), np.asarray(reference)
+        for array, what in ((computed, "output"), (expected, "reference")):
+            if not _is_numeric(array.dtype):
+                raise MetricError(f"the {what} has type {array.dtype}; an error metric needs numbers")
+        if computed.shape != expected.shape:
+            raise MetricError(
+                f"the output has shape {computed.shape} and the reference {expected.shape}; they must be the same"
+            )
+        if computed.size == 0:
+            raise MetricError(f"the output of shape {computed.shape} has no elements, so it has no error")
+        return cls(computed, expected, _working_type(computed.dtype, expected.dtype))
+
+    @property
+    def size(self) -> int:
+        """Elements in each of the two."""
+        return self.output.size
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether one of the two is complex."""
+        return self.working.kind == "c"
+
+    def __iter__(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield chunks of output and reference, shape ``(at most CHUNK,)``, in C order; valid until the next."""
+        pairs: Any = np.nditer(
+            (self.output, self.reference),
+            flags=["external_loop", "buffered"],
+            op_flags=[["readonly"], ["readonly"]],
+            op_dtypes=[self.working, self.working],
+            casting="unsafe",
+            order="C",
+            buffersize=CHUNK,
+        )
+        yield from pairs
+
+
+def chunks(array: NDArray[Any], working: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    """Yield an array as chunks of type ``working``, shape ``(at most CHUNK,)``, in C order; valid until the next."""
+    walk: Any = np.nditer(
+        array,
+        flags=["external_loop", "buffered"],
+        op_flags=["readonly"],
+        op_dtypes=working,
+        casting="unsafe",
+        order="C",
+        buffersize=CHUNK,
+    )
+    yield from walk
+
+
+@dataclass(frozen=True, slots=True)
+class Offenders:
+    """How many elements have a property, and the index of the first (empty where there is none or it is 0-d)."""
+
+    count: int
+    first: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        where = f"first at index [{', '.join(map(str, self.first))}]" if self.first else "a scalar"
+        return f"{self.count} element{'s' if self.count != 1 else ''}, {where}"
+
+
+def find(pairs: Pairs, offends: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.bool_]]) -> Offenders:
+    """Count the elements for which ``offends(output, reference)`` holds, and find the first in C order."""
+    count, first, offset = 0, -1, 0
+    for output, reference in pairs:
+        found = offends(output, reference)
+        here = int(np.count_nonzero(found))
+        if here and first < 0:
+            first = offset + int(np.argmax(found))
+        count += here
+        offset += output.size
+    if first < 0:
+        return Offenders(0)
+    return Offenders(count, tuple(int(i) for i in np.unravel_index(first, pairs.output.shape)))
+
+
+def _is_numeric(dtype: np.dtype[Any]) -> bool:
+    if dtype.kind in _NUMERIC_KINDS:
+        return True
+    for info in (ml_dtypes.finfo, ml_dtypes.iinfo):
+        try:
+            info(dtype)
+        except ValueError:
+            continue
+        return True
+    return False
+
+
+def _working_type(*types: np.dtype[Any]) -> np.dtype[Any]:
+    wide = any(
+        (t.kind in "fc" and np.finfo(t).nmant > np.finfo(np.float64).nmant) or (t.kind in "iu" and t.itemsize >= 8)
+        for t in types
+    )
+    if any(t.kind == "c" for t in types):
+        return np.dtype(np.clongdouble if wide else np.complex128)
+    return np.dtype(np.longdouble if wide else np.float64)

@@ -1,0 +1,141 @@
+"""The error of a configuration: all its outputs against their references."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.accuracy.chunks import Offenders, Pairs, find
+from mptune.accuracy.metrics import ErrorMetric, resolve
+from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
+
+__all__ = ["AccuracyResult", "Metric", "evaluate_outputs"]
+
+Metric = str | Callable[..., float] | ErrorMetric
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyResult:
+    """How accurate the outputs of one configuration are.
+
+    Attributes:
+        errors: the error of each output.
+        non_finite: for each output that has any, the number of NaN and infinite elements the reference does not
+            have in the same place; its error is NaN or infinite.
+        message: what is wrong with the outputs, in words; empty when every error is finite.
+    """
+
+    errors: Mapping[str, float]
+    non_finite: Mapping[str, int] = field(default_factory=dict)
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.errors:
+            raise MetricError("there is no output to measure the error of")
+        object.__setattr__(self, "errors", MappingProxyType(dict(self.errors)))
+        object.__setattr__(self, "non_finite", MappingProxyType(dict(self.non_finite)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AccuracyResult, (dict(self.errors), dict(self.non_finite), self.message)
+
+    @property
+    def error(self) -> float:
+        """Error of the worst output; NaN, whatever the order, when that of one output is."""
+        errors = self.errors.values()
+        return math.nan if any(math.isnan(error) for error in errors) else max(errors)
+
+    @property
+    def log10_error(self) -> float:
+        """Base-10 logarithm of :attr:`error`: minus the number of correct decimal places; ``-inf`` for no error."""
+        return math.log10(self.error) if self.error != 0 else -math.inf
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every output is free of NaN and of infinities its reference does not have."""
+        return not self.non_finite
+
+
+def evaluate_outputs(
+    outputs: Mapping[str, NDArray[Any]],
+    references: Mapping[str, NDArray[Any]],
+    metrics: Metric | Mapping[str, Metric],
+) -> AccuracyResult:
+    """Measure every output against its reference.
+
+    An output with NaN or an infinity (where the reference has none) never has a finite error, also when a user's
+    metric overlooks it.
+
+    Args:
+        outputs: what the kernel wrote, by argument name, in any numeric type.
+        references: what it should have written, by the same names and of the same shapes.
+        metrics: one error metric (name or callable) for all outputs, or one for each.
+
+    Raises:
+        MetricError: an output and its reference cannot be compared, or the metric is not defined for such data;
+            names the output.
+        ReferenceDataError: an output has no reference, or a reference no output.
+        UnknownNameError: no such metric, or a metric is given for an output that does not exist.
+    """
+    _check_names(outputs, references)
+    chosen = _metric_of_each(outputs, metrics)
+    errors: dict[str, float] = {}
+    non_finite: dict[str, int] = {}
+    remarks: list[str] = []
+    for name, output in outputs.items():
+        metric = chosen[name]
+        try:
+            error = metric(output, references[name])
+        except MetricError as reason:
+            raise MetricError(f"output {name!r}: {reason}") from reason
+        broken, infinities = Offenders(0), False
+        if metric.is_custom or not math.isfinite(error):
+            broken, infinities = _non_finite(Pairs.of(output, references[name]))
+        if broken.count:
+            non_finite[name] = broken.count
+            if math.isfinite(error):
+                error = math.inf if infinities else math.nan
+            remarks.append(f"output {name!r} has NaN or infinity in {broken} (of {np.size(output)})")
+        elif not math.isfinite(error):
+            reason_text = f": {metric.undefined}" if metric.undefined and math.isinf(error) else ""
+            remarks.append(
+                f"the {metric.name} of output {name!r} is {error:g} though the output is finite{reason_text}"
+            )
+        errors[name] = error
+    return AccuracyResult(errors, non_finite, "; ".join(remarks))
+
+
+def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> None:
+    for name in outputs:
+        if name not in references:
+            known = ", ".join(references) or "none"
+            raise ReferenceDataError(f"output {name!r} has no reference (references: {known})")
+    for name in references:
+        if name not in outputs:
+            raise ReferenceDataError(f"reference {name!r} has no output (outputs: {', '.join(outputs) or 'none'})")
+
+
+def _metric_of_each(outputs: Mapping[str, Any], metrics: Metric | Mapping[str, Metric]) -> dict[str, ErrorMetric]:
+    if not isinstance(metrics, Mapping):
+        one = resolve(metrics)
+        return dict.fromkeys(outputs, one)
+    for name in metrics:
+        if name not in outputs:
+            raise UnknownNameError("output with an error metric:", name, outputs)
+    for name in outputs:
+        if name not in metrics:
+            raise MetricError(f"output {name!r} has no error metric (given for: {', '.join(metrics) or 'none'})")
+    return {name: resolve(metrics[name]) for name in outputs}
+
+
+def _non_finite(pairs: Pairs) -> tuple[Offenders, bool]:
+    """Find the non-finite output elements that do not equal their reference, and say whether none is NaN."""
+    broken = find(pairs, lambda output, reference: ~np.isfinite(output) & (output != reference))
+    if not broken.count:
+        return broken, False
+    return broken, find(pairs, lambda output, _: np.isnan(output)).count == 0

@@ -1,0 +1,284 @@
+"""Error metrics: how far an output is from its reference, as one number; 0 is exact, less is better.
+
+NRMSE, NMAE and MRE are defined as in Heldens 2026, Sec. IV. With ``y`` an output element, ``r`` its
+reference and ``mean`` over all elements:
+
+========  ==================================  ========================================================
+MAE       mean |y - r|                        mean absolute error
+MSE       mean |y - r|^2                      mean squared error
+RMSE      sqrt(MSE)                           root mean squared error
+NRMSE     RMSE / |mean r|                     normalised by the mean of the reference
+NMAE      sum |y - r| / sum |r|               total error over total magnitude
+MRE       mean |y - r| / |r|                  mean relative error
+RMSRE     sqrt(mean (|y - r| / |r|)^2)        root mean squared relative error
+RMSLE     sqrt(mean (ln(1+y) - ln(1+r))^2)    root mean squared logarithmic error
+MALE      mean |ln y - ln r|                  mean absolute logarithmic error
+MaxAE     max |y - r|                         maximum absolute error
+MaxRE     max |y - r| / |r|                   maximum relative error
+ULP       max |y - r| / ulp(r)                units in the last place of the type the *output* has
+========  ==================================  ========================================================
+
+What every one of them does with awkward data:
+
+- Equal elements have error 0 by any metric: a relative error 0/0 is 0, and infinities of the same sign are equal.
+- A NaN in the output gives NaN, whatever else there is. A NaN in the reference is refused (:class:`MetricError`).
+- An infinity where the reference is finite, or the other way round, gives infinity.
+- A relative error x/0 is infinite, and so are NRMSE where the references' mean is 0 and NMAE where all of them are
+  0, unless the error itself is 0. Near 0 they are large and mean little: use RMSE, MAE or NMAE there. Infinite
+  references do not count in the normaliser.
+- RMSLE and MALE refuse negative (and complex) data; MALE is infinite where exactly one of the two is 0.
+- Complex data: ``|y - r|`` is the modulus of the complex difference, ``mean r`` the complex mean.
+- Everything is computed in double precision or better (see :class:`~mptune.accuracy.chunks.Pairs`) from outputs of
+  any numeric type: integers, booleans, half, bfloat16 and 8-bit floats are converted, long double stays. Squares that
+  over- or underflow are scaled; a result above the largest double is infinite.
+- Shapes must be the same (nothing broadcasts) and there must be elements.
+
+``ulp(r)`` is the distance of neighbouring values of the output's type in the binade of ``r`` (that of its smallest
+normal value below that; the exponent is not bounded above; 1 for integers), so an fp16 and an fp64 output that are
+both correctly rounded have the same ULP error of at most 0.5.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mptune.accuracy.chunks import Pairs, find
+from mptune.accuracy.quantities import (
+    ABSOLUTE,
+    LOGARITHMIC,
+    LOGARITHMIC_PLUS_ONE,
+    RELATIVE,
+    ULPS,
+    NegativeDataError,
+    Quantity,
+)
+from mptune.accuracy.reductions import Scaled, maximum, mean, mean_square, reference_magnitude, reference_mean
+from mptune.errors import MetricError, MptuneError, UnknownNameError
+
+__all__ = ["METRICS", "ErrorMetric", "resolve"]
+
+_ENTRY_POINTS: Final = "mptune.metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMetric:
+    """One error metric; call it with an output and its reference.
+
+    Attributes:
+        name: canonical name ("NRMSE").
+        description: what it measures, in a few words.
+        compute: the number, from a checked pair of arrays.
+        undefined: when it is infinite although the output is finite, in words; empty when never.
+        is_custom: whether ``compute`` is a user's, which may do other things to NaN than the bundled ones do.
+    """
+
+    name: str
+    description: str
+    compute: Callable[[Pairs], float]
+    undefined: str = ""
+    is_custom: bool = False
+
+    def __call__(self, output: ArrayLike, reference: ArrayLike) -> float:
+        """Return the error of an output.
+
+        Args:
+            output: what the kernel wrote, any numeric type and shape.
+            reference: what it should have written, same shape.
+
+        Returns:
+            At least 0, possibly infinite; NaN when the output has a NaN. (A custom metric decides itself.)
+
+        Raises:
+            MetricError: the two cannot be compared, or the metric is not defined for such data; names the number of
+                offending elements and the first one's index.
+        """
+        pairs = Pairs.of(output, reference)
+        try:
+            error = self.compute(pairs)
+        except NegativeDataError:
+            self._refuse_nan_reference(pairs)
+            self._refuse_negative(pairs)
+            return math.nan
+        if math.isnan(error):
+            self._refuse_nan_reference(pairs)
+        return error
+
+    def __str__(self) -> str:
+        return self.name
+
+    def _refuse_nan_reference(self, pairs: Pairs) -> None:
+        unknown = find(pairs, lambda _, reference: np.isnan(reference))
+        if unknown.count:
+            raise MetricError(f"the reference has NaN in {unknown}; no {self.name} against it exists")
+
+    def _refuse_negative(self, pairs: Pairs) -> None:
+        """Raise for negative data, but let a NaN in the output count for more than a negative element there."""
+        negative = find(pairs, lambda _, reference: reference < 0)
+        if negative.count:
+            raise MetricError(f"{self.name} is not defined for negative data: the reference has {negative}")
+        if find(pairs, lambda output, _: np.isnan(output)).count == 0:
+            negative = find(pairs, lambda output, _: output < 0)
+            raise MetricError(f"{self.name} is not defined for negative data: the output has {negative}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """A reduction of the elements' errors, over a property of the reference where it is normalised."""
+
+    reduction: Callable[[Pairs, Quantity], Scaled]
+    quantity: Quantity
+    normaliser: Callable[[Pairs], Scaled] | None = None
+
+    def __call__(self, pairs: Pairs) -> float:
+        if pairs.is_complex and not self.quantity.takes_complex:
+            raise MetricError("a logarithmic error metric is not defined for complex data")
+        # Overflow and invalid operations are looked for in the results, where they are dealt with.
+        with np.errstate(all="ignore"):
+            error = self.reduction(pairs, self.quantity)
+            if self.normaliser is None or error.significand == 0 or not math.isfinite(error.significand):
+                return float(error)
+            return float(error / self.normaliser(pairs))
+
+
+def _root_mean_square(pairs: Pairs, quantity: Quantity) -> Scaled:
+    return mean_square(pairs, quantity).sqrt()
+
+
+_ZERO_REFERENCE: Final = "the reference has a 0 where the output has not"
+_ZERO_EITHER: Final = "a 0 stands against something else"
+
+_TABLE: Final = (
+    ErrorMetric("MAE", "mean absolute error", _Ratio(mean, ABSOLUTE)),
+    ErrorMetric("MRE", "mean relative error", _Ratio(mean, RELATIVE), _ZERO_REFERENCE),
+    ErrorMetric("MSE", "mean squared error", _Ratio(mean_square, ABSOLUTE)),
+    ErrorMetric("RMSE", "root mean squared error", _Ratio(_root_mean_square, ABSOLUTE)),
+    ErrorMetric(
+        "NRMSE",
+        "root mean squared error over the reference's mean",
+        _Ratio(_root_mean_square, ABSOLUTE, reference_mean),
+        "the mean of the reference is 0",
+    ),
+    ErrorMetric(
+        "NMAE",
+        "total absolute error over the reference's total magnitude",
+        _Ratio(mean, ABSOLUTE, reference_magnitude),
+        "the reference is 0 everywhere",
+    ),
+    ErrorMetric("RMSRE", "root mean squared relative error", _Ratio(_root_mean_square, RELATIVE), _ZERO_REFERENCE),
+    ErrorMetric("RMSLE", "root mean squared error of ln(1 + x)", _Ratio(_root_mean_square, LOGARITHMIC_PLUS_ONE)),
+    ErrorMetric("MALE", "mean absolute error of ln(x)", _Ratio(mean, LOGARITHMIC), _ZERO_EITHER),
+    ErrorMetric("MaxAE", "maximum absolute error", _Ratio(maximum, ABSOLUTE)),
+    ErrorMetric("MaxRE", "maximum relative error", _Ratio(maximum, RELATIVE), _ZERO_REFERENCE),
+    ErrorMetric(
+        "ULP",
+        "maximum error in units in the last place of the output's type",
+        _Ratio(maximum, ULPS),
+        "the error is more units than a double can count",
+    ),
+)
+
+#: The bundled error metrics by canonical name.
+METRICS: Final[Mapping[str, ErrorMetric]] = MappingProxyType({metric.name: metric for metric in _TABLE})
+
+_ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{name.lower(): name for name in METRICS},
+        "meanabsoluteerror": "MAE",
+        "meanrelativeerror": "MRE",
+        "meansquarederror": "MSE",
+        "rootmeansquarederror": "RMSE",
+        "normalisedrootmeansquarederror": "NRMSE",
+        "normalizedrootmeansquarederror": "NRMSE",
+        "normalisedmeanabsoluteerror": "NMAE",
+        "normalizedmeanabsoluteerror": "NMAE",
+        "rootmeansquaredrelativeerror": "RMSRE",
+        "rootmeansquaredlogarithmicerror": "RMSLE",
+        "meanabsolutelogarithmicerror": "MALE",
+        "max": "MaxAE",
+        "maxabs": "MaxAE",
+        "maxabsolute": "MaxAE",
+        "maxabsoluteerror": "MaxAE",
+        "maximumabsoluteerror": "MaxAE",
+        "linf": "MaxAE",
+        "maxrel": "MaxRE",
+        "maxrelative": "MaxRE",
+        "maxrelativeerror": "MaxRE",
+        "maximumrelativeerror": "MaxRE",
+        "ulps": "ULP",
+        "maxulp": "ULP",
+    }
+)
+
+
+def resolve(metric: str | Callable[..., float]) -> ErrorMetric:
+    """Return the error metric of that name, or one that wraps a callable.
+
+    Names are matched without regard to case, spaces, hyphens and underscores. Third parties add metrics by an
+    entry point of the group ``mptune.metrics`` that gives an :class:`ErrorMetric` or a callable.
+
+    Args:
+        metric: a name, or ``metric(output, reference) -> float``: it is called with arrays of the outputs' shape,
+            read-only and converted to double precision (long double, complex) as for the bundled metrics, and returns
+            an error of at least 0.
+
+    Raises:
+        UnknownNameError: no metric has that name; the nearest is suggested.
+    """
+    if isinstance(metric, ErrorMetric):
+        return metric
+    if not isinstance(metric, str):
+        return _custom(metric)
+    name = _ALIASES.get(_plain(metric))
+    if name is not None:
+        return METRICS[name]
+    points = importlib.metadata.entry_points(group=_ENTRY_POINTS)
+    for point in points:
+        if _plain(point.name) == _plain(metric):
+            found = point.load()
+            return found if isinstance(found, ErrorMetric) else _custom(found, point.name)
+    raise UnknownNameError("error metric", metric, [*METRICS, *(point.name for point in points)])
+
+
+def _plain(name: str) -> str:
+    return name.lower().translate({ord(separator): None for separator in " -_"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Custom:
+    """A user's callable, given converted arrays and held to what an error is."""
+
+    name: str
+    function: Callable[..., float]
+
+    def __call__(self, pairs: Pairs) -> float:
+        output, reference = (a.astype(pairs.working, copy=False).view() for a in (pairs.output, pairs.reference))
+        # They may be the very arrays of the next trial.
+        output.flags.writeable = reference.flags.writeable = False
+        try:
+            value: Any = self.function(output, reference)
+        except MptuneError:
+            raise
+        except Exception as reason:
+            raise MetricError(f"error metric {self.name!r} failed: {type(reason).__name__}: {reason}") from reason
+        try:
+            error = float(value)
+        except (TypeError, ValueError) as reason:
+            raise MetricError(f"error metric {self.name!r} gave {value!r}; it must give one real number") from reason
+        if error < 0:
+            raise MetricError(f"error metric {self.name!r} gave {error:g}; an error is at least 0")
+        return error
+
+
+def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
+    if not callable(function):
+        raise MetricError(f"an error metric is a name or a callable (output, reference) -> float, not {function!r}")
+    name = name or getattr(function, "__name__", type(function).__name__)
+    return ErrorMetric(name, "user-defined", _Custom(name, function), is_custom=True)

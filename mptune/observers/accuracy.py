@@ -1,0 +1,59 @@
+"""Observes how far the outputs are from their references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from mptune.accuracy.evaluate import AccuracyResult, Metric, evaluate_outputs
+from mptune.observers.base import LaunchContext, Observer
+
+__all__ = ["AccuracyObserver"]
+
+
+class AccuracyObserver(Observer):
+    """Measures ``error`` (the worst output's), ``log10_error`` and ``error.<output>``.
+
+    ``log10_error`` is ``-inf`` for outputs without any error; all are NaN where an output has NaN.
+
+    Args:
+        references: the double-precision outputs by name.
+        metrics: one error metric for all outputs, or one for each by name.
+    """
+
+    name: ClassVar[str] = "accuracy"
+
+    def __init__(self, references: Mapping[str, NDArray[Any]], metrics: Metric | Mapping[str, Metric]) -> None:
+        self._references = references
+        self._metrics = metrics
+        self._result: AccuracyResult | None = None
+
+    @property
+    def result(self) -> AccuracyResult | None:
+        """The errors, with the non-finite elements and what they mean in words; None before the launches."""
+        return self._result
+
+    def before(self, context: LaunchContext) -> None:  # noqa: ARG002
+        """Forget the previous configuration."""
+        self._result = None
+
+    def after(self, context: LaunchContext) -> None:
+        """Read the outputs and compare them.
+
+        Raises:
+            MetricError: an output and its reference cannot be compared by the metric.
+            ReferenceDataError: an output has no reference.
+        """
+        self._result = evaluate_outputs(context.read_outputs(), self._references, self._metrics)
+
+    def results(self) -> Mapping[str, float]:
+        """Return the errors; nothing before the launches."""
+        if self._result is None:
+            return {}
+        return {
+            "error": self._result.error,
+            "log10_error": self._result.log10_error,
+            **{f"error.{output}": error for output, error in self._result.errors.items()},
+        }
