@@ -358,8 +358,8 @@ class Kernel:
             for axis in argument.shape:
                 self._check_names(axis, sizes, f"shape of argument {argument.name!r}")
         everything = (*sizes, *self._by_name)
-        for axis in (*self.grid, *self.block, str(self.shared_bytes)):
-            self._check_names(str(axis), everything, "grid, block or shared_bytes")
+        for extent in (*self.grid, *self.block, self.shared_bytes):
+            self._check_names(str(extent), everything, "grid, block or shared_bytes")
         for what, axes in (("grid", self.grid), ("block", self.block)):
             if not 1 <= len(axes) <= 3:
                 raise KernelError(f"kernel {self.name}: {what} needs one to three axes, not {len(axes)}")

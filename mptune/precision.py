@@ -81,7 +81,7 @@ def _entry(
     storage_only: bool = False,
 ) -> Precision:
     dtype = np.dtype(scalar)
-    info = ml_dtypes.finfo(dtype)
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return Precision(
         name=name,
         dtype=dtype,

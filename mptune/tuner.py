@@ -13,8 +13,8 @@ from typing import Any
 
 from mptune import __version__
 from mptune.accuracy.metrics import resolve
-from mptune.backends import select_backend
-from mptune.errors import EmptySpaceError, MptuneError
+from mptune.backends import get_backend
+from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
 from mptune.evaluators.bench import Ready
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.kernel import Kernel, Sizes
@@ -145,7 +145,7 @@ def tune(
         kernel = load_kernel(kernel)
     sizes = kernel.resolve_sizes(settings.size, settings.sizes)
     metric = resolve(settings.metric if settings.metric is not None else kernel.metric)
-    backend = select_backend(settings.backend)
+    backend = _runnable_backend(settings.backend)
     objective = Objective(
         metric=OBJECTIVES.get(settings.objective, settings.objective),
         minimise=not settings.maximise,
@@ -170,6 +170,14 @@ def tune(
         described = _describe(kernel, sizes, settings, objective, metric.name, space, ready, command)
         with _open_run(output, resume, described) as file:
             return _Tuning(kernel, settings, objective, space, evaluator, file, described, on_progress).run()
+
+
+def _runnable_backend(name: str) -> str:
+    backend = get_backend(name)
+    found = backend.availability()
+    if not found.can_run:
+        raise BackendUnavailableError(f"backend {backend.name} cannot run here: {found.reason}")
+    return backend.name
 
 
 def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]:

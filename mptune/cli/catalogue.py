@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mptune.backends import BACKENDS, get_backend, select_backend
+from mptune.backends import BACKENDS, get_backend
 from mptune.checking import CheckResult, Compilation
 from mptune.checking import check as check_kernel
 from mptune.cli.arguments import parse_assignments, parse_sizes
@@ -137,7 +137,7 @@ def check(
     json: AsJson = False,
 ) -> None:
     """Compile configurations without running them; needs no device."""
-    target = get_backend(select_backend("auto") if backend == "auto" else backend)
+    target = get_backend(backend)
     names = bundled_kernels() if kernel == "all" else (kernel,)
     results = []
     for name in names:

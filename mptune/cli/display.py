@@ -97,7 +97,7 @@ def _print_failures(run: Run) -> None:
         output.print(Text(f"  {count} × {status}: {message}"), soft_wrap=True)
     if len(groups) > 5:
         output.print(f"  and {len(groups) - 5} other kinds of failure")
-    for warning in dict.fromkeys(w for t in run.trials for w in t.warnings):
+    for warning in run.warnings:
         output.print(Text(f"  warning: {warning}", style="yellow"), soft_wrap=True)
 
 

@@ -11,7 +11,6 @@ import typer
 
 from mptune.cli.arguments import default_output, parse_assignments, parse_sizes, parse_threshold
 from mptune.cli.display import LiveView, complain, print_json, print_run, remark
-from mptune.errors import RunFileError
 from mptune.evaluators.device import Limits
 from mptune.registry import load_kernel
 from mptune.run import Run
@@ -70,7 +69,6 @@ def tune(
         limits=Limits(run_s=trial_limit),
     )
     path = output or default_output(definition, resume)
-    _make_folder(path.parent)
     command = shlex.join(["mptune", *sys.argv[1:]])
     try:
         with LiveView() as view:
@@ -82,13 +80,6 @@ def tune(
             _report(Run.load(path), path, json)
         raise
     raise typer.Exit(_report(run, path, json))
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunFileError(f"the folder {str(folder)!r} of the run file cannot be made: {error.strerror}") from error
 
 
 def _report(run: Run, path: Path, json: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from mptune.space.configuration import Configuration
 
 __all__ = ["Bench", "Ready", "Request"]
 
-_STATUS = {
+_STATUS: dict[type[MptuneError], Status] = {
     CompileError: Status.COMPILE_ERROR,
     OutOfMemoryError: Status.OUT_OF_MEMORY,
     LaunchError: Status.LAUNCH_ERROR,
@@ -126,7 +127,7 @@ class Bench:
         try:
             trial = self._run(request, clock)
         except MptuneError as error:
-            status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), Status.ERROR)
+            status = _STATUS.get(type(error), Status.ERROR)
             trial = Trial(configuration, status, str(error), Measurement(durations_s=clock.durations_s))
         return dataclasses.replace(trial, warnings=self._data.warnings(configuration))
 
@@ -206,5 +207,7 @@ class Bench:
             self._accuracy.before(context)
             self._accuracy.after(context)
             metrics.update(self._accuracy.results())
-            message = self._accuracy.message
-        return (Status.NON_FINITE, message) if message else (Status.OK, "")
+            result = self._accuracy.result
+        if result is not None and (result.non_finite or math.isnan(result.error)):
+            return Status.NON_FINITE, result.message
+        return Status.OK, ""
