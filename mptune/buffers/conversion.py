@@ -1,0 +1,142 @@
+"""Conversion of fp64 data to a precision, with an account of what was lost, and the poison patterns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.buffers.chunks import pieces
+from mptune.precision import PRECISIONS, Precision
+
+__all__ = ["Loss", "convert", "poison_value", "poisoned", "round_to", "still_poisoned"]
+
+#: Quiet NaNs with a payload no arithmetic makes up by itself. E4M3 has one NaN only.
+_POISON_BITS: Final = MappingProxyType(
+    {
+        PRECISIONS["fp64"].dtype: 0x7FFD_A5A5_A5A5_A5A5,
+        PRECISIONS["fp32"].dtype: 0x7FE5_A5A5,
+        PRECISIONS["fp16"].dtype: 0x7F25,
+        PRECISIONS["bf16"].dtype: 0x7FE5,
+        PRECISIONS["fp8_e5m2"].dtype: 0x7D,
+        PRECISIONS["fp8_e4m3"].dtype: 0x7F,
+    }
+)
+_POISON_BYTE: Final = b"\xa5"
+
+#: A few subnormal values are in most data and harm nobody; from this share on they are worth a remark.
+_SUBNORMAL_SHARE: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What the range of a precision took from an input.
+
+    Attributes:
+        size: how many values there are.
+        infinite: finite values that became infinite (NaN in E4M3, which has no infinity).
+        zero: nonzero values that became zero.
+        subnormal: values rounded to a subnormal one, at a larger relative error than the precision's own.
+        largest: largest magnitude among the values.
+        smallest: smallest magnitude of a nonzero value, infinity where all are zero.
+    """
+
+    size: int = 0
+    infinite: int = 0
+    zero: int = 0
+    subnormal: int = 0
+    largest: float = 0.0
+    smallest: float = np.inf
+
+    def remarks(self, name: str, precision: Precision) -> tuple[str, ...]:
+        """Say what was lost, in one sentence each for overflow and underflow."""
+        found = []
+        if self.infinite:
+            became = "infinite" if precision.has_infinity else "NaN"
+            found.append(
+                f"input {name!r} overflows in {precision.name}: {self.infinite} of {self.size} values became "
+                f"{became} (largest {self.largest:.6g}, {precision.name} holds {precision.largest:.6g})"
+            )
+        if self.zero or self.subnormal > _SUBNORMAL_SHARE * self.size:
+            found.append(
+                f"input {name!r} underflows in {precision.name}: {self.zero} of {self.size} values became zero and "
+                f"{self.subnormal} lost digits as subnormals (smallest {self.smallest:.3g}, {precision.name} keeps "
+                f"all its digits down to {precision.smallest_normal:.3g})"
+            )
+        return tuple(found)
+
+
+def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[Any], Loss]:
+    """Return an array in a precision, each value rounded to nearest, and what its range took.
+
+    Args:
+        values: C-contiguous, any shape; not copied where the precision is fp64.
+        precision: what to convert to.
+    """
+    if precision.dtype == values.dtype:
+        return values, Loss(size=values.size)
+    result = np.empty(values.shape, precision.dtype)
+    infinite = zero = subnormal = 0
+    largest, smallest = 0.0, np.inf
+    for source, target in zip(pieces(values), pieces(result), strict=True):
+        target[:] = round_to(source, precision)
+        held = np.abs(target.astype(np.float64))
+        magnitude = np.abs(source)
+        nonzero = magnitude > 0
+        infinite += int(np.count_nonzero(~np.isfinite(held)))
+        zero += int(np.count_nonzero(nonzero & (held == 0)))
+        subnormal += int(np.count_nonzero((held > 0) & (held < precision.smallest_normal) & (held != magnitude)))
+        largest = max(largest, float(magnitude.max()))
+        smallest = min(smallest, float(magnitude.min(where=nonzero, initial=np.inf)))
+    return result, Loss(values.size, infinite, zero, subnormal, largest, smallest)
+
+
+def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
+    """Return fp64 values rounded once, to nearest with ties to even; overflow gives infinity (NaN in E4M3)."""
+    with np.errstate(all="ignore"):
+        if precision.dtype.kind == "f":
+            return values.astype(precision.dtype)
+        return _rounded_to_odd(values).astype(precision.dtype)
+
+
+def _rounded_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return fp32 values that a second rounding, to a type of at most 22 bits, takes to the right neighbour.
+
+    ml_dtypes converts fp64 by way of fp32, which rounds twice: 1 + 2^-8 + 2^-40 would become 1 in bf16.
+    Inexact values are therefore truncated and their last bit set, which no tie of the narrow type has.
+    """
+    nearest = values.astype(np.float32)
+    back = nearest.astype(np.float64)
+    bits = nearest.view(np.uint32)
+    bits -= np.abs(back) > np.abs(values)
+    bits |= back != values
+    return nearest
+
+
+# -- poison --------------------------------------------------------------------------------------------
+
+
+def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
+    return np.full(shape, _pattern(dtype)).view(dtype)
+
+
+def still_poisoned(piece: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the indices, in a one-dimensional array, of the elements that hold the poison pattern."""
+    pattern = _pattern(piece.dtype)
+    return np.flatnonzero(piece.view(pattern.dtype) == pattern)
+
+
+def poison_value(dtype: np.dtype[Any]) -> Any:
+    """Return the poison pattern as a scalar of the type."""
+    return poisoned((1,), dtype)[0]
+
+
+def _pattern(dtype: np.dtype[Any]) -> Any:
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    if dtype.kind in "iu":
+        return np.frombuffer(_POISON_BYTE * dtype.itemsize, unsigned)[0]
+    return unsigned.type(_POISON_BITS[dtype])

@@ -1,0 +1,268 @@
+"""The data manager: inputs and references of a kernel at given sizes, and typed copies of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.buffers.chunks import pieces, update_digest
+from mptune.buffers.conversion import Loss, convert, poison_value, poisoned, still_poisoned
+from mptune.buffers.inputs import make_inputs
+from mptune.buffers.memory import available_memory_bytes, in_words
+from mptune.buffers.reference_cache import ReferenceCache, default_folder
+from mptune.buffers.references import checked_references, compute_references, reference_key
+from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
+from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.precision import PRECISIONS, Precision, precision
+from mptune.space.configuration import Configuration
+
+__all__ = ["DataManager"]
+
+_FP64 = PRECISIONS["fp64"]
+
+
+class DataManager:
+    """Holds a kernel's data on the host: made when first needed, in the types configurations ask for.
+
+    Args:
+        kernel: declares the arguments and makes inputs and references.
+        sizes: the problem sizes.
+        seed: seeds the inputs.
+        budget_bytes: what typed copies may take beside inputs and references, the least recently used
+            leaving first; a quarter of the available memory where None.
+        cache_dir: folder of cached references; ``$MPTUNE_CACHE_DIR/references`` or the user's cache folder
+            where None.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        sizes: Sizes,
+        *,
+        seed: int = 0,
+        budget_bytes: int | None = None,
+        cache_dir: Path | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.sizes = sizes
+        self._seed = seed
+        self._budget_bytes = available_memory_bytes() // 4 if budget_bytes is None else budget_bytes
+        self._cache = ReferenceCache(default_folder() if cache_dir is None else cache_dir)
+        self._typed: OrderedDict[tuple[str, str], NDArray[Any]] = OrderedDict()
+        self._losses: dict[tuple[str, str], Loss] = {}
+
+    # -- data ----------------------------------------------------------------------------------
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """Inputs by argument name: read-only fp64 or integer arrays, and plain numbers for scalars.
+
+        Raises:
+            OutOfMemoryError: the sizes do not fit the available memory.
+            KernelError: an input is missing, not as declared, or not finite.
+            UnknownNameError: an input no argument has the name of.
+        """
+        self.require(available_memory_bytes())
+        try:
+            return make_inputs(self.kernel, self.sizes, self._seed)
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"{self.sizes}: making the inputs of {self.kernel.name} ran out of memory"
+            ) from error
+
+    @cached_property
+    def references(self) -> Mapping[str, NDArray[Any]]:
+        """Read-only fp64 (or integer) references by output name.
+
+        Raises:
+            ReferenceDataError: there is no reference, it fails, or it does not fit the declared outputs.
+            OutOfMemoryError: the sizes do not fit the available memory.
+        """
+        key = reference_key(self.kernel, self._inputs_key, self.sizes)
+        cached = self._cache.load(key) if key is not None else None
+        if cached is not None:
+            try:
+                return checked_references(self.kernel, cached, self.sizes)
+            except ReferenceDataError:
+                pass  # damaged in a way the file format does not show
+        try:
+            references = compute_references(self.kernel, self.inputs, self.sizes)
+        except MemoryError as error:
+            raise OutOfMemoryError(f"{self.sizes}: the reference of {self.kernel.name} ran out of memory") from error
+        if key is not None:
+            self._cache.keep(key, references)
+        return references
+
+    @cached_property
+    def data_key(self) -> str:
+        """Identity of the data errors are measured with: sizes and the values of inputs and references."""
+        digest = hashlib.sha256(self._inputs_key.encode())
+        for name, array in self.references.items():
+            update_digest(digest, name, array)
+        return digest.hexdigest()
+
+    @cached_property
+    def _inputs_key(self) -> str:
+        digest = hashlib.sha256(repr((self.kernel.name, sorted(self.sizes.items()))).encode())
+        for name, value in self.inputs.items():
+            update_digest(digest, name, np.asarray(value))
+        return digest.hexdigest()
+
+    # -- types ---------------------------------------------------------------------------------
+
+    def shape_of(self, argument: Argument) -> tuple[int, ...]:
+        """Return the shape of a buffer, ``()`` for a scalar.
+
+        Raises:
+            KernelError: an axis is below 1.
+        """
+        shape = self.kernel.shape_of(argument, self.sizes)
+        if any(axis < 1 for axis in shape):
+            raise KernelError(
+                f"argument {argument.name!r} of kernel {self.kernel.name} has shape {shape} at {self.sizes}"
+            )
+        return shape
+
+    def dtype_of(self, argument: Argument, precision: Precision | None) -> np.dtype[Any]:
+        """Return the NumPy type of an argument in a precision; None for an integer argument."""
+        return np.dtype(argument.dtype) if precision is None else precision.dtype
+
+    def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
+        """Return an input in a precision: C-contiguous, read-only, rounded to nearest; kept while the budget lasts.
+
+        Args:
+            argument: an ``In`` or ``InOut`` buffer.
+            precision: None for an integer argument.
+        """
+        values: NDArray[Any] = self.inputs[argument.name]
+        if precision is None or precision is _FP64:
+            return values
+        key = (argument.name, precision.name)
+        if key in self._typed:
+            self._typed.move_to_end(key)
+            return self._typed[key]
+        copy, self._losses[key] = convert(values, precision)
+        copy.flags.writeable = False
+        self._keep(key, copy)
+        return copy
+
+    def _keep(self, key: tuple[str, str], copy: NDArray[Any]) -> None:
+        if copy.nbytes > self._budget_bytes:
+            return
+        held = sum(array.nbytes for array in self._typed.values())
+        while held + copy.nbytes > self._budget_bytes:
+            _, oldest = self._typed.popitem(last=False)
+            held -= oldest.nbytes
+        self._typed[key] = copy
+
+    def scalar(self, argument: Argument, precision: Precision | None) -> np.generic:
+        """Return a scalar argument as a NumPy scalar of its type; precision is None for an integer."""
+        value = self.inputs[argument.name]
+        if precision is None:
+            integer: np.generic = np.dtype(argument.dtype).type(value)
+            return integer
+        converted, self._losses[argument.name, precision.name] = convert(np.array([value], dtype=np.float64), precision)
+        scalar: np.generic = converted[0]
+        return scalar
+
+    # -- poison --------------------------------------------------------------------------------
+
+    def poisoned(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
+        """Return an array for an output, every element the poison pattern of its type."""
+        return poisoned(self.shape_of(argument), self.dtype_of(argument, precision))
+
+    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
+        """Return how many elements of an output still are the poison pattern, bit by bit.
+
+        An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
+        written: it may well be a result.
+
+        Args:
+            argument: the output.
+            array: C-contiguous, as read back from the device.
+        """
+        count = offset = 0
+        reference = self.references[argument.name].reshape(-1) if array.dtype.kind in "iu" else None
+        for piece in pieces(array):
+            found = still_poisoned(piece)
+            if reference is not None and found.size:
+                distance = np.abs(reference[offset + found].astype(np.float64) - float(poison_value(array.dtype)))
+                found = found[distance > 2.0 ** (8 * array.itemsize - 4)]
+            count += found.size
+            offset += piece.size
+        return count
+
+    # -- accounts ------------------------------------------------------------------------------
+
+    def footprint_bytes(self, configuration: Configuration) -> int:
+        """Return the bytes of all arguments in their precisions: every buffer once, and the scalars."""
+        return sum(
+            _elements(self.shape_of(a)) * self.dtype_of(a, self.kernel.precision_of(a, configuration)).itemsize
+            for a in self.kernel.arguments
+        )
+
+    def warnings(self, configuration: Configuration) -> tuple[str, ...]:
+        """Say which inputs overflow or underflow in the precisions of a configuration."""
+        found: list[str] = []
+        for argument in self.kernel.arguments:
+            chosen = self.kernel.precision_of(argument, configuration)
+            if argument.is_input and chosen is not None and chosen is not _FP64:
+                found.extend(self._loss(argument, chosen).remarks(argument.name, chosen))
+        return tuple(found)
+
+    def _loss(self, argument: Argument, chosen: Precision) -> Loss:
+        key = (argument.name, chosen.name)
+        if key not in self._losses:
+            if argument.role is Role.SCALAR:
+                self.scalar(argument, chosen)
+            else:
+                self.typed(argument, chosen)
+        return self._losses[key]
+
+    def require(self, available_bytes: int) -> None:
+        """Check that the data fits before any of it is made.
+
+        Counted are inputs and references in fp64 (integers in their type) and, of each buffer, the widest
+        typed copy a configuration can ask for.
+
+        Raises:
+            OutOfMemoryError: it does not fit; names the sizes and the bytes.
+        """
+        elements = {argument: _elements(self.shape_of(argument)) for argument in self.kernel.arguments}
+        inputs = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_input)
+        references = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_output)
+        copies = sum(n * self._copy_bytes(a) for a, n in elements.items())
+        needed = inputs + references + copies
+        if needed > available_bytes:
+            raise OutOfMemoryError(
+                f"{self.sizes}: kernel {self.kernel.name} needs {in_words(needed)} of host memory (inputs "
+                f"{in_words(inputs)}, references {in_words(references)}, typed copies {in_words(copies)}) and "
+                f"{in_words(available_bytes)} are available; choose smaller sizes"
+            )
+
+    def _copy_bytes(self, argument: Argument) -> int:
+        """Return the bytes per element of the widest copy; an input in its own type is not copied."""
+        if argument.precision is None:
+            return np.dtype(argument.dtype).itemsize if argument.is_output else 0
+        by_name = {parameter.name: parameter.values for parameter in self.kernel.parameters}
+        names = by_name.get(argument.precision, (argument.precision,))
+        possible = [precision(str(name)) for name in names]
+        return max((p.size_bytes for p in possible if argument.is_output or p is not _FP64), default=0)
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    product = 1
+    for axis in shape:
+        product *= axis
+    return product
+
+
+def _held_bytes(argument: Argument) -> int:
+    return 8 if argument.dtype is None else np.dtype(argument.dtype).itemsize
