@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, ExpressionError
-from mptune.space.expression import Expression, unknown_name
+from mptune.space.expression import Expression
+from mptune.space.syntax import unknown_name
 
 __all__ = ["Constraint", "compile_constraint"]
 

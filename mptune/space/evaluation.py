@@ -9,21 +9,40 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import ExpressionError, did_you_mean
 from mptune.precision import precision
 
-__all__ = ["FUNCTIONS", "MAX_BITS", "MAX_ITEMS", "Scalar", "ceildiv", "compile_scalar", "token"]
+__all__ = ["FUNCTIONS", "MAX_BITS", "MAX_ITEMS", "Scalar", "ceildiv", "compile_scalar", "fresh_budget", "token"]
 
-#: The largest integer an expression may produce, in bits, and the most items a sequence may have.
+#: The largest integer an expression may produce, in bits, and the most sequence items one evaluation may touch.
 MAX_BITS: Final = 4096
 MAX_ITEMS: Final = 1_000_000
+_MAX_DIGITS: Final = 1000
 
 Scalar = Callable[[Mapping[str, Any]], Any]
+
+
+class _Budget(threading.local):
+    left: int = MAX_ITEMS
+
+
+_BUDGET: Final = _Budget()
+
+
+def fresh_budget() -> None:
+    """Allow the evaluation that starts now to touch ``MAX_ITEMS`` items."""
+    _BUDGET.left = MAX_ITEMS
+
+
+def _charge(items: int) -> None:
+    _BUDGET.left -= items
+    if _BUDGET.left < 0:
+        raise OverflowError(f"it needs sequences of more than {MAX_ITEMS} items")
 
 
 def ceildiv(a: Any, b: Any) -> Any:
@@ -45,7 +64,8 @@ def _bounded(value: Any) -> Any:
 
 def _power(base: Any, exponent: Any) -> Any:
     _numbers("**", base, exponent)
-    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MAX_BITS + 1:
+    integers = isinstance(base, int) and isinstance(exponent, int)
+    if integers and abs(base) > 1 and (abs(base).bit_length() - 1) * exponent > MAX_BITS:
         raise OverflowError(f"{base}**{exponent} has more than {MAX_BITS} bits")
     result = base**exponent
     if isinstance(result, complex):
@@ -62,8 +82,7 @@ def _shift_left(value: Any, by: Any) -> Any:
 
 def _add(a: Any, b: Any) -> Any:
     if isinstance(a, list | tuple | str) and isinstance(b, list | tuple | str):
-        if len(a) + len(b) > MAX_ITEMS:
-            raise OverflowError(f"a sequence of more than {MAX_ITEMS} items")
+        _charge(len(a) + len(b))
         return a + b  # type: ignore[operator]  # list + str is the TypeError the user should see
     _numbers("+", a, b)
     return _bounded(a + b)
@@ -72,8 +91,7 @@ def _add(a: Any, b: Any) -> Any:
 def _multiply(a: Any, b: Any) -> Any:
     for sequence, count in ((a, b), (b, a)):
         if isinstance(sequence, list | tuple) and isinstance(count, int):
-            if len(sequence) * count > MAX_ITEMS:
-                raise OverflowError(f"a sequence of more than {MAX_ITEMS} items")
+            _charge(len(sequence) * max(count, 0))
             return sequence * count
     _numbers("*", a, b)
     return _bounded(a * b)
@@ -102,6 +120,8 @@ _BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.BitXor: _checked("^", operator.xor),
 }
 
+_SEQUENCES: Final = (list, tuple, set, str)
+
 _UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
@@ -109,49 +129,56 @@ _UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
     ast.Invert: operator.invert,
 }
 
+
+def _comparing(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def compare(a: Any, b: Any) -> Any:
+        if isinstance(b, _SEQUENCES):
+            _charge(len(b))
+        return function(a, b)
+
+    return compare
+
+
 _COMPARE: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-    ast.Is: operator.eq,
-    ast.IsNot: operator.ne,
+    ast.Eq: _comparing(operator.eq),
+    ast.NotEq: _comparing(operator.ne),
+    ast.Lt: _comparing(operator.lt),
+    ast.LtE: _comparing(operator.le),
+    ast.Gt: _comparing(operator.gt),
+    ast.GtE: _comparing(operator.ge),
+    ast.In: _comparing(lambda a, b: a in b),
+    ast.NotIn: _comparing(lambda a, b: a not in b),
 }
 
 
-def _range(*arguments: int) -> range:
-    found = range(*arguments)
-    if abs((found.stop - found.start) // found.step) > MAX_ITEMS:
-        raise OverflowError(f"{found} has more than {MAX_ITEMS} items")
-    return found
+def _over_items(function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(*arguments: Any) -> Any:
+        for argument in arguments:
+            if isinstance(argument, (*_SEQUENCES, range)):
+                _charge(len(argument))
+        return function(*arguments)
+
+    return apply
 
 
-def _items(make: Callable[[Iterable[Any]], Any]) -> Callable[..., Any]:
-    def build(items: Iterable[Any] = ()) -> Any:
-        return make(_limited(items))
+def _round(value: Any, digits: int | None = None) -> Any:
+    if digits is not None and abs(digits) > _MAX_DIGITS:
+        raise OverflowError(f"rounding to {digits} digits")
+    return round(value, digits)
 
-    return build
 
-
-def _limited(items: Iterable[Any]) -> list[Any]:
-    found = list(islice(iter(items), MAX_ITEMS + 1))
-    if len(found) > MAX_ITEMS:
-        raise OverflowError(f"a sequence of more than {MAX_ITEMS} items")
-    return found
+def _sum(items: Iterable[Any]) -> Any:
+    return _bounded(sum(items))
 
 
 #: The functions an expression may call.
 FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
-        "min": min,
-        "max": max,
+        "min": _over_items(min),
+        "max": _over_items(max),
         "abs": abs,
         "ceildiv": ceildiv,
-        "round": round,
+        "round": _round,
         "int": int,
         "float": float,
         "bool": bool,
@@ -159,15 +186,15 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "sqrt": math.sqrt,
         "log2": math.log2,
         "sizeof": lambda name: precision(name).size_bytes,
-        "all": all,
-        "any": any,
-        "sum": sum,
+        "all": _over_items(all),
+        "any": _over_items(any),
+        "sum": _over_items(_sum),
         "len": len,
-        "range": _range,
-        "list": _items(list),
-        "tuple": _items(tuple),
-        "set": _items(set),
-        "sorted": _items(sorted),
+        "range": range,
+        "list": _over_items(list),
+        "tuple": _over_items(tuple),
+        "set": _over_items(set),
+        "sorted": _over_items(sorted),
     }
 )
 
@@ -262,6 +289,9 @@ def _boolean(conjunction: bool, parts: list[Scalar]) -> Scalar:
 
 def _comparison(node: ast.Compare, text: str) -> Scalar:
     first = compile_scalar(node.left, text)
+    for op in node.ops:
+        if type(op) not in _COMPARE:
+            raise _forbidden(node, text, "the operator 'is'")
     rest = [
         (_COMPARE[type(op)], compile_scalar(right, text)) for op, right in zip(node.ops, node.comparators, strict=True)
     ]
@@ -303,17 +333,16 @@ def _comprehension(node: ast.ListComp | ast.GeneratorExp | ast.SetComp, text: st
             raise _forbidden(loop.target, text, "a loop over more than one name")
         loops.append((loop.target.id, compile_scalar(loop.iter, text), [compile_scalar(i, text) for i in loop.ifs]))
 
-    def run(values: dict[str, Any], depth: int, steps: Iterator[int]) -> Iterator[Any]:
+    def run(values: dict[str, Any], depth: int) -> Iterator[Any]:
         if depth == len(loops):
             yield element(values)
             return
         target, items, conditions = loops[depth]
         for item in items(values):
-            if next(steps) > MAX_ITEMS:
-                raise OverflowError(f"a comprehension of more than {MAX_ITEMS} steps")
+            _charge(1)
             inner = {**values, target: item}
             if all(condition(inner) for condition in conditions):
-                yield from run(inner, depth + 1, steps)
+                yield from run(inner, depth + 1)
 
     make: Callable[[Iterable[Any]], Any] = set if isinstance(node, ast.SetComp) else list
-    return lambda values: make(run(dict(values), 0, iter(range(MAX_ITEMS + 2))))
+    return lambda values: make(run(dict(values), 0))

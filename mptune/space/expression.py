@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
-import numbers
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ExpressionError, MptuneError, did_you_mean
+from mptune.space.columns import Compiled, Rows, compile_columns
 from mptune.space.configuration import Value
-from mptune.space.evaluation import FUNCTIONS, Scalar, compile_scalar
+from mptune.space.evaluation import FUNCTIONS, Scalar, compile_scalar, fresh_budget
+from mptune.space.syntax import fold, free_names, one_line, parse, unknown_name
+from mptune.space.vectors import NotVectorisableError, column_of
 
 __all__ = ["Expression", "parse_values"]
-
-_MAX_LENGTH: Final = 100_000
 
 
 class Expression:
@@ -24,7 +24,7 @@ class Expression:
 
     Allowed are numbers, strings, names, arithmetic, comparisons (chained too), ``and``/``or``/``not``/``in``,
     ``a if c else b``, lists, tuples, subscripts, comprehensions and calls of the functions in
-    :data:`mptune.space.evaluation.FUNCTIONS`. Powers, shifts and ranges are bounded.
+    :data:`mptune.space.evaluation.FUNCTIONS`. Powers, shifts and sequences are bounded.
 
     Args:
         text: the expression.
@@ -32,17 +32,22 @@ class Expression:
     Attributes:
         text: the expression as it was given.
         names: the names it uses, without functions and loop variables.
+        tree: its syntax tree.
 
     Raises:
         ExpressionError: it does not parse or uses a construct that is not allowed; names the offending token.
     """
 
+    __slots__ = ("_columns", "_scalar", "names", "text", "tree")
+
     text: str
     names: frozenset[str]
     tree: ast.expr
+    _scalar: Scalar
+    _columns: Compiled | None
 
     def __init__(self, text: str) -> None:
-        self._set(text, _parse(text))
+        self._set(text, parse(text))
 
     @classmethod
     def from_tree(cls, text: str, tree: ast.expr) -> Expression:
@@ -54,11 +59,12 @@ class Expression:
     def _set(self, text: str, tree: ast.expr) -> None:
         self.text = text
         self.tree = tree
+        self._columns = None
         try:
-            self._scalar: Scalar = compile_scalar(tree, text)
+            self._scalar = compile_scalar(tree, one_line(text))
+            self.names = free_names(tree)
         except RecursionError:
             raise ExpressionError(f"the expression is nested too deeply: {text[:60]!r}...") from None
-        self.names = frozenset(free_names(tree))
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
@@ -73,24 +79,20 @@ class Expression:
             ExpressionError: a name is missing, or the operation fails (division by zero, wrong type, overflow);
                 the message holds the values it fails at.
         """
+        fresh_budget()
         try:
             return self._scalar(values)
-        except KeyError as error:
-            missing = str(error.args[0])
-            if missing in values:
-                raise ExpressionError(f"expression {self.text!r} fails: no entry {missing}") from error
-            raise ExpressionError(unknown_name(missing, self.text, values)) from None
-        except MptuneError as error:
-            raise ExpressionError(f"expression {self.text!r} fails{self._at(values)}: {error}") from error
-        except (ArithmeticError, TypeError, ValueError, IndexError, RecursionError) as error:
-            raise ExpressionError(f"expression {self.text!r} fails{self._at(values)}: {error}") from error
-
-    def _at(self, values: Mapping[str, Any]) -> str:
-        shown = ", ".join(f"{name}={values[name]!r}" for name in sorted(self.names) if name in values)
-        return f" at {shown}" if shown else ""
+        except (MptuneError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError) as error:
+            for name in sorted(self.names):
+                if name not in values:
+                    raise ExpressionError(unknown_name(name, self.text, values)) from None
+            at = ", ".join(f"{name}={values[name]!r}" for name in sorted(self.names))
+            raise ExpressionError(f"expression {self.text!r} fails{f' at {at}' if at else ''}: {error}") from error
 
     def evaluate_columns(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[Any]:
         """Return the expression's value for each of ``n`` rows, (n,).
+
+        Rows are evaluated together where NumPy gives what Python gives, and one by one where it does not.
 
         Args:
             columns: the values by name, each (n,).
@@ -99,78 +101,24 @@ class Expression:
         Raises:
             ExpressionError: a name is missing, or the operation fails in some row; holds that row's values.
         """
-        return self._rows(columns, n)
+        missing = sorted(self.names - set(columns))
+        if missing:
+            raise ExpressionError(unknown_name(missing[0], self.text, columns))
+        try:
+            if self._columns is None:
+                self._columns = compile_columns(fold(self.tree, {}, self.text), self.text)
+            with np.errstate(all="ignore"):
+                result = self._columns(Rows(columns, n))
+        except (NotVectorisableError, ArithmeticError, TypeError, ValueError):
+            return self._row_by_row(columns, n)
+        if not isinstance(result, np.ndarray):
+            return np.full(n, result)
+        return result if result.shape == (n,) and result.flags.writeable else np.broadcast_to(result, n).copy()
 
-    def _rows(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[Any]:
-        used = [name for name in sorted(self.names) if name in columns]
-        rows = zip(*(columns[name].tolist() for name in used), strict=True) if used else iter([()] * n)
-        return column_of([self.evaluate(dict(zip(used, row, strict=True))) for row in rows])
-
-
-def column_of(values: Iterable[Any]) -> NDArray[Any]:
-    """Return values as one column: bool, int64, float64 or text where all agree, else objects, (n,)."""
-    found = list(values)
-    kinds = {type(value) for value in found}
-    if kinds == {bool}:
-        return np.array(found, dtype=np.bool_)
-    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in found):
-        return np.array(found, dtype=np.int64)
-    if kinds == {float}:
-        return np.array(found, dtype=np.float64)
-    if kinds == {str}:
-        return np.array(found, dtype=np.str_)
-    column = np.empty(len(found), dtype=object)
-    column[:] = found
-    return column
-
-
-def unknown_name(name: str, text: str, known: Iterable[str]) -> str:
-    """Return the message for a name an expression may not use."""
-    valid = tuple(known)
-    listed = ", ".join(valid) if valid else "none"
-    return f"unknown name {name!r} in {text!r}{did_you_mean(name, valid)} (names that may be used: {listed})"
-
-
-def _parse(text: str) -> ast.expr:
-    if not isinstance(text, str):
-        raise ExpressionError(f"an expression is text, not {text!r}")
-    if len(text) > _MAX_LENGTH:
-        raise ExpressionError(f"the expression has {len(text)} characters; at most {_MAX_LENGTH} are read")
-    source = text.strip()
-    if not source:
-        raise ExpressionError("the expression is empty")
-    try:
-        return ast.parse(f"({source}\n)", mode="eval").body
-    except SyntaxError as error:
-        raise ExpressionError(_syntax_message(text, source, error)) from None
-    except (ValueError, MemoryError, RecursionError) as error:
-        raise ExpressionError(f"cannot parse {text[:60]!r}: {error or 'nested too deeply'}") from None
-
-
-def _syntax_message(text: str, source: str, error: SyntaxError) -> str:
-    try:
-        ast.parse(source, mode="eval")
-    except SyntaxError as plain:
-        error = plain
-    line = error.text.rstrip("\n") if error.text else source
-    start = max((error.offset or 1) - 1, 0)
-    end = error.end_offset - 1 if error.end_offset and error.end_offset - 1 > start else start + 1
-    offending = line[start:end].strip() or "the end"
-    return f"cannot parse {text!r}: {error.msg} at {offending!r} (column {start + 1})"
-
-
-def free_names(tree: ast.expr) -> set[str]:
-    """Return the names a tree takes from outside: no functions, no loop variables."""
-    loops = {
-        target.id for node in ast.walk(tree) if isinstance(node, ast.comprehension) for target in _targets(node.target)
-    }
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called}
-    return names - loops
-
-
-def _targets(target: ast.expr) -> list[ast.Name]:
-    return [node for node in ast.walk(target) if isinstance(node, ast.Name)]
+    def _row_by_row(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[Any]:
+        names = sorted(self.names)
+        rows = zip(*(columns[name].tolist() for name in names), strict=True) if names else iter([()] * n)
+        return column_of([self.evaluate(dict(zip(names, row, strict=True))) for row in rows])
 
 
 def parse_values(text: str) -> list[Value]:
@@ -184,10 +132,9 @@ def parse_values(text: str) -> list[Value]:
         name = min(expression.names)
         raise ExpressionError(f"values cannot use names: {name!r} in {text!r}{did_you_mean(name, FUNCTIONS)}")
     found = expression.evaluate({})
-    if not isinstance(found, list | tuple | range | set):
+    if not isinstance(found, list | tuple | range):
         raise ExpressionError(f"values need a list, not {found!r}: {text!r}")
-    values = sorted(found) if isinstance(found, set) else list(found)
-    for value in values:
-        if not isinstance(value, bool | str | numbers.Real | tuple):
+    for value in found:
+        if not isinstance(value, int | float | str | tuple):
             raise ExpressionError(f"{value!r} is not a value of a parameter: {text!r}")
-    return values
+    return list(found)

@@ -58,10 +58,8 @@ class Parameter(ABC):
     is_ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _IDENTIFIER.match(self.name):
+        if not _IDENTIFIER.match(str(self.name)):
             raise MptuneError(f"parameter name {self.name!r} is not an identifier")
-        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
-            raise MptuneError(f"parameter {self.name}: values need a list, not {self.values!r}")
         values = tuple(self._canonical(value) for value in self.values)
         object.__setattr__(self, "values", values)
         if not values:
@@ -141,6 +139,19 @@ def _plain(name: str, value: Any) -> Value:
     raise MptuneError(f"parameter {name}: {value!r} is not a number, text, truth value or permutation")
 
 
+def _listed(name: str, values: Any) -> tuple[Any, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise MptuneError(f"parameter {name}: values need a list, not {values!r}")
+    return tuple(values)
+
+
+def _require_numbers(name: str, kind: Any, **given: Any) -> None:
+    for what, number in given.items():
+        if isinstance(number, bool) or not isinstance(number, kind) or not math.isfinite(float(number)):
+            wanted = "an integer" if kind is numbers.Integral else "a number"
+            raise MptuneError(f"parameter {name}: {what} needs {wanted}, not {number!r}")
+
+
 def _number(text: str) -> Value:
     try:
         return int(text.strip(), 0)
@@ -174,8 +185,7 @@ class OrdinalParameter(Parameter):
     kind: ClassVar[str] = "ordinal"
 
     def __init__(self, name: str, values: Iterable[Value], log: bool | None = None) -> None:
-        given = values if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
-        Parameter.__init__(self, name, given, bool(log))  # type: ignore[arg-type]
+        Parameter.__init__(self, name, _listed(name, values), bool(log))
         if log is None and self.is_numeric:
             numeric = [float(v) for v in self.values if isinstance(v, int | float)]
             object.__setattr__(self, "log_scale", _is_exponential(numeric))
@@ -188,9 +198,7 @@ class IntegerParameter(Parameter):
     kind: ClassVar[str] = "integer"
 
     def __init__(self, name: str, low: int, high: int, step: int = 1, log: bool = False) -> None:
-        for what, number in (("low", low), ("high", high), ("step", step)):
-            if isinstance(number, bool) or not isinstance(number, numbers.Integral):
-                raise MptuneError(f"parameter {name}: {what} needs an integer, not {number!r}")
+        _require_numbers(name, numbers.Integral, low=low, high=high, step=step)
         if step < 1 or high < low:
             raise MptuneError(f"parameter {name}: needs low <= high and step >= 1, not {low}, {high}, {step}")
         if (high - low) // step >= _MAX_VALUES:
@@ -205,11 +213,10 @@ class RealParameter(Parameter):
     kind: ClassVar[str] = "real"
 
     def __init__(self, name: str, low: float, high: float, steps: int, log: bool = False) -> None:
-        for what, number in (("low", low), ("high", high)):
-            if isinstance(number, bool) or not isinstance(number, numbers.Real) or not math.isfinite(number):
-                raise MptuneError(f"parameter {name}: {what} needs a number, not {number!r}")
-        if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or not 2 <= steps <= _MAX_VALUES:
-            raise MptuneError(f"parameter {name}: steps needs an integer from 2 to {_MAX_VALUES}, not {steps!r}")
+        _require_numbers(name, numbers.Real, low=low, high=high)
+        _require_numbers(name, numbers.Integral, steps=steps)
+        if not 2 <= steps <= _MAX_VALUES:
+            raise MptuneError(f"parameter {name}: steps needs an integer from 2 to {_MAX_VALUES}, not {steps}")
         if high <= low or (log and low <= 0):
             raise MptuneError(f"parameter {name}: needs low < high{' and 0 < low' if log else ''}, not {low}, {high}")
         spaced = np.geomspace(low, high, int(steps)) if log else np.linspace(low, high, int(steps))
@@ -229,8 +236,7 @@ class CategoricalParameter(Parameter):
     is_ordered: ClassVar[bool] = False
 
     def __init__(self, name: str, values: Iterable[Value]) -> None:
-        given = values if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
-        Parameter.__init__(self, name, given)  # type: ignore[arg-type]
+        Parameter.__init__(self, name, _listed(name, values))
 
     @property
     def is_numeric(self) -> bool:
@@ -260,8 +266,9 @@ class PermutationParameter(Parameter):
     is_ordered: ClassVar[bool] = False
 
     def __init__(self, name: str, n: int) -> None:
-        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or not 1 <= n <= _MAX_PERMUTED:
-            raise MptuneError(f"parameter {name}: n needs an integer from 1 to {_MAX_PERMUTED}, not {n!r}")
+        _require_numbers(name, numbers.Integral, n=n)
+        if not 1 <= n <= _MAX_PERMUTED:
+            raise MptuneError(f"parameter {name}: n needs an integer from 1 to {_MAX_PERMUTED}, not {n}")
         Parameter.__init__(self, name, tuple(itertools.permutations(range(n))))
 
     def _read(self, raw: Any) -> Value | None:
@@ -275,8 +282,7 @@ class PrecisionParameter(Parameter):
     kind: ClassVar[str] = "precision"
 
     def __init__(self, name: str, values: Iterable[Any]) -> None:
-        given = (values,) if isinstance(values, str) else tuple(values)
-        Parameter.__init__(self, name, given)
+        Parameter.__init__(self, name, _listed(name, values))
 
     def _canonical(self, value: Any) -> Value:
         return precision(value).name
@@ -289,8 +295,7 @@ class PolicyParameter(Parameter):
     kind: ClassVar[str] = "policy"
 
     def __init__(self, name: str, values: Iterable[str] = POLICIES) -> None:
-        given = (values,) if isinstance(values, str) else tuple(values)
-        Parameter.__init__(self, name, given)
+        Parameter.__init__(self, name, _listed(name, values))
 
     def _canonical(self, value: Any) -> Value:
         if value not in POLICIES:
