@@ -1,0 +1,115 @@
+"""Compiled binaries on disk, shared by every process that tunes on a machine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+__all__ = ["BinaryCache", "cache_directory"]
+
+_DIGEST_BYTES: Final = 32
+_STALE_S: Final = 3600.0
+_INSERTIONS_PER_PRUNING: Final = 64
+
+
+def cache_directory() -> Path:
+    """Return the folder mptune keeps its caches in.
+
+    ``$MPTUNE_CACHE_DIR``, else ``mptune`` under ``$XDG_CACHE_HOME`` or ``~/.cache``.
+    """
+    own = os.environ.get("MPTUNE_CACHE_DIR")
+    if own:
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path("~/.cache").expanduser()) / "mptune"
+
+
+class BinaryCache:
+    """Binaries by what they were compiled from; least recently used ones go when the size limit is passed.
+
+    An entry is one file, its SHA-256 followed by the binary, that appears under its name complete or not
+    at all; a damaged one counts as missing. Where the folder cannot be written, nothing is kept and
+    nothing fails.
+
+    Args:
+        directory: the folder, made when first needed; by default ``binaries`` in :func:`cache_directory`.
+        limit_bytes: total size to stay under.
+    """
+
+    def __init__(self, directory: Path | None = None, limit_bytes: int = 1 << 30) -> None:
+        self.directory = directory if directory is not None else cache_directory() / "binaries"
+        self.limit_bytes = limit_bytes
+        self._insertions = 0
+
+    @staticmethod
+    def key(parts: Sequence[str]) -> str:
+        """Return the key of a binary that depends on exactly these texts, in this order."""
+        return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()
+
+    def get(self, key: str) -> bytes | None:
+        """Return the binary of that key, None where there is none or it is damaged."""
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        binary = content[_DIGEST_BYTES:]
+        if hashlib.sha256(binary).digest() != content[:_DIGEST_BYTES]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return binary
+
+    def put(self, key: str, binary: bytes) -> None:
+        """Keep a binary, replacing any other of that key."""
+        path = self._path(key)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+            temporary = Path(name)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(hashlib.sha256(binary).digest() + binary)
+                temporary.replace(path)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
+            if self._insertions % _INSERTIONS_PER_PRUNING == 0:
+                self.prune()
+            self._insertions += 1
+
+    def prune(self) -> None:
+        """Remove least recently used entries down to nine tenths of the limit, and what killed writers left."""
+        entries = []
+        for path, status in self._files():
+            if path.name.startswith("."):
+                if time.time() - status.st_mtime > _STALE_S:
+                    path.unlink(missing_ok=True)
+            else:
+                entries.append((status.st_mtime, status.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        if total <= self.limit_bytes:
+            return
+        for _, size, path in sorted(entries):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            total -= size
+            if total <= 0.9 * self.limit_bytes:
+                return
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        for path in self.directory.glob("*/*"):
+            with contextlib.suppress(OSError):  # another process may remove it meanwhile
+                yield path, path.stat()
+
+    def _path(self, key: str) -> Path:
+        return self.directory / key[:2] / key[2:]

@@ -1,0 +1,297 @@
+"""The host backend: kernels compiled to shared libraries whose grid runs over the processor's cores.
+
+The prelude's ``host.hpp`` and its companions hold the other half: what a CUDA source means here, and the
+function :meth:`HostFunction.launch` calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.backends.base import Argument, Availability, Backend, Binary, Buffer, CompileOptions, DeviceInfo, Function
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.host_compiler import Compiler, find_compiler
+from mptune.backends.processor import available_memory_bytes, processor, total_memory_bytes, usable_cores
+from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
+from mptune.kernel import LaunchShape
+
+__all__ = ["HostBackend", "HostBuffer", "HostFunction"]
+
+_ALIGNMENT: Final = 64
+#: As on every CUDA device.
+_MAX_THREADS_PER_BLOCK: Final = 1024
+#: More than any GPU's block has (227 KiB on sm_90), and still inside a core's second-level cache.
+_MAX_SHARED_BYTES: Final = 256 * 1024
+_MAX_GRID: Final = (2**31 - 1, 2**31 - 1, 2**31 - 1)
+_MAX_PARAMETERS: Final = 256
+_FAILURES: Final = {
+    -1: "the worker threads could not be started",
+    -2: "there is no memory for the threads' stacks or the shared memory",
+    -3: "it was compiled for blocks of another shape",
+}
+
+
+class HostBuffer(Buffer):
+    """Zeroed memory of the process, aligned to a cache line.
+
+    Args:
+        nbytes: size.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        try:
+            memory = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
+        except MemoryError as error:
+            raise OutOfMemoryError(f"{nbytes} bytes could not be allocated on the host") from error
+        start = -memory.ctypes.data % _ALIGNMENT
+        self._bytes: NDArray[np.uint8] | None = memory[start : start + nbytes]
+
+    @property
+    def address(self) -> int:
+        """Where the memory starts.
+
+        Raises:
+            LaunchError: the buffer was freed.
+        """
+        return int(self._memory().ctypes.data)
+
+    def write(self, data: NDArray[Any]) -> None:
+        """Copy a contiguous array of ``nbytes`` bytes in."""
+        self._memory()[:] = self._view(data)
+
+    def read(self, data: NDArray[Any]) -> None:
+        """Copy the memory into a contiguous array of ``nbytes`` bytes."""
+        self._view(data)[:] = self._memory()
+
+    def copy_from(self, other: Buffer) -> None:
+        """Copy another host buffer of the same size."""
+        if not isinstance(other, HostBuffer) or other.nbytes != self.nbytes:
+            raise LaunchError(f"a host buffer of {self.nbytes} bytes cannot be copied from {_describe(other)}")
+        self._memory()[:] = other._memory()
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self._bytes = None
+
+    def _memory(self) -> NDArray[np.uint8]:
+        if self._bytes is None:
+            raise LaunchError(f"a host buffer of {self.nbytes} bytes was used after it was freed")
+        return self._bytes
+
+    def _view(self, data: NDArray[Any]) -> NDArray[np.uint8]:
+        if data.nbytes != self.nbytes or not data.flags.c_contiguous:
+            layout = "" if data.flags.c_contiguous else ", not contiguous"
+            raise LaunchError(f"a buffer of {self.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
+        return cast("NDArray[np.uint8]", data.reshape(-1).view(np.uint8))
+
+
+class HostFunction(Function):
+    """A loaded kernel library.
+
+    Args:
+        function: name of the kernel.
+        image: the shared library.
+        workers: threads a grid runs on.
+    """
+
+    def __init__(self, function: str, image: bytes, workers: int) -> None:
+        self.function = function
+        self._workers = workers
+        self._lock = threading.Lock()
+        library, handle = _open(function, image)
+        try:
+            self._codes = _parameter_codes(library)
+            launch = library.mptune_launch
+        except AttributeError as error:
+            _close(library, handle)
+            raise LaunchError(f"the library of {function} has no host entry: {error}") from error
+        launch.restype = ctypes.c_longlong
+        launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        self._library: ctypes.CDLL | None = library
+        self._launch = launch
+        self._finalizer = weakref.finalize(self, _close, library, handle)
+        self._finalizer.atexit = False
+
+    def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
+        """Run the grid to its end on all workers; return milliseconds from the first block to the last."""
+        self._check_shape(shape)
+        values, keep = self._pack(arguments)
+        grid = (ctypes.c_uint * 3)(*shape.grid)
+        block = (ctypes.c_uint * 3)(*shape.block)
+        workers = min(self._workers, math.prod(shape.grid))
+        with self._lock:
+            if self._library is None:
+                raise LaunchError(f"{self.function} was launched after it was unloaded")
+            elapsed_ns = int(self._launch(values, grid, block, shape.shared_bytes, workers))
+        del keep
+        if elapsed_ns < 0:
+            raise LaunchError(f"{self.function} could not be launched: {_FAILURES.get(elapsed_ns, elapsed_ns)}")
+        return elapsed_ns * 1e-6
+
+    def unload(self) -> None:
+        """Stop the workers and close the library."""
+        with self._lock:
+            self._library = None
+            self._finalizer()
+
+    def _check_shape(self, shape: LaunchShape) -> None:
+        threads = math.prod(shape.block)
+        if min(*shape.block, *shape.grid) < 1:
+            raise LaunchError(f"{self.function}: grid {shape.grid} and block {shape.block} need extents of at least 1")
+        if threads > _MAX_THREADS_PER_BLOCK:
+            raise LaunchError(
+                f"{self.function}: block {shape.block} has {threads} threads, the limit is {_MAX_THREADS_PER_BLOCK}"
+            )
+        if any(extent > limit for extent, limit in zip(shape.grid, _MAX_GRID, strict=True)):
+            raise LaunchError(f"{self.function}: grid {shape.grid} has an axis longer than {_MAX_GRID[0]}")
+        if not 0 <= shape.shared_bytes <= _MAX_SHARED_BYTES:
+            raise LaunchError(
+                f"{self.function}: {shape.shared_bytes} bytes of shared memory, the limit is {_MAX_SHARED_BYTES}"
+            )
+
+    def _pack(self, arguments: Sequence[Argument]) -> tuple[ctypes.Array[ctypes.c_void_p], list[Any]]:
+        """Return the addresses of the arguments' values, and what has to live as long as they are used."""
+        if len(arguments) != len(self._codes):
+            raise LaunchError(f"{self.function} has {len(self._codes)} parameters and was given {len(arguments)}")
+        keep: list[Any] = []
+        addresses = []
+        for i, (argument, code) in enumerate(zip(arguments, self._codes, strict=True)):
+            if isinstance(argument, HostBuffer):
+                pointer = ctypes.c_void_p(argument.address)
+                keep.append(pointer)
+                addresses.append(ctypes.addressof(pointer))
+                size = -ctypes.sizeof(ctypes.c_void_p)
+            else:
+                value = np.array(argument)
+                keep.append(value)
+                addresses.append(value.ctypes.data)
+                size = value.nbytes if isinstance(argument, np.generic) else 0
+            if size != code:
+                wanted = f"a scalar of {code} bytes" if code > 0 else "a host buffer"
+                raise LaunchError(f"parameter {i} of {self.function} is {wanted}, given {_describe(argument)}")
+        return (ctypes.c_void_p * len(addresses))(*addresses), keep
+
+
+class HostBackend(Backend):
+    """This machine's processor.
+
+    Args:
+        workers: threads a grid runs on; by default one per usable core.
+        cache: where compiled binaries are kept; by default the user's cache folder.
+    """
+
+    name: ClassVar[str] = "host"
+
+    def __init__(self, workers: int | None = None, cache: BinaryCache | None = None) -> None:
+        self.workers = workers if workers is not None else usable_cores()
+        self._cache = cache if cache is not None else BinaryCache()
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Say whether there is a C++ compiler."""
+        try:
+            find_compiler()
+        except BackendUnavailableError as error:
+            return Availability(can_compile=False, can_run=False, reason=str(error))
+        return Availability(can_compile=True, can_run=True)
+
+    def device(self) -> DeviceInfo:
+        """Describe the processor and the compiler that targets it."""
+        cpu = processor()
+        return DeviceInfo(
+            backend=self.name,
+            name=cpu.name,
+            architecture=cpu.architecture,
+            memory_bytes=total_memory_bytes(),
+            limits={
+                "max_threads_per_block": _MAX_THREADS_PER_BLOCK,
+                "max_shared_bytes": _MAX_SHARED_BYTES,
+                "workers": self.workers,
+            },
+            versions={"compiler": find_compiler().version},
+        )
+
+    def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
+        """Compile a rendered source with the C++ compiler there is, or take it from the cache."""
+        compiler = find_compiler()
+        flags = compiler.flags(options.architecture, options.flags)
+        key = self._cache.key([compiler.version, *compiler.command, processor().fingerprint, *flags, source])
+        cached = self._cache.get(key)
+        if cached is not None:
+            return Binary(function, cached, cached=True)
+        start = time.perf_counter()
+        image, log = compiler.compile(source, function, flags, options.timeout_s, self._cache.directory.parent)
+        compile_s = time.perf_counter() - start
+        self._cache.put(key, image)
+        return Binary(function, image, log=log, compile_s=compile_s)
+
+    def load(self, binary: Binary) -> HostFunction:
+        """Open the library of a compiled function."""
+        return HostFunction(binary.function, binary.image, self.workers)
+
+    def allocate(self, nbytes: int) -> HostBuffer:
+        """Allocate zeroed memory."""
+        available = available_memory_bytes()
+        if nbytes > available:
+            raise OutOfMemoryError(f"{nbytes} bytes were asked for and {available} bytes of host memory are available")
+        return HostBuffer(nbytes)
+
+    def constraints(self) -> tuple[str, ...]:
+        """Return the limits of a launch over ``threads_per_block`` and ``shared_bytes``."""
+        return f"threads_per_block <= {_MAX_THREADS_PER_BLOCK}", f"shared_bytes <= {_MAX_SHARED_BYTES}"
+
+    def identity(self, options: CompileOptions) -> str:
+        """Return what timings depend on beside the source: processor, cores, compiler and flags."""
+        compiler: Compiler = find_compiler()
+        flags = compiler.flags(options.architecture, options.flags)
+        return "|".join((super().identity(options), processor().fingerprint, f"workers={self.workers}", *flags))
+
+
+def _parameter_codes(library: ctypes.CDLL) -> list[int]:
+    """Bytes of every kernel parameter, negative for a pointer."""
+    codes = (ctypes.c_int * _MAX_PARAMETERS)()
+    return list(codes[: library.mptune_describe(codes)])
+
+
+def _open(function: str, image: bytes) -> tuple[ctypes.CDLL, int]:
+    """Open a library from memory, so that nothing of it is left on disk; return it and its file descriptor.
+
+    The descriptor stays open with the library: the loader takes an equal path for the same library.
+    """
+    handle = os.memfd_create("mptune-kernel", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(handle, "wb", closefd=False) as file:
+            file.write(image)
+        return ctypes.CDLL(f"/proc/self/fd/{handle}", mode=os.RTLD_NOW | os.RTLD_LOCAL), handle
+    except OSError as error:
+        os.close(handle)
+        raise LaunchError(f"the library of {function} cannot be opened: {error}") from error
+
+
+def _close(library: ctypes.CDLL, handle: int) -> None:
+    with contextlib.suppress(AttributeError):
+        library.mptune_release()
+    dlclose = ctypes.CDLL(None).dlclose
+    dlclose.argtypes = [ctypes.c_void_p]
+    dlclose(library._handle)
+    os.close(handle)
+
+
+def _describe(argument: object) -> str:
+    if isinstance(argument, Buffer):
+        return f"a {type(argument).__name__} of {argument.nbytes} bytes"
+    if isinstance(argument, np.generic):
+        return f"a {argument.dtype} scalar of {argument.nbytes} bytes"
+    return f"a {type(argument).__name__}"

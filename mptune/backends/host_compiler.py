@@ -1,0 +1,193 @@
+"""Finds a C++ compiler and turns a rendered source into a shared library."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mptune.errors import BackendUnavailableError, CompileError
+
+__all__ = ["Compiler", "find_compiler"]
+
+_INSTALL_HINT: Final = 'install one ("apt install g++" or pip install "mptune[zig]") or set $CXX'
+#: Contracting a * b + c to one fused operation, as GPUs do, only ever drops a rounding; nothing here may
+#: reorder operations. Kernels set no errno and unmask no floating-point traps.
+_FLAGS: Final = (
+    *("-std=c++17", "-O3", "-w", "-pipe", "-shared", "-fPIC", "-fvisibility=hidden"),
+    *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
+    *("-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables"),
+)
+#: Without the C++ library and the start files of a program linking takes half the time. libgcc has the
+#: conversions of _Float16.
+_GCC_FLAGS: Final = ("-nostdlib",)
+_GCC_LIBRARIES: Final = ("-lgcc", "-lm", "-lc")
+_ZIG_FLAGS: Final = ("-fno-sanitize=undefined",)
+_SOURCE_NAME: Final = "<stdin>"
+_MESSAGE_LINES: Final = 20
+_CRASH: Final = re.compile(r"internal compiler error|Please submit a|PLEASE submit a bug report|Killed signal")
+_INTERESTING: Final = re.compile(r"\b(error|fatal error|undefined reference|static assertion failed)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A C++ compiler.
+
+    Attributes:
+        command: how to call it.
+        version: what it says about itself, one line.
+        family: "gcc", "clang" or "zig".
+    """
+
+    command: tuple[str, ...]
+    version: str
+    family: str
+
+    def flags(self, architecture: str = "", extra: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the flags a source is compiled with; an empty architecture stands for this processor."""
+        family = {"gcc": _GCC_FLAGS, "clang": (), "zig": _ZIG_FLAGS}[self.family]
+        libraries = _GCC_LIBRARIES if self.family == "gcc" else ("-lm",)
+        return (*_FLAGS, *family, f"-march={architecture or 'native'}", *extra, "-x", "c++", "-", *libraries)
+
+    def compile(self, source: str, name: str, flags: Sequence[str], timeout_s: float, cache: Path) -> tuple[bytes, str]:
+        """Compile a source.
+
+        Args:
+            source: the text.
+            name: what messages call it.
+            flags: as of :meth:`flags`.
+            timeout_s: when to give up.
+            cache: a folder the compiler may keep files of its own in.
+
+        Returns:
+            The shared library and what the compiler printed.
+
+        Raises:
+            CompileError: the compiler rejected the source, crashed or ran out of time.
+        """
+        with tempfile.TemporaryDirectory(prefix="mptune-", ignore_cleanup_errors=True) as folder:
+            library = Path(folder) / "kernel.so"
+            environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
+            if self.family == "zig":
+                environment |= _zig_folders(cache, folder)
+            status, log = _run([*self.command, *flags, "-o", str(library)], source, environment, timeout_s, name)
+            log = log.replace(_SOURCE_NAME, name)
+            if status == 0 and library.exists():
+                return library.read_bytes(), log
+        raise CompileError(self._explain(name, status, log))
+
+    def _explain(self, name: str, status: int, log: str) -> str:
+        if status < 0:
+            return f"{self.command[0]} crashed on {name} ({signal.Signals(-status).name})\n{_excerpt(log)}".rstrip()
+        if _CRASH.search(log):
+            return f"{self.command[0]} crashed on {name} (internal compiler error)\n{_excerpt(log)}".rstrip()
+        return f"{self.command[0]} rejected {name} (exit status {status})\n{_excerpt(log)}".rstrip()
+
+
+def find_compiler() -> Compiler:
+    """Return ``$CXX``, else the first there is of g++, clang++ and ziglang.
+
+    Raises:
+        BackendUnavailableError: there is none; says what to install.
+    """
+    chosen = os.environ.get("CXX", "").strip()
+    if chosen:
+        command = tuple(shlex.split(chosen))
+        if shutil.which(command[0]) is None:
+            raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {command[0]!r}")
+        return _compiler(command)
+    for program in ("g++", "clang++"):
+        if shutil.which(program) is not None:
+            return _compiler((program,))
+    if importlib.util.find_spec("ziglang") is not None:
+        version = importlib.metadata.version("ziglang")
+        return Compiler((sys.executable, "-m", "ziglang", "c++"), f"zig {version}", "zig")
+    raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL_HINT}")
+
+
+def _compiler(command: tuple[str, ...]) -> Compiler:
+    return _identify(command, shutil.which(command[0]) or command[0])
+
+
+@functools.cache
+def _identify(command: tuple[str, ...], path: str) -> Compiler:  # noqa: ARG001 - path is part of the key
+    try:
+        answer = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BackendUnavailableError(f"{shlex.join(command)} --version failed: {error}") from error
+    version = (answer.stdout.strip() or answer.stderr.strip() or "unknown version").splitlines()[0]
+    if "zig" in command[0] or "ziglang" in command:
+        return Compiler(command, version, "zig")
+    return Compiler(command, version, "clang" if "clang" in answer.stdout.lower() else "gcc")
+
+
+def _zig_folders(cache: Path, temporary: str) -> dict[str, str]:
+    # zig builds its C library once and keeps it; without a folder that lasts every compilation would.
+    try:
+        (cache / "zig").mkdir(parents=True, exist_ok=True)
+        kept = str(cache / "zig")
+    except OSError:
+        kept = temporary
+    return {"ZIG_GLOBAL_CACHE_DIR": kept, "ZIG_LOCAL_CACHE_DIR": temporary}
+
+
+def _run(
+    command: Sequence[str], source: str, environment: dict[str, str], timeout_s: float, name: str
+) -> tuple[int, str]:
+    """Run a compiler in a process group of its own; return its exit status and what it printed."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=environment["TMPDIR"],
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CompileError(f"{command[0]} could not be started: {error}") from error
+    with process:
+        try:
+            output, _ = process.communicate(source.encode(), timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            raise CompileError(f"{command[0]} did not finish {name} within {timeout_s:g} s") from None
+        except BaseException:
+            _kill(process)
+            raise
+    return process.returncode, output.decode(errors="replace")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _excerpt(log: str) -> str:
+    """Return the first errors with what follows each, or the start of a log without any."""
+    lines = log.splitlines()
+    first = next((i for i, line in enumerate(lines) if _INTERESTING.search(line)), 0)
+    shown = lines[first : first + _MESSAGE_LINES]
+    left = len(lines) - first - len(shown)
+    return "\n".join([*shown, f"... {left} more lines"] if left else shown)

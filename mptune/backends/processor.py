@@ -1,0 +1,112 @@
+"""What the host's processor and memory are."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Processor", "available_memory_bytes", "processor", "total_memory_bytes", "usable_cores"]
+
+#: Feature sets of x86-64 that compilers have names for, each including those before (System V psABI).
+_X86_LEVELS: Final = (
+    ("x86-64-v2", {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
+    ("x86-64-v3", {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
+    ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+)
+#: Features beyond those sets that decide how fast a precision is.
+_PRECISION_FEATURES: Final = ("avx512_fp16", "avx512_bf16", "fphp", "asimdhp", "bf16", "sve", "sve2")
+#: What /proc/cpuinfo calls what binaries and timings depend on (x86, then Arm).
+_IDENTIFYING: Final = (
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """One processor model.
+
+    Attributes:
+        name: marketing name.
+        architecture: instruction set by level, with what matters to precisions ("x86-64-v4+avx512_fp16").
+        fingerprint: differs between processors that may need different binaries.
+    """
+
+    name: str
+    architecture: str
+    fingerprint: str
+
+
+@functools.cache
+def processor() -> Processor:
+    """Describe the processor this process runs on."""
+    fields = _cpuinfo()
+    flags = set((fields.get("flags") or fields.get("Features") or "").split())
+    text = "\n".join([platform.machine(), *(f"{name}={fields.get(name, '')}" for name in _IDENTIFYING)])
+    return Processor(
+        name=fields.get("model name") or platform.processor() or platform.machine(),
+        architecture="+".join([_level(flags), *(feature for feature in _PRECISION_FEATURES if feature in flags)]),
+        fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
+    )
+
+
+def _level(flags: set[str]) -> str:
+    machine = platform.machine()
+    if machine not in ("x86_64", "AMD64"):
+        return machine
+    level = "x86-64"
+    for name, needed in _X86_LEVELS:
+        if not needed <= flags:
+            break
+        level = name
+    return level
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def total_memory_bytes() -> int:
+    """Return the memory of the machine, or of the control group this process is confined to."""
+    return min([_meminfo()["MemTotal"], *(limit for limit, _ in _group_memory())])
+
+
+def available_memory_bytes() -> int:
+    """Return the memory that can be allocated without swapping or passing the control group's limit."""
+    return max(0, min([_meminfo()["MemAvailable"], *(limit - used for limit, used in _group_memory())]))
+
+
+def _cpuinfo() -> Mapping[str, str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return {}
+    first = text.split("\n\n", 1)[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _meminfo() -> dict[str, int]:
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return {line[0].rstrip(":"): int(line[1]) * 1024 for line in lines if len(line) == 3}
+
+
+def _group_memory() -> list[tuple[int, int]]:
+    """Limit and use in bytes of the control group, where it has a limit (version 2, then version 1)."""
+    found = []
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            found.append((int(Path(limit).read_text()), int(Path(used).read_text())))
+        except (OSError, ValueError):  # no such group, or "max"
+            continue
+    return found

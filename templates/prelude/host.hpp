@@ -1,0 +1,182 @@
+// The CUDA language on the host: qualifiers, thread indices, shared memory, barriers and atomics.
+//
+// threadIdx and its siblings are thread-local plain structs, so that after inlining the compiler sees the thread
+// loop's counter in them and vectorises over it. Their members are int where CUDA has unsigned: unsigned arithmetic
+// wraps, and an index that may wrap costs the compiler every contiguous vector load.
+
+#if defined(MPTUNE_HOST)
+
+#if !defined(__GNUC__)
+#error "the host backend needs g++ or clang++"
+#endif
+
+#define __global__ inline __attribute__((always_inline))
+#define __device__
+#define __host__
+#define __constant__ static
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__ static thread_local __attribute__((aligned(64)))
+#define __grid_constant__
+
+struct dim3 {
+    int x, y, z;
+};
+
+// Blocks never leave the operating-system thread they start on, so one copy of these per thread is one per block.
+static thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace mptune_host {
+
+static thread_local void* dynamic_shared;
+
+// Every use of __syncthreads() after this line advances __COUNTER__; the entry sees from it whether threads of a
+// block must be able to wait for each other.
+constexpr int counter_before_kernel = __COUNTER__;
+
+void wait_for_block();
+
+template <int>
+inline __attribute__((always_inline)) void barrier() {
+    // Registers may keep nothing of shared memory across the barrier.
+    __asm__ volatile("" ::: "memory");
+    wait_for_block();
+    __asm__ volatile("" ::: "memory");
+}
+
+template <class T>
+struct identity {
+    using type = T;
+};
+template <class T>
+using exactly = typename identity<T>::type;
+
+template <class... A>
+constexpr bool never = false;
+
+template <class T>
+constexpr bool has_fetch = false;
+template <>
+constexpr bool has_fetch<int> = true;
+template <>
+constexpr bool has_fetch<unsigned> = true;
+template <>
+constexpr bool has_fetch<long> = true;
+template <>
+constexpr bool has_fetch<unsigned long> = true;
+template <>
+constexpr bool has_fetch<long long> = true;
+template <>
+constexpr bool has_fetch<unsigned long long> = true;
+
+// Replaces *address by operation(*address) in one step; gives the value before.
+template <class T, class Operation>
+inline __attribute__((always_inline)) T replace(T* address, Operation operation) {
+    T expected, desired;
+    __atomic_load(address, &expected, __ATOMIC_RELAXED);
+    do {
+        desired = operation(expected);
+    } while (!__atomic_compare_exchange(address, &expected, &desired, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return expected;
+}
+
+}  // namespace mptune_host
+
+#define __syncthreads() ::mptune_host::barrier<__COUNTER__>()
+
+// Shared memory of a size given at launch, named as an array of `type`.
+#define SHARED_DYNAMIC(type, name) type* const name = static_cast<type*>(::mptune_host::dynamic_shared)
+
+inline __attribute__((always_inline)) void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline __attribute__((always_inline)) void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline __attribute__((always_inline)) void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+template <class T>
+inline __attribute__((always_inline)) T __ldg(const T* address) {
+    return *address;
+}
+
+// Atomic functions return the value before, and order nothing else, as on CUDA.
+
+template <class T>
+inline __attribute__((always_inline)) T atomicAdd(T* address, mptune_host::exactly<T> value) {
+    if constexpr (mptune_host::has_fetch<T>) return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+    else return mptune_host::replace(address, [=](T old) { return static_cast<T>(old + value); });
+}
+template <class T>
+inline __attribute__((always_inline)) T atomicSub(T* address, mptune_host::exactly<T> value) {
+    if constexpr (mptune_host::has_fetch<T>) return __atomic_fetch_sub(address, value, __ATOMIC_RELAXED);
+    else return mptune_host::replace(address, [=](T old) { return static_cast<T>(old - value); });
+}
+template <class T>
+inline __attribute__((always_inline)) T atomicMin(T* address, mptune_host::exactly<T> value) {
+    return mptune_host::replace(address, [=](T old) { return value < old ? value : old; });
+}
+template <class T>
+inline __attribute__((always_inline)) T atomicMax(T* address, mptune_host::exactly<T> value) {
+    return mptune_host::replace(address, [=](T old) { return old < value ? value : old; });
+}
+template <class T>
+inline __attribute__((always_inline)) T atomicExch(T* address, mptune_host::exactly<T> value) {
+    return mptune_host::replace(address, [=](T) { return value; });
+}
+template <class T>
+inline __attribute__((always_inline)) T atomicAnd(T* address, mptune_host::exactly<T> value) {
+    return __atomic_fetch_and(address, value, __ATOMIC_RELAXED);
+}
+template <class T>
+inline __attribute__((always_inline)) T atomicOr(T* address, mptune_host::exactly<T> value) {
+    return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
+}
+template <class T>
+inline __attribute__((always_inline)) T atomicXor(T* address, mptune_host::exactly<T> value) {
+    return __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);
+}
+template <class T>
+inline __attribute__((always_inline)) T atomicCAS(T* address, mptune_host::exactly<T> compare,
+                                                  mptune_host::exactly<T> value) {
+    __atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return compare;
+}
+inline __attribute__((always_inline)) unsigned atomicInc(unsigned* address, unsigned limit) {
+    return mptune_host::replace(address, [=](unsigned old) { return old >= limit ? 0u : old + 1u; });
+}
+inline __attribute__((always_inline)) unsigned atomicDec(unsigned* address, unsigned limit) {
+    return mptune_host::replace(address, [=](unsigned old) { return old == 0u || old > limit ? limit : old - 1u; });
+}
+
+// There are no warps here. A wrong answer would be worse than none.
+#define MPTUNE_NO_WARPS(name)                                                                                     \
+    template <class... A>                                                                                         \
+    int name(A...) {                                                                                              \
+        static_assert(mptune_host::never<A...>, #name " needs warps, which the host backend does not have: use "   \
+                                                      "shared memory and __syncthreads(), or #if !defined(MPTUNE_HOST)"); \
+        return 0;                                                                                                 \
+    }
+MPTUNE_NO_WARPS(__syncwarp)
+MPTUNE_NO_WARPS(__shfl_sync)
+MPTUNE_NO_WARPS(__shfl_up_sync)
+MPTUNE_NO_WARPS(__shfl_down_sync)
+MPTUNE_NO_WARPS(__shfl_xor_sync)
+MPTUNE_NO_WARPS(__shfl)
+MPTUNE_NO_WARPS(__shfl_up)
+MPTUNE_NO_WARPS(__shfl_down)
+MPTUNE_NO_WARPS(__shfl_xor)
+MPTUNE_NO_WARPS(__ballot_sync)
+MPTUNE_NO_WARPS(__any_sync)
+MPTUNE_NO_WARPS(__all_sync)
+MPTUNE_NO_WARPS(__activemask)
+MPTUNE_NO_WARPS(__syncthreads_count)
+MPTUNE_NO_WARPS(__syncthreads_and)
+MPTUNE_NO_WARPS(__syncthreads_or)
+#undef MPTUNE_NO_WARPS
+
+#else
+
+#define SHARED_DYNAMIC(type, name)                                    \
+    extern __shared__ __align__(16) unsigned char mptune_dynamic_shared[]; \
+    type* const name = reinterpret_cast<type*>(mptune_dynamic_shared)
+
+#endif
