@@ -19,7 +19,7 @@ import jinja2.meta
 import jinja2.nodes
 
 from mptune.errors import KernelError, TemplateError, UnknownNameError, did_you_mean
-from mptune.kernel import Kernel
+from mptune.kernel import Kernel, Sizes
 from mptune.precision import Precision, precision
 from mptune.registry import bundled_folder
 from mptune.space.configuration import Configuration, Value
@@ -31,9 +31,14 @@ __all__ = ["PRELUDE_FILES", "TypeName", "prelude", "render", "render_body"]
 PRELUDE_FILES: Final[tuple[str, ...]] = (
     "platform.hpp",
     "host.hpp",
+    "host_fiber.hpp",
+    "host_grid.hpp",
     "conversions.hpp",
     "types.hpp",
     "arithmetic.hpp",
+    "functions.hpp",
+    "math_device.hpp",
+    "math_host.hpp",
     "math.hpp",
     "vector.hpp",
 )
@@ -99,10 +104,13 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
     Raises:
         TemplateError: the template is missing, does not parse, uses an undefined name or does not define the
             function the kernel names.
+        KernelError: the block has an extent below 1.
     """
     name = _locate(kernel).name
     body = render_body(kernel, configuration, sizes)
-    entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function})\n#endif\n"
+    # A block known to the compiler gives the loops over its threads constant bounds.
+    block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
+    entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
     return f'{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}{entry}'
 
 
@@ -158,20 +166,29 @@ _HELPERS: Final[dict[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a template comes from: its name, its file (None: inline) and what its text depends on."""
+    """Where a template comes from.
+
+    Attributes:
+        name: what messages call it.
+        path: its file, None for an inline one.
+        folder: where the templates it includes are.
+        version: when the file was last changed; the text of an inline one.
+    """
 
     name: str
     path: Path | None
+    folder: Path
     version: int | str
 
 
 def _locate(kernel: Kernel) -> _Source:
     if isinstance(kernel.template, str) and "\n" in kernel.template:
-        return _Source(f"{kernel.name}.cu.j2", None, kernel.template)
+        folder = kernel.path.parent if kernel.path else Path.cwd()
+        return _Source(f"{kernel.name}.cu.j2", None, folder, kernel.template)
     candidates = _candidates(kernel)
     for path in candidates:
         if path.is_file():
-            return _Source(path.name, path, path.stat().st_mtime_ns)
+            return _Source(path.name, path, path.parent, path.stat().st_mtime_ns)
     near = did_you_mean(candidates[0].name, [p.name for c in candidates for p in c.parent.glob("*.j2")])
     raise TemplateError(f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))}{near}")
 
@@ -209,10 +226,10 @@ class _Template:
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(f"{error.name or self.source.name}:{error.lineno}: {error.message}") from error
         except jinja2.TemplateNotFound as error:
-            raise TemplateError(f"{self._where(error)}: no template {error.message!r} to include") from error
+            raise TemplateError(f"{self._where(error)}: no template {error.name!r} in {self.source.folder}") from error
         except jinja2.UndefinedError as error:
-            known = _known(context)
-            raise TemplateError(f"{self._where(error)}: {error.message} ({known})") from error
+            message = str(error.message).replace(f"'{TypeName.__module__}.TypeName object'", "a precision parameter")
+            raise TemplateError(f"{self._where(error)}: {message} ({_known(context)})") from error
         except TemplateError as error:
             raise TemplateError(f"{self._where(error)}: {error}") from error
         except Exception as error:
@@ -221,18 +238,17 @@ class _Template:
     def _where(self, error: BaseException) -> str:
         """Return ``file:line`` of the innermost template line in a traceback."""
         own = str(self.source.path) if self.source.path else "<template>"
-        folder = self.source.path.parent if self.source.path else None
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if frame.filename == own:
                 return f"{self.source.name}:{frame.lineno}"
-            if folder is not None and Path(frame.filename).parent == folder and frame.filename.endswith(".j2"):
+            if frame.filename.endswith(".j2") and Path(frame.filename).is_relative_to(self.source.folder):
                 return f"{Path(frame.filename).name}:{frame.lineno}"
         return self.source.name
 
 
 @functools.lru_cache(maxsize=64)
 def _compile(source: _Source) -> _Template:
-    environment = _environment(source.path.parent if source.path else None)
+    environment = _environment(source.folder)
     try:
         text = str(source.version) if source.path is None else source.path.read_text(encoding="utf-8")
         tree = environment.parse(text, source.name)
@@ -250,9 +266,9 @@ def _compile(source: _Source) -> _Template:
 
 
 @functools.lru_cache(maxsize=16)
-def _environment(folder: Path | None) -> jinja2.Environment:
+def _environment(folder: Path) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder) if folder else None,
+        loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

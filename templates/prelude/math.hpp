@@ -1,22 +1,55 @@
-// Mathematical functions under a policy: mp::exp<mp::fast>(x). The result has the type of the argument; integers
-// are computed in double, fp8 in float.
+// Mathematical functions under a policy: mp::exp<mp::fast>(x), or exp(x) for the accurate one. The result has the
+// type of the argument (of the wider one where there are two); integers are computed in double, fp8 in float.
+//
+//   accurate  the best there is in the type
+//   fast      fp32: intrinsics, or shorter polynomials on the host; the other types as accurate
+//   approx    fp16 and bf16: rough, to about the last bit or two of fp16; the other types as fast
+//
+// fp16 and bf16 are computed in float and rounded once, except where approx has an instruction of its own.
 
 namespace mp {
 namespace detail {
 
 template <class T>
 using math_type = choose_t<is_integer<T>, double, choose_t<kind_of<T>::value == kind::fp8, float, T>>;
+template <class A, class B>
+using math_type2 = math_type<promoted<A, B>>;
 
-#define MPTUNE_BUILTIN_FUNCTION(name)                                                                  \
-    struct name##_function {                                                                           \
-        static MPTUNE_INLINE double accurately(double x) { return MPTUNE_BUILTIN(name)(x); }               \
-        static MPTUNE_INLINE float accurately(float x) { return MPTUNE_BUILTIN(name##f)(x); }              \
-    };
+template <class F, policy P>
+MPTUNE_INLINE double evaluate(double x) {
+    return F::accurately(x);
+}
+template <class F, policy P>
+MPTUNE_INLINE float evaluate(float x) {
+    if constexpr (P == policy::accurate) return F::accurately(x);
+    else return F::quickly(x);
+}
+template <class F, policy P, class T, class = enable_if_t<is_own<T>>>
+MPTUNE_INLINE T evaluate(T x) {
+    if constexpr (P == policy::approx) return F::roughly(x);
+    else return T(F::narrowly(static_cast<float>(x)));
+}
+
+template <class F, policy P>
+MPTUNE_INLINE double evaluate(double x, double y) {
+    return F::accurately(x, y);
+}
+template <class F, policy P>
+MPTUNE_INLINE float evaluate(float x, float y) {
+    if constexpr (P == policy::accurate) return F::accurately(x, y);
+    else return F::quickly(x, y);
+}
+template <class F, policy P, class T, class = enable_if_t<is_own<T>>>
+MPTUNE_INLINE T evaluate(T x, T y) {
+    return T(evaluate<F, P>(static_cast<float>(x), static_cast<float>(y)));
+}
+
+}  // namespace detail
+
 #define MPTUNE_MATH(name)                                                                              \
     template <policy P = policy::accurate, class T, class = detail::enable_if_t<detail::is_number<T>>> \
     MPTUNE_INLINE detail::math_type<T> name(T x) {                                                     \
-        using R = detail::math_type<T>;                                                                \
-        return detail::evaluate<detail::name##_function, P>(static_cast<R>(x));                        \
+        return detail::evaluate<detail::name##_function, P>(static_cast<detail::math_type<T>>(x));     \
     }                                                                                                  \
     template <policy P = policy::accurate, class T, int N>                                             \
     MPTUNE_INLINE vec<detail::math_type<T>, N> name(const vec<T, N>& x) {                              \
@@ -25,32 +58,91 @@ using math_type = choose_t<is_integer<T>, double, choose_t<kind_of<T>::value == 
         for (int i = 0; i < N; ++i) result.data[i] = name<P>(x.data[i]);                               \
         return result;                                                                                 \
     }
+#define MPTUNE_MATH2(name)                                                                             \
+    template <policy P = policy::accurate, class A, class B, class R = detail::math_type2<A, B>>       \
+    MPTUNE_INLINE R name(A a, B b) {                                                                   \
+        return detail::evaluate<detail::name##_function, P>(static_cast<R>(a), static_cast<R>(b));     \
+    }                                                                                                  \
+    template <policy P = policy::accurate, class A, class B, int N>                                    \
+    MPTUNE_INLINE vec<detail::math_type2<A, B>, N> name(const vec<A, N>& a, const vec<B, N>& b) {      \
+        vec<detail::math_type2<A, B>, N> result;                                                       \
+        MPTUNE_UNROLL                                                                                  \
+        for (int i = 0; i < N; ++i) result.data[i] = name<P>(a.data[i], b.data[i]);                    \
+        return result;                                                                                 \
+    }                                                                                                  \
+    template <policy P = policy::accurate, class A, class B, int N, class = detail::enable_if_t<detail::is_number<B>>> \
+    MPTUNE_INLINE vec<detail::math_type2<A, B>, N> name(const vec<A, N>& a, B b) {                     \
+        return name<P>(a, vec<B, N>(b));                                                               \
+    }
 
-template <class F, policy P>
-MPTUNE_INLINE double evaluate(double x) {
-    return F::accurately(x);
-}
-template <class F, policy P>
-MPTUNE_INLINE float evaluate(float x) {
-    return F::accurately(x);
-}
-template <class F, policy P>
-MPTUNE_INLINE half evaluate(half x) {
-    return F::accurately(static_cast<float>(x));
-}
-template <class F, policy P>
-MPTUNE_INLINE bfloat16 evaluate(bfloat16 x) {
-    return F::accurately(static_cast<float>(x));
-}
+#define MPTUNE_ALL_MATH(one, two)                                                                      \
+    one(exp) one(exp2) one(log) one(log2) one(log10) one(sin) one(cos) one(tan) one(asin) one(acos)    \
+    one(atan) one(sinh) one(cosh) one(tanh) one(sqrt) one(rsqrt) one(cbrt) one(erf) one(erfc)          \
+    one(fabs) one(floor) one(ceil) one(round) one(rint) one(trunc)                                     \
+    two(pow) two(atan2) two(hypot) two(fmod)
+MPTUNE_ALL_MATH(MPTUNE_MATH, MPTUNE_MATH2)
 
-#define MPTUNE_FUNCTIONS(define) \
-    define(exp) define(exp2) define(log) define(log2) define(log10) define(sin) define(cos) define(tan) define(asin) \
-    define(acos) define(atan) define(sinh) define(cosh) define(tanh) define(sqrt) define(cbrt) define(erf) define(erfc) \
-    define(fabs) define(floor) define(ceil) define(round) define(trunc)
-MPTUNE_FUNCTIONS(MPTUNE_BUILTIN_FUNCTION)
+// Minimum and maximum in the wider type of the two. The f-versions prefer a number to NaN.
+#define MPTUNE_EXTREMUM(name, op)                                                                      \
+    template <class A, class B, class R = promoted<A, B>>                                              \
+    MPTUNE_INLINE R name(A a, B b) {                                                                   \
+        const R x = static_cast<R>(a), y = static_cast<R>(b);                                          \
+        return y op x ? y : x;                                                                         \
+    }                                                                                                  \
+    template <class A, class B, class R = promoted<A, B>>                                              \
+    MPTUNE_INLINE R f##name(A a, B b) {                                                                \
+        const R x = static_cast<R>(a), y = static_cast<R>(b);                                          \
+        return y op x || !(x == x) ? y : x;                                                            \
+    }                                                                                                  \
+    template <class A, class B, int N>                                                                 \
+    MPTUNE_INLINE vec<promoted<A, B>, N> name(const vec<A, N>& a, const vec<B, N>& b) {                \
+        vec<promoted<A, B>, N> result;                                                                 \
+        MPTUNE_UNROLL                                                                                  \
+        for (int i = 0; i < N; ++i) result.data[i] = mp::name(a.data[i], b.data[i]);                   \
+        return result;                                                                                 \
+    }
+MPTUNE_EXTREMUM(min, <)
+MPTUNE_EXTREMUM(max, >)
+#undef MPTUNE_EXTREMUM
 
-}  // namespace detail
-
-MPTUNE_FUNCTIONS(MPTUNE_MATH)
+template <class T, class = detail::enable_if_t<detail::is_number<T>>>
+MPTUNE_INLINE T abs(T x) {
+    return x < T(0) ? static_cast<T>(-x) : (x == T(0) ? T(0) : x);
+}
+template <class T, class = detail::enable_if_t<detail::is_number<T>>>
+MPTUNE_INLINE bool isnan(T x) {
+    return !(x == x);
+}
+template <class T, class = detail::enable_if_t<detail::is_number<T>>>
+MPTUNE_INLINE bool isfinite(T x) {
+    return x - x == x - x;
+}
+template <class T, class = detail::enable_if_t<detail::is_number<T>>>
+MPTUNE_INLINE bool isinf(T x) {
+    return x == x && !(x - x == x - x);
+}
 
 }  // namespace mp
+
+// Plain names: for the prelude's own types they are found by their arguments, for float and double a GPU has them
+// built in (hiprtc as templates that would clash with these).
+#define MPTUNE_GLOBAL(name) using mp::name;
+#define MPTUNE_NOT_GLOBAL(name)
+#if defined(MPTUNE_HIP)
+MPTUNE_ALL_MATH(MPTUNE_GLOBAL, MPTUNE_NOT_GLOBAL)
+#else
+MPTUNE_ALL_MATH(MPTUNE_GLOBAL, MPTUNE_GLOBAL)
+using mp::abs;
+using mp::fmax;
+using mp::fmin;
+using mp::isfinite;
+using mp::isinf;
+using mp::isnan;
+using mp::max;
+using mp::min;
+#endif
+#undef MPTUNE_GLOBAL
+#undef MPTUNE_NOT_GLOBAL
+#undef MPTUNE_ALL_MATH
+#undef MPTUNE_MATH
+#undef MPTUNE_MATH2
