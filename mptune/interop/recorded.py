@@ -245,6 +245,7 @@ def _encode(parameters: Sequence[Parameter], columns: Sequence[Sequence[Value]])
     for j, (parameter, column) in enumerate(zip(parameters, columns, strict=True)):
         code_of: dict[Value, int] = {value: code for code, value in enumerate(parameter.values)}
         for value in set(column) - set(code_of):
-            code_of[value] = parameter.values.index(parameter.parse(value))
+            known = precision(value).name if isinstance(parameter, PrecisionParameter) else value  # type: ignore[arg-type]
+            code_of[value] = parameter.values.index(parameter.parse(known))
         codes[:, j] = [code_of[value] for value in column]
     return codes

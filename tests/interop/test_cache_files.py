@@ -1,0 +1,461 @@
+"""Kernel Tuner cache files: every way they are written, cut off and broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recordings import SPACES, cache_document, cache_lines, entries, needs_spaces, write
+
+from mptune.errors import SpaceFileError
+from mptune.interop import read_cache, write_cache
+from mptune.interop.recorded import RecordedSpace
+from mptune.results import Status
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import (
+    BooleanParameter,
+    CategoricalParameter,
+    OrdinalParameter,
+    PermutationParameter,
+    PolicyParameter,
+    PrecisionParameter,
+)
+
+CANONICAL = {"double": "fp64", "half": "fp16"}
+
+
+def read(tmp_path: Path, document: Any, name: str = "axpy.json") -> RecordedSpace:
+    return read_cache(write(tmp_path / name, json.dumps(document)))
+
+
+def keys_of(recorded: RecordedSpace) -> set[str]:
+    spelling = {canonical: text for text, canonical in CANONICAL.items()}
+    return {
+        ",".join(str(spelling.get(v, v)) for v in t.configuration.values())  # type: ignore[call-overload]
+        for t in recorded.trials.values()
+    }
+
+
+@pytest.mark.parametrize("name", ["axpy.json", "axpy.json.gz", "no-suffix"])
+def test_every_number_of_every_entry_is_kept(tmp_path: Path, name: str) -> None:
+    recorded = read(tmp_path, cache_document(), name)
+    assert recorded.name == name.split(".")[0]
+    assert (recorded.kernel, recorded.device, recorded.problem_size) == ("axpy", "A GPU", [1024, 2])
+    assert (recorded.objective, recorded.unit, recorded.cut_off) == ("time_ms", "ms", False)
+    assert recorded.space.size == len(recorded.trials) == 12
+    for entry in entries().values():
+        configuration = {"block": entry["block"], "tile": entry["tile"], "type": CANONICAL[entry["type"]]}
+        index = recorded.space.index(Configuration(configuration))
+        assert index is not None
+        trial = recorded.trials[index]
+        assert dict(trial.configuration) == configuration
+        assert trial.measurement.durations_s == {"compile": 0.25, "accuracy": 0.0, "timing": 0.0125}
+        if entry["time"] == "RuntimeFailedConfig":
+            assert trial.status is Status.LAUNCH_ERROR
+            assert "RuntimeFailedConfig" in trial.message
+        elif entry["time"] == 1e20:
+            assert trial.status is Status.ERROR
+        else:
+            assert trial.status is Status.OK
+            assert trial.time_ms == entry["time"]
+            assert trial.measurement.times_ms == tuple(entry["times"])
+            assert trial.error == entry["error"]
+            assert trial.metric("log10_error") == pytest.approx(math.log10(entry["error"]), rel=1e-15)
+            assert trial.metric("GFLOP/s") == entry["GFLOP/s"]
+    assert recorded.metrics == ("time_ms", "GFLOP/s", "error", "log10_error")
+
+
+def test_failed_trials_have_no_metrics(tmp_path: Path) -> None:
+    failed = [t for t in read(tmp_path, cache_document()).trials.values() if not t.is_valid]
+    assert len(failed) == 2
+    assert all(not t.measurement.metrics and not t.measurement.times_ms for t in failed)
+
+
+@pytest.mark.parametrize(
+    ("time", "status"),
+    [
+        ("CompilationFailedConfig", Status.COMPILE_ERROR),
+        ("RuntimeFailedConfig", Status.LAUNCH_ERROR),
+        ("InvalidConfig", Status.CONSTRAINT),
+        ("ErrorConfig", Status.ERROR),
+        ("something else", Status.ERROR),
+        (1e20, Status.ERROR),
+        (1.7976931348623157e308, Status.ERROR),
+        (10**400, Status.ERROR),
+        (math.inf, Status.ERROR),
+        (math.nan, Status.ERROR),
+        (None, Status.ERROR),
+        (True, Status.ERROR),
+        ([1.0], Status.ERROR),
+        (0.0, Status.ERROR),
+        (-1.0, Status.ERROR),
+        (9.9e19, Status.OK),
+        (3, Status.OK),
+    ],
+)
+def test_what_counts_as_a_failure(tmp_path: Path, time: Any, status: Status) -> None:
+    document = cache_document(tune_params=None, tune_params_keys=["a"], cache={"1": {"a": 1, "time": time}})
+    (trial,) = read(tmp_path, document).trials.values()
+    assert trial.status is status
+    assert bool(trial.message) == (status is not Status.OK)
+
+
+def test_an_entry_without_a_time_failed(tmp_path: Path) -> None:
+    document = cache_document(tune_params=None, tune_params_keys=["a"], cache={"1": {"a": 1, "error": 0.5}})
+    (trial,) = read(tmp_path, document).trials.values()
+    assert trial.status is Status.ERROR
+
+
+def test_the_error_marker_of_newer_files_counts(tmp_path: Path) -> None:
+    entry = {"a": 1, "__error__": "CompilationFailedConfig"}
+    (trial,) = read(tmp_path, cache_document(tune_params_keys=["a"], cache={"1": entry})).trials.values()
+    assert trial.status is Status.COMPILE_ERROR
+
+
+@pytest.mark.parametrize("error", [math.nan, math.inf])
+def test_an_error_that_is_not_finite_never_passes(tmp_path: Path, error: float) -> None:
+    document = cache_document(tune_params_keys=["a"], cache={"1": {"a": 1, "time": 1.0, "error": error}})
+    (trial,) = read(tmp_path, document).trials.values()
+    assert trial.status is Status.NON_FINITE
+
+
+def test_a_recording_made_for_energy_needs_no_time(tmp_path: Path) -> None:
+    cache = {"1": {"a": 1, "energy": 4.0}, "2": {"a": 2, "energy": "RuntimeFailedConfig"}}
+    recorded = read(tmp_path, cache_document(objective=["energy", "time"], tune_params_keys=["a"], cache=cache))
+    assert (recorded.objective, recorded.unit) == ("energy", "")
+    assert [recorded.trials[i].status for i in (0, 1)] == [Status.OK, Status.LAUNCH_ERROR]
+    assert recorded.trials[0].metric("energy") == 4.0
+
+
+# -- parameters --------------------------------------------------------------------------------------
+
+
+def test_values_keep_their_types_and_choose_the_parameter(tmp_path: Path) -> None:
+    rows = [
+        {"i": 64, "f": 0.5, "s": "row", "b": True, "p": "float", "m": "accurate", "o": [1, 0], "x": 1, "t": True},
+        {"i": 32, "f": 2.0, "s": "col", "b": False, "p": "bf16", "m": "fast", "o": [0, 1], "x": "auto", "t": True},
+    ]
+    names = list(rows[0])
+    document = cache_document(
+        tune_params=None,
+        tune_params_keys=names,
+        cache={str(i): {**row, "time": 1.0 + i} for i, row in enumerate(rows)},
+    )
+    recorded = read(tmp_path, document)
+    kinds = [type(p) for p in recorded.space.parameters]
+    assert kinds == [
+        OrdinalParameter,
+        OrdinalParameter,
+        CategoricalParameter,
+        BooleanParameter,
+        PrecisionParameter,
+        PolicyParameter,
+        PermutationParameter,
+        CategoricalParameter,
+        CategoricalParameter,
+    ]
+    by_time = {t.time_ms: dict(t.configuration) for t in recorded.trials.values()}
+    assert by_time[1.0] == {**rows[0], "p": "fp32", "o": (1, 0)}
+    assert by_time[2.0] == {**rows[1], "o": (0, 1)}
+    for time, row in zip((1.0, 2.0), rows, strict=True):
+        for name in ("i", "f", "s", "b", "x", "t"):
+            assert type(by_time[time][name]) is type(row[name])
+    assert recorded.space.parameters[0].values == (32, 64)
+
+
+def test_two_spellings_of_one_precision_stay_text(tmp_path: Path) -> None:
+    cache = {"1": {"a": "half", "time": 1.0}, "2": {"a": "float16", "time": 2.0}}
+    recorded = read(tmp_path, cache_document(tune_params=None, tune_params_keys=["a"], cache=cache))
+    assert isinstance(recorded.space.parameters[0], CategoricalParameter)
+    assert recorded.space.size == 2
+
+
+def test_declared_values_stay_and_undeclared_ones_are_added(tmp_path: Path) -> None:
+    cache = {"8": {"a": 8, "time": 1.0}, "3": {"a": 3, "time": 2.0}}
+    recorded = read(tmp_path, cache_document(tune_params={"a": [16, 8]}, tune_params_keys=["a"], cache=cache))
+    assert recorded.space.parameters[0].values == (3, 8, 16)
+    assert recorded.space.size == 2
+
+
+def test_parameter_names_come_from_the_values_where_the_list_is_missing(tmp_path: Path) -> None:
+    recorded = read(tmp_path, cache_document(tune_params_keys=None))
+    assert recorded.space.names == ("block", "tile", "type")
+
+
+def test_only_recorded_configurations_are_valid(tmp_path: Path) -> None:
+    made = entries()
+    kept = dict(list(made.items())[::3])
+    recorded = read(tmp_path, cache_document(cache=kept))
+    assert recorded.space.size == len(kept) == 4
+    assert recorded.space.cartesian_size == 12
+    assert keys_of(recorded) == set(kept)
+    drawn = recorded.space.sample(4, np.random.default_rng(0))
+    assert sorted(drawn.tolist()) == [0, 1, 2, 3]
+
+
+def test_a_configuration_recorded_twice_has_its_last_trial(tmp_path: Path) -> None:
+    cache = {"1": {"a": 1, "time": 5.0}, "1 again": {"a": 1, "time": 3.0}}
+    recorded = read(tmp_path, cache_document(tune_params_keys=["a"], cache=cache))
+    assert recorded.space.size == 1
+    assert recorded.trials[0].time_ms == 3.0
+
+
+def test_the_signature_is_the_precisions_if_the_errors_say_so(tmp_path: Path) -> None:
+    made = entries()
+    assert read(tmp_path, cache_document(cache=made)).signature == ("type",)
+    next(iter(made.values()))["error"] = 1e-7
+    assert read(tmp_path, cache_document(cache=made)).signature == ()
+
+
+# -- files that were cut off -------------------------------------------------------------------------
+
+
+def test_a_file_cut_off_anywhere_keeps_every_complete_entry(tmp_path: Path) -> None:
+    made = dict(list(entries().items())[2:5])
+    opened, lines = cache_lines(made)
+    text = opened + ",".join(lines) + "}\n}"
+    ends = np.cumsum([len(opened)] + [len(line) + 1 for line in lines])[1:] - 1
+    path = tmp_path / "axpy.json"
+    for length in range(1, len(text) + 1):
+        write(path, text[:length])
+        complete = int(np.sum(ends <= length))
+        if complete == 0:
+            with pytest.raises(SpaceFileError):
+                read_cache(path)
+            continue
+        recorded = read_cache(path)
+        assert keys_of(recorded) == set(list(made)[:complete])
+        assert recorded.cut_off == (length < len(text))
+
+
+def test_a_file_kernel_tuner_has_not_closed_ends_after_a_comma(tmp_path: Path) -> None:
+    made = entries()
+    opened, lines = cache_lines(made)
+    for ending in (",", ",\n", ""):
+        recorded = read_cache(write(tmp_path / "axpy.json", opened + ",".join(lines) + ending))
+        assert keys_of(recorded) == set(made)
+        assert recorded.cut_off
+
+
+def test_a_character_cut_in_two_loses_only_its_entry(tmp_path: Path) -> None:
+    opened, lines = cache_lines(entries())
+    text = opened + ",".join(lines) + ',\n"1,1,µ'
+    path = tmp_path / "axpy.json"
+    path.write_bytes(text.encode()[:-1])
+    assert read_cache(path).space.size == 12
+
+
+def test_damage_elsewhere_than_at_the_end_is_an_error(tmp_path: Path) -> None:
+    opened, lines = cache_lines(entries())
+    broken = [lines[0], lines[1].replace('"time": ', '"time": oops ', 1), *lines[2:]]
+    line = opened.count("\n") + 3
+    for ending in ("}\n}", ","):
+        with pytest.raises(SpaceFileError, match=rf"not valid JSON at line {line}, column \d+: Expecting value"):
+            read_cache(write(tmp_path / "axpy.json", opened + ",".join(broken) + ending))
+
+
+def test_bytes_flipped_at_random_are_an_error_or_another_recording(tmp_path: Path) -> None:
+    rng = np.random.default_rng(20240607)
+    opened, lines = cache_lines(entries())
+    data = (opened + ",".join(lines) + "}\n}").encode()
+    path = tmp_path / "axpy.json"
+    outcomes = set()
+    for _ in range(300):
+        damaged = bytearray(data)
+        damaged[int(rng.integers(len(data)))] = int(rng.integers(256))
+        path.write_bytes(bytes(damaged))
+        try:
+            recorded = read_cache(path)
+        except SpaceFileError:
+            outcomes.add("error")
+        else:
+            assert 1 <= recorded.space.size <= 12
+            outcomes.add("read")
+    assert outcomes == {"error", "read"}
+
+
+# -- files that are something else -------------------------------------------------------------------
+
+
+def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
+    write(tmp_path / "gemm-a100.json.gz", "{}")
+    with pytest.raises(SpaceFileError, match=r"no file .*gemm-a100\.jsn; did you mean 'gemm-a100\.json\.gz'\?"):
+        read_cache(tmp_path / "gemm-a100.jsn")
+    with pytest.raises(SpaceFileError, match=r"no file .*missing"):
+        read_cache(tmp_path / "nowhere" / "missing.json")
+
+
+def test_a_folder_lists_what_it_holds(tmp_path: Path) -> None:
+    write(tmp_path / "gemm.json", "{}")
+    with pytest.raises(SpaceFileError, match=r"is a folder, not a space file; it holds: gemm\.json"):
+        read_cache(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b" \n\t ", "the file is empty"),
+        (gzip.compress(b""), "the file is empty"),
+        (b"\x93NUMPY\x01\x00v\x00{'descr'", "not a text file"),
+        (gzip.compress(b"{" * 1000)[:-9], "the gzip data ends too early"),
+        (b"\x1f\x8b\x08\x00garbage that is no gzip stream", "the gzip data is damaged"),
+        (b"block,time\n32,1.0\n", "not valid JSON at line 1, column 1"),
+        (b"[1, 2]", "not a Kernel Tuner cache file"),
+        (b"{}", "not a Kernel Tuner cache file"),
+        (b'{"a": ' * 100_000, "nested too deeply|recursion"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "Exceeds the limit"),
+    ],
+)
+def test_foreign_and_damaged_files_are_named(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "axpy.json"
+    path.write_bytes(content)
+    with pytest.raises(SpaceFileError, match=message) as caught:
+        read_cache(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cache": {}}, "the file records no configuration"),
+        ({"cache": None}, "'cache' is not an object of entries"),
+        ({"cache": [1]}, "'cache' is not an object of entries"),
+        ({"cache": {"1": 5}}, "entry '1' is not an object"),
+        ({"cache": {"1": {"block": 1}}}, "entry '1' has no value for parameter 'tile'"),
+        ({"tune_params_keys": None, "tune_params": None}, "'tune_params_keys' is not a list"),
+        ({"tune_params_keys": []}, "'tune_params_keys' is not a list"),
+        ({"tune_params_keys": [1, 2]}, "'tune_params_keys' is not a list"),
+        ({"tune_params": [1]}, "'tune_params' does not map"),
+        ({"tune_params": {"block": 3}}, "'tune_params' does not map"),
+        ({"tune_params_keys": ["a b"], "cache": {"1": {"a b": 1, "time": 1.0}}}, "'a b' is not an identifier"),
+    ],
+)
+def test_documents_that_are_not_cache_files_say_why(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpaceFileError, match=message):
+        read(tmp_path, cache_document(**changes))
+
+
+@pytest.mark.parametrize("value", [None, {"x": 1}, math.nan, math.inf, [0.5], ["a"]])
+def test_a_value_that_cannot_be_a_parameters_is_refused(tmp_path: Path, value: Any) -> None:
+    document = cache_document(tune_params_keys=["a"], tune_params=None, cache={"1": {"a": value, "time": 1.0}})
+    with pytest.raises(SpaceFileError, match="axpy: parameter 'a' has the value"):
+        read(tmp_path, document)
+
+
+def test_a_file_that_ends_inside_its_header(tmp_path: Path) -> None:
+    with pytest.raises(SpaceFileError, match="the file ends before its first entry"):
+        read_cache(write(tmp_path / "axpy.json", '{"tune_params_keys": ["a"], "tune_par'))
+
+
+def test_text_in_a_file_is_never_run(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    attack = f"__import__('pathlib').Path({str(marker)!r}).touch()"
+    entry = {"a": attack, "time": attack, "GFLOP/s": attack}
+    document = cache_document(tune_params_keys=["a"], tune_params={"a": [attack]}, objective=attack, cache={"1": entry})
+    (trial,) = read(tmp_path, document).trials.values()
+    assert trial.configuration["a"] == attack
+    assert not marker.exists()
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["copy.json", "copy.json.gz"])
+def test_what_is_written_reads_back_the_same(tmp_path: Path, name: str) -> None:
+    recorded = read(tmp_path, cache_document())
+    write_cache(recorded, tmp_path / name)
+    again = read_cache(tmp_path / name)
+    assert again.space.names == recorded.space.names
+    assert [p.values for p in again.space.parameters] == [p.values for p in recorded.space.parameters]
+    assert dict(again.by_configuration()).keys() == dict(recorded.by_configuration()).keys()
+    for configuration, trial in recorded.by_configuration().items():
+        other = again.by_configuration()[configuration]
+        assert (other.status, other.measurement.metrics) == (trial.status, trial.measurement.metrics)
+        assert other.measurement.times_ms == trial.measurement.times_ms
+    assert (again.kernel, again.device, again.problem_size) == (recorded.kernel, recorded.device, recorded.problem_size)
+    assert again.signature == recorded.signature
+
+
+def test_every_status_survives_writing(tmp_path: Path) -> None:
+    statuses = list(Status)
+    cache = {
+        str(i): {"a": i, "time": 1.0 + i, "mptune_status": s.value, "mptune_message": f"why {s}"}
+        for i, s in enumerate(statuses)
+    }
+    recorded = read(tmp_path, cache_document(tune_params=None, tune_params_keys=["a"], cache=cache))
+    write_cache(recorded, tmp_path / "copy.json")
+    again = read_cache(tmp_path / "copy.json")
+    assert [again.trials[i].status for i in range(len(statuses))] == statuses
+    for index, status in enumerate(statuses):
+        assert again.trials[index].message == ("" if status is Status.OK else f"why {status}")
+
+
+def test_an_unknown_status_is_an_error(tmp_path: Path) -> None:
+    cache = {"1": {"a": 1, "time": 1.0, "mptune_status": "splendid"}}
+    with pytest.raises(SpaceFileError, match="entry '1' has the unknown status 'splendid'"):
+        read(tmp_path, cache_document(tune_params_keys=["a"], cache=cache))
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    recorded = read(tmp_path, cache_document())
+    with pytest.raises(SpaceFileError, match=r"cannot write .*copy\.json: No such file or directory"):
+        write_cache(recorded, tmp_path / "nowhere" / "copy.json")
+
+
+# -- the real thing ----------------------------------------------------------------------------------
+
+
+@needs_spaces
+@pytest.mark.parametrize(
+    ("name", "recorded_count", "ran", "cartesian"),
+    [
+        ("gemm-rtx3060", 10_000, 10_000, 82_944),
+        ("convolution-rtx2080ti", 6_768, 5_256, 16_896),
+        ("convolution-rtx3060", 6_768, 5_220, 16_896),
+        ("pnpoly-rtx2080ti", 4_092, 3_734, 4_092),
+        ("pnpoly-rtx3060", 4_092, 3_774, 4_092),
+        ("convolution2-a4000", 4_362, 4_201, 10_240),
+    ],
+)
+def test_the_recorded_spaces_have_the_counts_their_list_states(
+    name: str, recorded_count: int, ran: int, cartesian: int
+) -> None:
+    recorded = read_cache(SPACES / f"{name}.json.gz")
+    assert recorded.space.size == len(recorded.trials) == recorded_count
+    assert recorded.space.cartesian_size == cartesian
+    assert sum(trial.is_valid for trial in recorded.trials.values()) == ran
+    raw = json.loads(gzip.decompress((SPACES / f"{name}.json.gz").read_bytes()))["cache"].values()
+    fastest = min(entry["time"] for entry in raw if not isinstance(entry["time"], str))
+    assert min(t.time_ms for t in recorded.trials.values() if t.is_valid) == fastest
+    for index in (0, 1, recorded_count // 2, recorded_count - 1):
+        assert recorded.space.configuration(index) == recorded.trials[index].configuration
+
+
+def test_kernel_tuner_reads_and_simulates_what_is_written(tmp_path: Path) -> None:
+    kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
+    recorded = read(tmp_path, cache_document())
+    path = tmp_path / "copy.json"
+    write_cache(recorded, path)
+    results, _ = kernel_tuner.tune_kernel(
+        "axpy",
+        "__global__ void axpy(int n) {}",
+        [1024, 2],
+        [np.int32(1)],
+        {p.name: list(p.values) for p in recorded.space.parameters},
+        simulation_mode=True,
+        cache=str(path),
+        strategy="brute_force",
+        block_size_names=["block"],
+        quiet=True,
+        verbose=False,
+    )
+    times = {tuple(r[n] for n in recorded.space.names): r["time"] for r in results if "__error__" not in r}
+    expected = {tuple(t.configuration.values()): t.time_ms for t in recorded.trials.values() if t.is_valid}
+    assert times == expected
+    assert len(times) == 10

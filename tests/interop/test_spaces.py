@@ -1,0 +1,149 @@
+"""Telling formats apart by content."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from recordings import cache_document, cache_lines, entries, t4_document, write
+
+from mptune.errors import MptuneError, RunFileError, SpaceFileError
+from mptune.interop import from_run, read_space
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
+from mptune.store import RunFile
+
+SETTINGS = {
+    "kernel": "axpy",
+    "device": "this one",
+    "objective": "time_ms",
+    "sizes": {"n": 1024},
+    "parameters": [
+        {"name": "block", "kind": "ordinal", "values": [32, 64, 128]},
+        {"name": "layout", "kind": "categorical", "values": [0, 1]},
+        {"name": "order", "kind": "permutation", "values": [[0, 1], [1, 0]]},
+        {"name": "type", "kind": "precision", "values": ["fp64", "fp32"]},
+    ],
+    "signature": ["type", "layout"],
+}
+
+
+def trials() -> list[Trial]:
+    made = []
+    for number, (block, layout, order, kind) in enumerate(
+        [(32, 0, (0, 1), "fp64"), (64, 1, (1, 0), "fp32"), (128, 0, (0, 1), "fp32")]
+    ):
+        configuration = Configuration({"block": block, "layout": layout, "order": order, "type": kind})
+        if number == 2:
+            made.append(Trial(configuration, Status.TIMEOUT, "took too long"))
+        else:
+            metrics = {"time_ms": 1.5 + number, "error": 10.0**-number}
+            made.append(Trial(configuration, Status.OK, measurement=Measurement(metrics, (1.5, 2.5))))
+    return made
+
+
+@pytest.mark.parametrize("suffix", ["", ".json", ".json.gz", ".db"])
+def test_the_content_decides_and_not_the_name(tmp_path: Path, suffix: str) -> None:
+    cache = read_space(write(tmp_path / f"a{suffix}", json.dumps(cache_document())))
+    t4 = read_space(write(tmp_path / f"b{suffix}", json.dumps(t4_document())))
+    assert (cache.name, t4.name) == ("a", "b")
+    assert cache.space.size == t4.space.size == 12
+    assert cache.kernel == "axpy"
+    assert t4.kernel == ""
+
+
+def test_a_cache_file_that_was_cut_off_is_recognised(tmp_path: Path) -> None:
+    opened, lines = cache_lines(entries())
+    recorded = read_space(write(tmp_path / "a.json.gz", opened + ",".join(lines[:5]) + ","))
+    assert recorded.space.size == 5
+    assert recorded.cut_off
+
+
+def test_a_run_file_is_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with RunFile.create(path, SETTINGS) as file:
+        for trial in trials():
+            file.add(trial)
+    recorded = read_space(path)
+    assert (recorded.name, recorded.kernel, recorded.device) == ("run", "axpy", "this one")
+    assert recorded.signature == ("layout", "type")
+    kinds = {p.name: type(p) for p in recorded.space.parameters}
+    assert kinds["layout"] is CategoricalParameter
+    assert kinds["block"] is OrdinalParameter
+    assert kinds["type"] is PrecisionParameter
+    assert recorded.space.size == 3
+    for trial in trials():
+        other = recorded.by_configuration()[trial.configuration]
+        assert (other.status, other.message, other.measurement) == (trial.status, trial.message, trial.measurement)
+
+
+def test_a_run_without_described_parameters_takes_them_from_its_trials() -> None:
+    recorded = from_run(Run({"kernel": "axpy"}, trials()), "axpy")
+    assert recorded.space.names == ("block", "layout", "order", "type")
+    assert recorded.space.size == 3
+
+
+def test_a_run_without_trials_cannot_be_replayed() -> None:
+    with pytest.raises(SpaceFileError, match="axpy: the file records no configuration"):
+        from_run(Run(SETTINGS, []), "axpy")
+
+
+def test_a_trial_of_another_space_is_refused() -> None:
+    foreign = Trial(Configuration({"block": 32}), Status.OK)
+    with pytest.raises(SpaceFileError, match="not of the run's search space"):
+        from_run(Run(SETTINGS, [*trials(), foreign]), "axpy")
+
+
+def test_settings_that_do_not_describe_parameters_are_refused() -> None:
+    with pytest.raises(SpaceFileError, match="do not describe its parameters"):
+        from_run(Run({"parameters": [{"name": "block"}]}, trials()), "axpy")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"block,time\n32,1\n", "not a Kernel Tuner cache file, T4 results, or a run file"),
+        (b"[]", "not a Kernel Tuner cache file, T4 results, or a run file"),
+        (b"{}", "not a Kernel Tuner cache file, T4 results, or a run file"),
+        (b'{"ConfigurationSpace": {"TuningParameters": []}}', "a T1 file describes a search space without"),
+        (b'{"results": [{"configuration": {"a', "not valid JSON at line 1, column"),
+        (b'{"tune_params_keys": ["a"], "cache": {"1": {"a": 1, ', "the file records no configuration"),
+        (b'{"cache": {"1": {"a": 1}} "b": 2}', "not valid JSON at line 1, column 27"),
+        (b'{"cache": {}} trailing', "text after the end of the document"),
+        (b'{"a": 1, 2: 3}', "expected a name in double quotes"),
+    ],
+)
+def test_foreign_and_damaged_files_say_what_is_wrong(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "space.json"
+    path.write_bytes(content)
+    with pytest.raises(SpaceFileError, match=message):
+        read_space(path)
+
+
+def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
+    write(tmp_path / "convolution.json.gz", "{}")
+    with pytest.raises(SpaceFileError, match=r"did you mean 'convolution\.json\.gz'"):
+        read_space(tmp_path / "convolutoin.json.gz")
+
+
+def test_a_foreign_database_is_not_a_run_file(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table t (x)")
+    connection.close()
+    with pytest.raises(RunFileError, match="not a run file"):
+        read_space(path)
+
+
+def test_a_run_file_cut_in_two_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with RunFile.create(path, SETTINGS) as file:
+        file.add(trials()[0])
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(MptuneError):
+        read_space(path)

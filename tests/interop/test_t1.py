@@ -1,0 +1,147 @@
+"""T1 input files: values, conditions, and text that would like to be run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recordings import SPACES, needs_spaces, write
+
+from mptune.errors import EmptySpaceError, SpaceFileError
+from mptune.interop import read_t1
+from mptune.space.parameters import BooleanParameter, CategoricalParameter, OrdinalParameter, PrecisionParameter
+from mptune.space.search_space import SearchSpace
+
+
+def document(parameters: Any, conditions: Any = ()) -> dict[str, Any]:
+    return {
+        "ConfigurationSpace": {
+            "TuningParameters": [{"Name": name, "Type": kind, "Values": values} for name, kind, values in parameters],
+            "Conditions": [{"Expression": text, "Parameters": []} for text in conditions],
+        },
+        "KernelSpecification": {},
+    }
+
+
+def read(tmp_path: Path, content: Any, name: str = "space.json") -> SearchSpace:
+    return read_t1(write(tmp_path / name, json.dumps(content)))
+
+
+@pytest.mark.parametrize("name", ["space.json", "space.json.gz"])
+def test_the_space_is_what_the_conditions_leave(tmp_path: Path, name: str) -> None:
+    space = read(
+        tmp_path,
+        document(
+            [("x", "int", "[1, 2, 4] + list(range(32, 97, 32))"), ("y", "uint", "[2**i for i in range(0, 4)]")],
+            ["x * y <= 128", "x % y == 0 or y == 1"],
+        ),
+        name,
+    )
+    expected = {
+        (x, y)
+        for x, y in itertools.product((1, 2, 4, 32, 64, 96), (1, 2, 4, 8))
+        if x * y <= 128 and (x % y == 0 or y == 1)
+    }
+    assert {tuple(c.values()) for c in space.configurations(range(space.size))} == expected
+
+
+def test_types_choose_the_parameter(tmp_path: Path) -> None:
+    space = read(
+        tmp_path,
+        document(
+            [
+                ("i", "int", "[2, 1]"),
+                ("f", "float", "[1, 2]"),
+                ("b", "bool", "[0, 1]"),
+                ("s", "string", "['row', 'col']"),
+                ("p", "string", "['float', 'half']"),
+            ]
+        ),
+    )
+    kinds = [OrdinalParameter, OrdinalParameter, BooleanParameter, CategoricalParameter, PrecisionParameter]
+    assert [type(p) for p in space.parameters] == kinds
+    assert [p.values for p in space.parameters] == [
+        (1, 2),
+        (1.0, 2.0),
+        (False, True),
+        ("row", "col"),
+        ("fp32", "fp16"),
+    ]
+    assert type(space.parameters[1].values[0]) is float
+
+
+def test_values_may_be_a_list(tmp_path: Path) -> None:
+    assert read(tmp_path, document([("x", "int", [1, 2])])).size == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        ("int", "[1.5]", "values of parameter 'x', '\\[1.5\\]': 1.5 is not an integer"),
+        ("uint", "[-1]", "-1 is negative"),
+        ("bool", "[2]", "2 is not a truth value"),
+        ("float", "['a']", "could not convert"),
+        ("int", "[]", "no values"),
+        ("int", 3, "values of parameter 'x'"),
+        ("int", "[1, 2", "values of parameter 'x'"),
+        ("int", "[i for i in y]", "values of parameter 'x'"),
+        ("int", "[1e999]", "values of parameter 'x'"),
+        ("itn", "[1]", "unknown type 'itn'; did you mean 'int'"),
+        (["int"], "[1]", "unknown type"),
+    ],
+)
+def test_values_that_cannot_be_read_are_named(tmp_path: Path, kind: Any, values: Any, message: str) -> None:
+    with pytest.raises(SpaceFileError, match=message):
+        read(tmp_path, document([("x", kind, values)]))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "not a T1 file"),
+        ({"ConfigurationSpace": []}, "not a T1 file"),
+        ({"ConfigurationSpace": {"TuningParameters": {}}}, "not a T1 file"),
+        ({"ConfigurationSpace": {"TuningParameters": [{"Name": "x"}]}}, "tuning parameter 0 needs a 'Name'"),
+        ({"ConfigurationSpace": {"TuningParameters": [3]}}, "tuning parameter 0 needs a 'Name'"),
+        (document([("x", "int", "[1]")], [3]), "condition 0 has no text 'Expression'"),
+        (
+            {"ConfigurationSpace": {"TuningParameters": [], "Conditions": "x"}},
+            "'Conditions' is not a list",
+        ),
+        (document([("x", "int", "[1]")], ["x +"]), "x \\+"),
+        (document([("width", "int", "[1]")], ["widht > 0"]), "widht"),
+    ],
+)
+def test_documents_that_are_not_t1_say_why(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(SpaceFileError, match=message):
+        read(tmp_path, content)
+
+
+def test_an_empty_space_names_the_condition(tmp_path: Path) -> None:
+    with pytest.raises(EmptySpaceError, match="x > 5"):
+        read(tmp_path, document([("x", "int", "[1, 2]")], ["x > 5"]))
+
+
+@pytest.mark.parametrize("where", ["values", "condition"])
+@pytest.mark.parametrize(
+    "template", ["__import__('pathlib').Path({!r}).touch()", "open({!r}, 'w')", "exec('open({!r}, \"w\")')"]
+)
+def test_text_in_a_file_is_never_run(tmp_path: Path, where: str, template: str) -> None:
+    marker = tmp_path / "marker"
+    attack = template.format(str(marker))
+    content = document([("x", "int", attack if where == "values" else "[1]")], [attack] if where == "condition" else [])
+    with pytest.raises(SpaceFileError):
+        read(tmp_path, content)
+    assert not marker.exists()
+
+
+@needs_spaces
+@pytest.mark.parametrize(
+    ("name", "valid", "cartesian"), [("convolution_milo", 4_362, 10_240), ("dedispersion_milo", 11_130, 22_272)]
+)
+def test_a_published_space_has_the_recorded_configurations(name: str, valid: int, cartesian: int) -> None:
+    space = read_t1(SPACES / "t1" / f"{name}.json")
+    assert (space.size, space.cartesian_size) == (valid, cartesian)

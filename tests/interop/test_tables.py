@@ -1,0 +1,112 @@
+"""A run as CSV, JSON, a cache file and T4."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+from recordings import write
+
+from mptune.errors import SpaceFileError
+from mptune.interop import EXPORTERS, read_cache, read_t4, to_csv, to_json
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+
+SETTINGS = {
+    "kernel": "axpy",
+    "device": "this one",
+    "threshold": 1e-4,
+    "parameters": [
+        {"name": "block", "kind": "ordinal", "values": [32, 64]},
+        {"name": "type", "kind": "precision", "values": ["fp64", "fp32"]},
+    ],
+    "signature": ["type"],
+}
+
+
+def run() -> Run:
+    def configuration(block: int, kind: str) -> Configuration:
+        return Configuration({"block": block, "type": kind})
+
+    return Run(
+        SETTINGS,
+        [
+            Trial(
+                configuration(32, "fp64"),
+                Status.OK,
+                measurement=Measurement({"time_ms": 2.0, "error": 0.0, "odd": math.nan}, (2.0, 2.5), {"compile": 0.5}),
+            ),
+            Trial(
+                configuration(64, "fp32"),
+                Status.INACCURATE,
+                'error 0.1 is above the threshold, "really"',
+                Measurement({"time_ms": 1.0, "error": 0.1, "log10_error": -1.0}, (1.0,)),
+                warnings=("x overflows",),
+                key="k1",
+            ),
+            Trial(configuration(64, "fp64"), Status.COMPILE_ERROR, "line 1: error\nline 2"),
+        ],
+    )
+
+
+def test_csv_has_a_line_per_trial_and_empty_fields_for_the_unknown() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(run()))))
+    assert [(r["block"], r["type"], r["status"]) for r in rows] == [
+        ("32", "fp64", "ok"),
+        ("64", "fp32", "inaccurate"),
+        ("64", "fp64", "compile_error"),
+    ]
+    assert [r["time_ms"] for r in rows] == ["2.0", "1.0", ""]
+    assert rows[0]["odd"] == ""
+    assert rows[1]["message"] == 'error 0.1 is above the threshold, "really"'
+    assert rows[2]["message"] == "line 1: error\nline 2"
+
+
+def test_json_is_strict_and_holds_everything() -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    document = json.loads(to_json(run()), parse_constant=refuse)
+    assert document["summary"]["kernel"] == "axpy"
+    assert document["settings"]["signature"] == ["type"]
+    first, second, third = document["trials"]
+    assert first["configuration"] == {"block": 32, "type": "fp64"}
+    assert first["metrics"] == {"time_ms": 2.0, "error": 0.0, "odd": None}
+    assert (first["times_ms"], first["durations_s"]) == ([2.0, 2.5], {"compile": 0.5})
+    assert (second["status"], second["warnings"], second["key"]) == ("inaccurate", ["x overflows"], "k1")
+    assert (third["status"], third["metrics"]) == ("compile_error", {})
+
+
+def test_an_exported_cache_file_reads_back(tmp_path: Path) -> None:
+    recorded = read_cache(write(tmp_path / "axpy.json", EXPORTERS["cache"](run())))
+    assert recorded.kernel == "axpy"
+    assert recorded.signature == ("type",)
+    found = recorded.by_configuration()
+    assert [found[t.configuration].status for t in run().trials] == [t.status for t in run().trials]
+    assert [found[t.configuration].message for t in run().trials] == [t.message for t in run().trials]
+    assert found[run().trials[0].configuration].measurement.metrics == {"time_ms": 2.0, "error": 0.0}
+
+
+def test_exported_t4_reads_back(tmp_path: Path) -> None:
+    recorded = read_t4(write(tmp_path / "axpy.json", EXPORTERS["t4"](run())))
+    found = recorded.by_configuration()
+    # T4 has no threshold, so a trial is correct or it is not.
+    expected = [Status.OK, Status.OK, Status.COMPILE_ERROR]
+    assert [found[t.configuration].status for t in run().trials] == expected
+    assert [found[t.configuration].time_ms for t in run().trials[:2]] == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["cache", "t4"])
+def test_a_run_without_trials_has_nothing_to_replay(name: str) -> None:
+    with pytest.raises(SpaceFileError, match="records no configuration"):
+        EXPORTERS[name](Run(SETTINGS, []))
+
+
+def test_a_run_without_trials_is_an_empty_table() -> None:
+    assert json.loads(to_json(Run(SETTINGS, [])))["trials"] == []
+    assert to_csv(Run(SETTINGS, [])).startswith("block,type,status")
