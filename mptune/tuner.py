@@ -14,7 +14,7 @@ from typing import Any
 from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.backends import get_backend
-from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
+from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.evaluators.bench import Ready
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.kernel import Kernel, Sizes
@@ -144,6 +144,7 @@ def tune(
     if not isinstance(kernel, Kernel):
         kernel = load_kernel(kernel)
     sizes = kernel.resolve_sizes(settings.size, settings.sizes)
+    _check_outputs(kernel, settings.max_error)
     metric = resolve(settings.metric if settings.metric is not None else kernel.metric)
     backend = _runnable_backend(settings.backend)
     objective = Objective(
@@ -170,6 +171,13 @@ def tune(
         described = _describe(kernel, sizes, settings, objective, metric.name, space, ready, command)
         with _open_run(output, resume, described) as file:
             return _Tuning(kernel, settings, objective, space, evaluator, file, described, on_progress).run()
+
+
+def _check_outputs(kernel: Kernel, threshold: float | Mapping[str, float] | None) -> None:
+    outputs = [argument.name for argument in kernel.outputs]
+    for name in threshold if isinstance(threshold, Mapping) else ():
+        if name not in outputs:
+            raise UnknownNameError(f"output of kernel {kernel.name}:", name, outputs)
 
 
 def _runnable_backend(name: str) -> str:

@@ -23,7 +23,7 @@ def test_every_package_is_listed() -> None:
         for p in (ROOT / "mptune").rglob("__init__.py")
     }
     inside = {"mptune" if name == "mptune.." else name for name in inside}
-    bundled = {"mptune.kernels", "mptune.templates", "mptune.references"}
+    bundled = {"mptune.kernels", "mptune.templates", "mptune.templates.prelude", "mptune.references"}
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == inside | bundled
 
 

@@ -19,8 +19,8 @@ from mptune.errors import LaunchError, TemplateError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.identity import metric_identity, trial_key
+from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Started
 from mptune.evaluators.timing import TimingPlan
-from mptune.evaluators.worker import Failed, Finished, Job, Phase, Started
 from mptune.kernel import Kernel, Sizes
 from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial

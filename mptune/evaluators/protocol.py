@@ -1,0 +1,99 @@
+"""What the tuner and its worker process say to each other."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cloudpickle
+
+from mptune.backends.base import CompileOptions
+from mptune.errors import KernelError, MptuneError
+from mptune.evaluators.bench import Ready
+from mptune.evaluators.timing import TimingPlan
+from mptune.kernel import Kernel, Sizes
+from mptune.registry import load_kernel
+from mptune.results import Trial
+
+__all__ = ["Failed", "Finished", "Job", "Phase", "Started"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker needs to know to start.
+
+    Attributes:
+        kernel: path of the definition file, or the kernel itself, pickled by value.
+        sizes: the problem sizes.
+        backend: name of the backend.
+        metric: error metric instead of the kernel's own.
+        seed: seeds the inputs.
+        options: how to compile.
+        plan: how often to launch.
+    """
+
+    kernel: str | bytes
+    sizes: dict[str, int]
+    backend: str
+    metric: bytes
+    seed: int
+    options: CompileOptions
+    plan: TimingPlan
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Kernel,
+        sizes: Sizes,
+        backend: str,
+        metric: str | Callable[..., float] | None,
+        seed: int,
+        options: CompileOptions,
+        plan: TimingPlan,
+    ) -> Job:
+        """Describe a job in a form that crosses to another interpreter.
+
+        Raises:
+            KernelError: the kernel was not loaded from a file and cannot be pickled.
+        """
+        try:
+            packed = str(kernel.path) if kernel.path is not None else cloudpickle.dumps(kernel)
+            return cls(packed, dict(sizes), backend, cloudpickle.dumps(metric), seed, options, plan)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise KernelError(
+                f"kernel {kernel.name} cannot be sent to a worker process ({error}); put its definition in a file"
+            ) from error
+
+    def load(self) -> tuple[Kernel, Sizes, str | Callable[..., float] | None]:
+        """Return kernel, sizes and metric; the bytes come from the parent process alone."""
+        kernel = load_kernel(self.kernel) if isinstance(self.kernel, str) else pickle.loads(self.kernel)
+        return kernel, Sizes(self.sizes), pickle.loads(self.metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The worker is ready for requests."""
+
+    ready: Ready
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase of the current evaluation begins."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One evaluation is done."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker cannot start, by a user's mistake."""
+
+    error: MptuneError
