@@ -1,0 +1,467 @@
+"""The run file: what was recorded is there, exactly, whatever happens to the process or the file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mptune.errors import RunFileError
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.store import FORMAT_VERSION, RunFile
+from mptune.store.database import transaction
+
+
+def trial(number=0, **fields):
+    fields = {"status": Status.OK, "key": f"key {number}", "measurement": Measurement({"time_ms": number / 7})} | fields
+    return Trial(Configuration({"number": number, "type": "fp32"}), **fields)
+
+
+def exact(value):
+    """Everything a trial holds as text: NaN equals NaN, True differs from 1, 0.0 from -0.0."""
+    measurement = value.measurement
+    return repr(
+        (
+            list(value.configuration.items()),
+            value.status,
+            value.message,
+            sorted(measurement.metrics.items()),
+            measurement.times_ms,
+            sorted(measurement.durations_s.items()),
+            measurement.reused_error,
+            value.warnings,
+            value.key,
+        )
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.db"
+
+
+# -- what goes in comes out --------------------------------------------------------------------
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+values = st.one_of(st.integers(), st.booleans(), numbers, st.text(), st.permutations([0, 1, 2, 3]).map(tuple))
+trials = st.builds(
+    Trial,
+    configuration=st.dictionaries(st.text(), values, max_size=6).map(Configuration),
+    status=st.sampled_from(Status),
+    message=st.text(),
+    measurement=st.builds(
+        Measurement,
+        metrics=st.dictionaries(st.text(), numbers, max_size=4),
+        times_ms=st.lists(numbers, max_size=4).map(tuple),
+        durations_s=st.dictionaries(st.text(), numbers, max_size=2),
+        reused_error=st.booleans(),
+    ),
+    warnings=st.lists(st.text(), max_size=2).map(tuple),
+    key=st.text(),
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | numbers | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(trials, max_size=4, unique_by=lambda t: (t.key, t.configuration.to_json())),
+    st.dictionaries(st.text(), json_values, max_size=4),
+)
+def test_round_trip(recorded, described):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a run?#%.db"
+        with RunFile.create(path, described) as file:
+            for entry in recorded:
+                file.add(entry)
+            assert repr(dict(file.settings)) == repr(described)
+        with RunFile.open(path) as file:
+            assert [exact(entry) for entry in file.trials()] == [exact(entry) for entry in recorded]
+            assert repr(dict(file.settings)) == repr(described)
+
+
+def test_settings_take_what_the_library_deals_in_and_refuse_the_rest(path):
+    described = {"path": Path("kernels/a.py"), "threshold": np.float64(1e-4), "n": np.int64(3), "values": (1, (2, 3))}
+    with RunFile.create(path, described) as file:
+        assert dict(file.settings) == {"path": "kernels/a.py", "threshold": 1e-4, "n": 3, "values": [1, [2, 3]]}
+        with pytest.raises(RunFileError, match=r"setting 'metric' cannot be recorded: .*is not a JSON value"):
+            file.update({"metric": len})
+    with pytest.raises(RunFileError, match="setting 'metric'"):
+        RunFile.create(path.with_name("other.db"), {"metric": len})
+    assert not path.with_name("other.db").exists()
+
+
+def test_update_adds_and_replaces(path):
+    with RunFile.create(path, {"seed": 0, "kernel": "axpy"}) as file:
+        file.update({"seed": 1, "wall_s": math.inf})
+        assert dict(file.settings) == {"seed": 1, "kernel": "axpy", "wall_s": math.inf}
+    with RunFile.open(path, read_only=True) as file:
+        assert dict(file.settings) == {"seed": 1, "kernel": "axpy", "wall_s": math.inf}
+
+
+def test_adding_again_replaces_and_keeps_the_place(path):
+    with RunFile.create(path, {}) as file:
+        for number in (3, 1, 2):
+            file.add(trial(number))
+        file.add(trial(3))
+        assert [t.configuration["number"] for t in file.trials()] == [3, 1, 2]
+        file.add(trial(1, status=Status.TIMEOUT, measurement=Measurement()))
+        assert [t.status for t in file.trials()] == [Status.OK, Status.TIMEOUT, Status.OK]
+        file.add(trial(1, key="after an edit"))
+        assert len(file.trials()) == 4
+
+
+def test_two_configurations_may_share_a_key(path):
+    # A parameter the template does not use: the rendered sources are the same.
+    with RunFile.create(path, {}) as file:
+        file.add(trial(1, key="same"))
+        file.add(trial(2, key="same"))
+        assert len(file.trials()) == 2
+
+
+def test_trials_of_one_phase(path):
+    with RunFile.create(path, {}) as file:
+        file.add(trial(1), "baseline")
+        file.add(trial(2))
+        assert [t.configuration["number"] for t in file.trials("baseline")] == [1]
+        assert [t.configuration["number"] for t in file.trials("search")] == [2]
+        assert len(file.trials()) == 2
+
+
+def test_compiler_output_that_is_no_text_is_kept_readable(path):
+    message = b"error: \xff\0 caf\xc3\xa9".decode("utf-8", "surrogateescape")
+    with RunFile.create(path, {}) as file:
+        file.add(trial(message=message))
+        assert file.trials()[0].message == "error: \\udcff\0 café"
+
+
+def test_settings_of_an_open_file_cannot_be_changed_by_accident(path):
+    with RunFile.create(path, {"seed": 0}) as file, pytest.raises(TypeError):
+        file.settings["seed"] = 1
+
+
+# -- one writer, any number of readers, and death at any moment -----------------------------------
+
+WRITER = """
+import sys
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.store import RunFile
+file = RunFile.open(sys.argv[1])
+for number in range(int(sys.argv[2]), 100000):
+    configuration = Configuration({"number": number})
+    file.add(Trial(configuration, Status.OK, "x" * 3000, Measurement({"time_ms": number / 3}), key=str(number)))
+    print(number, flush=True)
+"""
+
+
+def test_kill_loses_no_trial_that_was_added(path):
+    chance = random.Random(20260101)
+    RunFile.create(path, {}).close()
+    first = 0
+    for _ in range(6):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), str(first)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(chance.randrange(1, 8)):
+            assert writer.stdout.readline()
+        time.sleep(chance.random() * 0.05)
+        writer.send_signal(signal.SIGKILL)
+        told = writer.communicate()[0].split("\n")
+        with RunFile.open(path) as file:
+            found = file.trials()
+        assert [t.configuration["number"] for t in found] == list(range(len(found)))
+        assert all(t.time_ms == t.configuration["number"] / 3 and len(t.message) == 3000 for t in found)
+        last_told = max([first, *(int(line) for line in told[:-1])])
+        assert len(found) > last_told
+        first = len(found)
+
+
+def test_a_second_writer_is_told_who_the_first_is(path):
+    with RunFile.create(path, {}):
+        for attempt in (lambda: RunFile.open(path), lambda: RunFile.create(path.with_name("run.db"), {})):
+            with pytest.raises(RunFileError, match=f"being written by process {os.getpid()} |exists already"):
+                attempt()
+        code = f"from mptune.store import RunFile; RunFile.open({str(path)!r})"
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert f"is being written by process {os.getpid()} on" in other.stderr
+    RunFile.open(path).close()
+
+
+def test_a_reader_coming_and_going_does_not_unlock_the_file(path):
+    with RunFile.create(path, {}) as file:
+        file.add(trial(1))
+        RunFile.open(path, read_only=True).close()
+        code = f"from mptune.store import RunFile; RunFile.open({str(path)!r})"
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert "is being written by process" in other.stderr
+
+
+def test_readers_follow_a_run(path):
+    with RunFile.create(path, {"seed": 0}) as file, RunFile.open(path, read_only=True) as reader:
+        for number in range(3):
+            file.add(trial(number))
+            assert len(reader.trials()) == number + 1
+        with pytest.raises(RunFileError, match="opened read-only"):
+            reader.add(trial(9))
+        with pytest.raises(RunFileError, match="opened read-only"):
+            reader.update({"seed": 1})
+
+
+def test_a_copy_made_between_two_trials_is_complete(path):
+    with RunFile.create(path, {"seed": 0}) as file:
+        file.add(trial(1))
+        shutil.copy(path, path.with_name("copy.db"))
+        file.add(trial(2))
+        with RunFile.open(path.with_name("copy.db")) as copy:
+            assert [exact(t) for t in copy.trials()] == [exact(trial(1))]
+        assert sorted(entry.name for entry in path.parent.iterdir()) == ["copy.db", "run.db"]
+
+
+def test_a_forked_worker_neither_keeps_the_lock_nor_closes_the_file(path):
+    code = f"""
+import os, sys, time
+from mptune.store import RunFile
+file = RunFile.create({str(path)!r}, {{}})
+if os.fork() == 0:
+    file.close()
+    os.write(1, b"child\\n")
+    time.sleep(60)
+time.sleep(60)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert parent.stdout.readline() == b"child\n"
+        with pytest.raises(RunFileError, match="is being written"):
+            RunFile.open(path)
+        parent.kill()
+        parent.wait()
+        RunFile.open(path).close()
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.stdout.close()
+
+
+def test_a_closed_file_says_so(path):
+    file = RunFile.create(path, {})
+    file.close()
+    file.close()
+    for use in (lambda: file.add(trial()), file.trials, lambda: file.update({})):
+        with pytest.raises(RunFileError, match="is closed"):
+            use()
+
+
+# -- files that are not what they should be ------------------------------------------------------
+
+
+def test_create_leaves_an_existing_file_alone(path):
+    path.write_text("precious")
+    with pytest.raises(RunFileError, match=r"exists already: .*--resume.*--output"):
+        RunFile.create(path, {})
+    assert path.read_text() == "precious"
+
+
+def test_create_makes_folders_and_takes_an_empty_file(tmp_path):
+    path = tmp_path / "runs" / "deep" / "run.db"
+    RunFile.create(path, {}).close()
+    (tmp_path / "empty.db").touch()
+    RunFile.create(tmp_path / "empty.db", {"seed": 1}).close()
+    assert RunFile.open(tmp_path / "empty.db").settings["seed"] == 1
+
+
+def test_missing_files_suggest_a_near_one(path):
+    RunFile.create(path.with_name("convolution2d.db"), {}).close()
+    with pytest.raises(RunFileError, match=r"no run file .*convolution\.db; did you mean 'convolution2d\.db'\?"):
+        RunFile.open(path.with_name("convolution.db"))
+    with pytest.raises(RunFileError, match="there is no folder"):
+        RunFile.open(path.parent / "nowhere" / "run.db")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty: it was interrupted"),
+        (b"not a database, but long enough to be taken for one" * 40, "not an SQLite database"),
+        (b"SQLite format 3\0" + b"\xff" * 2000, "not an SQLite database|corrupt"),
+        (b"\x80\x04\x95", "not an SQLite database"),
+    ],
+)
+def test_other_files_are_refused(path, content, message, read_only):
+    path.write_bytes(content)
+    with pytest.raises(RunFileError, match=message):
+        RunFile.open(path, read_only=read_only)
+    assert path.read_bytes() == content
+
+
+def test_folders_and_devices_are_refused(tmp_path):
+    for make in (RunFile.open, lambda path: RunFile.create(path, {})):
+        with pytest.raises(RunFileError, match="is a folder"):
+            make(tmp_path)
+        with pytest.raises(RunFileError, match="not a regular file"):
+            make(Path("/dev/null"))
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFileError, match="cannot be opened"):
+        RunFile.create(tmp_path / "file" / "run.db", {})
+
+
+@contextmanager
+def edited(path):
+    connection = sqlite3.connect(path)
+    yield connection
+    connection.commit()
+    connection.close()
+
+
+@pytest.fixture
+def filled(path):
+    with RunFile.create(path, {"seed": 0}) as file, transaction(file._connection):
+        for number in range(60):
+            file.add(trial(number, message="m" * 1000))
+    return path
+
+
+def test_a_foreign_database_is_refused(path):
+    with edited(path) as connection:
+        connection.execute("CREATE TABLE trials (x)")
+    with pytest.raises(RunFileError, match="is an SQLite database, but not a run file"):
+        RunFile.open(path)
+
+
+def test_another_version_is_refused(filled):
+    for version, advice in ((FORMAT_VERSION + 1, "upgrade mptune"), (0, "its format is no longer read")):
+        with edited(filled) as connection:
+            connection.execute(f"PRAGMA user_version = {version}")
+        with pytest.raises(
+            RunFileError, match=f"has format {version} and this mptune reads {FORMAT_VERSION}: {advice}"
+        ):
+            RunFile.open(filled, read_only=True)
+
+
+def test_truncated_files_are_refused(filled):
+    content = filled.read_bytes()
+    for share in (0.01, 0.3, 0.6, 0.99):
+        filled.write_bytes(content[: int(len(content) * share)])
+        with pytest.raises(RunFileError, match=r"corrupt|not an SQLite database"):
+            RunFile.open(filled, read_only=True)
+
+
+def test_damaged_pages_are_refused(filled):
+    content = bytearray(filled.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 4096] = random.Random(1).randbytes(4096)
+    filled.write_bytes(content)
+    with pytest.raises(RunFileError, match="corrupt"):
+        RunFile.open(filled)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("DROP TABLE trials", "no table trials"),
+        ("UPDATE trials SET status = 'great' WHERE id = 7", "trial 7 cannot be read.*great"),
+        ("UPDATE trials SET metrics = '{\"time_ms\"' WHERE id = 8", "trial 8 cannot be read"),
+        ("UPDATE trials SET metrics = '[1]' WHERE id = 8", "trial 8 cannot be read"),
+        ("UPDATE trials SET configuration = '3' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE trials SET configuration = '{\"a\": {}}' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE trials SET times_ms = x'0102' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE trials SET warnings = 'null' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE settings SET value = 'import os'", "settings cannot be read"),
+    ],
+)
+def test_damaged_rows_are_named(filled, change, message):
+    with edited(filled) as connection:
+        connection.execute(change)
+    with pytest.raises(RunFileError, match=message), RunFile.open(filled, read_only=True) as file:
+        file.trials()
+
+
+# -- no room, no permission -----------------------------------------------------------------------
+
+
+def test_a_full_disk_keeps_what_was_recorded(filled):
+    with RunFile.open(filled) as file:
+        (pages,) = file._connection.execute("PRAGMA page_count").fetchone()
+        file._connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(RunFileError, match="disk is full; every trial recorded so far is safe"):
+            deque(file.add(trial(number, message="m" * 1000)) for number in range(60, 80))
+        recorded = len(file.trials())
+        with pytest.raises(RunFileError, match="disk is full"):
+            file.update({"much": "m" * 100_000})
+    with RunFile.open(filled) as file:
+        assert len(file.trials()) == recorded >= 60
+        file.add(trial(1000))
+        assert dict(file.settings) == {"seed": 0}
+
+
+def test_a_file_taken_away_is_noticed(filled):
+    with RunFile.open(filled) as file:
+        filled.rename(filled.with_name("elsewhere.db"))
+        with pytest.raises(RunFileError, match="moved or deleted while it was in use"):
+            file.add(trial(1000))
+
+
+@contextmanager
+def without_privileges():
+    """Root may write anywhere: be somebody else."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def locked_folder():
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "runs"
+        folder.mkdir()
+        RunFile.create(folder / "run.db", {"seed": 0}).close()
+        (folder / "run.db").chmod(0o444)
+        folder.chmod(0o555)
+        Path(name).chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
+
+
+def test_a_read_only_folder_is_named_and_can_be_read(locked_folder):
+    with without_privileges():
+        for attempt in (
+            lambda: RunFile.create(locked_folder / "new.db", {}),
+            lambda: RunFile.create(locked_folder / "deeper" / "new.db", {}),
+            lambda: RunFile.open(locked_folder / "run.db"),
+        ):
+            with pytest.raises(RunFileError, match=r"run file .*\.db cannot be opened: it or its folder is read-only"):
+                attempt()
+        with RunFile.open(locked_folder / "run.db", read_only=True) as file:
+            assert dict(file.settings) == {"seed": 0}
+            assert file.trials() == []
+
+
+def test_nothing_in_the_file_is_a_pickle(filled):
+    with edited(filled) as connection:
+        rows = connection.execute("SELECT configuration, metrics, durations_s, warnings FROM trials").fetchall()
+        assert all(json.loads(cell) is not None for row in rows for cell in row)
