@@ -1,0 +1,95 @@
+"""How to tune, and what is told while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mptune.errors import MptuneError
+from mptune.evaluators.device import Limits
+from mptune.results import Trial
+from mptune.run import Run
+
+__all__ = ["OBJECTIVES", "Progress", "TuneSettings"]
+
+#: What ``--objective`` accepts beside metric names and expressions over them.
+OBJECTIVES: Mapping[str, str] = {"time": "time_ms", "memory": "memory_bytes", "energy": "energy_j", "error": "error"}
+
+
+@dataclass(frozen=True, slots=True)
+class TuneSettings:
+    """How to tune.
+
+    Attributes:
+        backend: "auto" or a backend's name.
+        size: name of the size preset.
+        sizes: sizes that replace the preset's.
+        max_error: threshold of the error metric, one for all outputs or by output.
+        metric: error metric instead of the kernel's own.
+        objective: "time", "memory", "error", a metric name or an expression over metrics.
+        maximise: whether more of the objective is better.
+        penalty: score of an inaccurate trial: "hard", "linear" or "decay".
+        alpha: slope of the linear penalty.
+        beta: rate of the decay penalty.
+        strategy: name of the strategy.
+        strategy_options: its hyperparameters by name.
+        budget: unique configurations to evaluate.
+        time_limit_s: no further evaluation once the run took this long.
+        baseline_share: share of the budget the search for the baseline gets.
+        seed: seeds inputs and strategy.
+        workers: evaluations under way at once.
+        flags: further compiler flags.
+        limits: wall-clock limits of one trial.
+    """
+
+    backend: str = "auto"
+    size: str = "default"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    max_error: float | Mapping[str, float] | None = None
+    metric: str | Callable[..., float] | None = None
+    objective: str = "time"
+    maximise: bool = False
+    penalty: str = "decay"
+    alpha: float = 1.0
+    beta: float = 1.0
+    strategy: str = "bayesian"
+    strategy_options: Mapping[str, Any] = field(default_factory=dict)
+    budget: int = 100
+    time_limit_s: float | None = None
+    baseline_share: float = 0.2
+    seed: int = 0
+    workers: int = 1
+    flags: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.budget < 1:
+            raise MptuneError(f"budget {self.budget}: expected at least 1 evaluation")
+        if not 0.0 <= self.baseline_share <= 1.0:
+            raise MptuneError(f"baseline share {self.baseline_share:g}: expected a number from 0 to 1")
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            raise MptuneError(f"time limit {self.time_limit_s:g} s: expected more than 0")
+        if self.workers != 1:
+            raise MptuneError(f"workers {self.workers}: one worker per device, and one device, is what there is")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a tuning run stands, told after every trial.
+
+    Attributes:
+        phase: "baseline" or "search".
+        trial: the latest trial.
+        run: returns everything so far.
+        budget: evaluations there will be at most.
+        elapsed_s: wall time since the start.
+        replayed: whether the trial comes from the run file.
+    """
+
+    phase: str
+    trial: Trial
+    run: Callable[[], Run]
+    budget: int
+    elapsed_s: float
+    replayed: bool
