@@ -158,9 +158,11 @@ class Run:
     ) -> tuple[Trial, ...]:
         """Return the valid trials no other one beats in every metric, the best of the first metric first.
 
+        A trial with a metric that is unknown or infinite is not among them.
+
         Args:
-            metrics: two or more names. Less is better but for ``speedup``, a maximised objective and
-            maximise: those of which more is better.
+            metrics: two or more names of metrics, ``speedup``, or the objective.
+            maximise: those of which more is better, beside ``speedup`` and a maximised objective.
 
         Raises:
             UnknownNameError: no trial has a metric of that name.
@@ -169,7 +171,8 @@ class Run:
         directions = self._directions(metrics, maximise)
         valid = [trial for trial in self.trials if trial.is_valid]
         values = np.array([[self.metric_of(t, m) for m in metrics] for t in valid], dtype=np.float64)
-        chosen = front(values.reshape(len(valid), len(metrics)), directions)
+        values = np.where(np.isfinite(values), values, np.nan).reshape(len(valid), len(metrics))
+        chosen = front(values, directions)
         signs = np.where(directions, 1.0, -1.0)
         return tuple(valid[i] for i in sorted(chosen, key=lambda i: (*(values[i] * signs), i)))
 
@@ -177,7 +180,7 @@ class Run:
         objective = self._plain_objective
         known = (*dict.fromkeys((*self.metric_names, _SPEEDUP, objective.metric)),)
         for name in (*metrics, *maximise):
-            if name not in known:
+            if name not in known and self.metric_names:
                 raise UnknownNameError("metric", name, known)
         if len(metrics) < 2 or len(set(metrics)) < len(metrics):
             raise MptuneError(f"a Pareto front needs two or more different metrics, got {', '.join(metrics) or 'none'}")

@@ -1,0 +1,328 @@
+"""What a run answers: never a winner that breaks the threshold, produced NaN or did not run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mptune.errors import MptuneError, RunFileError, UnknownNameError
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run, json_safe
+from mptune.space.configuration import Configuration
+from mptune.store import RunFile
+
+SETTINGS = {
+    "kernel": "axpy",
+    "backend": "host",
+    "device": "a processor",
+    "sizes": {"n": 100},
+    "seed": 0,
+    "threshold": 1e-3,
+    "metric": "NRMSE",
+    "objective": "time_ms",
+    "minimise": True,
+    "penalty": "decay",
+    "alpha": 1.0,
+    "beta": 1.0,
+    "strategy": "bayesian",
+    "budget": 20,
+    "baseline_values": {"type": ["fp64"], "policy": ["accurate"]},
+    "signature": ["type", "policy"],
+    "parameters": [
+        {"name": "type", "kind": "precision", "values": ["fp64", "fp32", "fp16"]},
+        {"name": "policy", "kind": "policy", "values": ["accurate", "fast"]},
+        {"name": "block", "kind": "ordinal", "values": [32, 64, 128]},
+    ],
+    "wall_s": 12.5,
+}
+
+
+def trial(type_="fp64", policy="accurate", block=32, status=Status.OK, **metrics):
+    return Trial(
+        Configuration({"type": type_, "policy": policy, "block": block}),
+        status,
+        "" if status is Status.OK else f"it was {status}",
+        Measurement(metrics),
+        key=f"{type_}{policy}{block}",
+    )
+
+
+TRIALS = (
+    trial("fp64", block=32, time_ms=8.0, error=0.0, memory_bytes=800),
+    trial("fp64", block=64, time_ms=6.0, error=1e-16, memory_bytes=800),
+    trial("fp64", "fast", 64, time_ms=5.0, error=1e-9, memory_bytes=800),
+    trial("fp64", block=128, status=Status.TIMEOUT),
+    trial("fp32", block=32, time_ms=4.0, error=1e-7, memory_bytes=400),
+    trial("fp32", block=64, time_ms=3.0, error=2e-7, memory_bytes=400),
+    trial("fp32", block=128, status=Status.NON_FINITE, time_ms=0.1, error=math.nan),
+    trial("fp16", block=32, status=Status.INACCURATE, time_ms=2.0, error=4e-3, memory_bytes=200),
+    trial("fp16", block=64, status=Status.INACCURATE, time_ms=1.5, error=5e-3, memory_bytes=200),
+    trial("fp16", block=128, status=Status.COMPILE_ERROR),
+)
+
+
+@pytest.fixture
+def run():
+    return Run(SETTINGS, TRIALS)
+
+
+# -- best, baseline, closest -------------------------------------------------------------------
+
+
+def test_best_baseline_and_closest(run):
+    assert run.best is TRIALS[5]
+    assert run.baseline is TRIALS[1]
+    assert run.closest is TRIALS[7]
+    assert run.speedup(run.best) == 2.0
+    assert run.speedup(run.baseline) == 1.0
+    assert run.objective.performance(run.best) == 2.0
+    assert run.feasible == 5
+
+
+statuses = st.sampled_from(Status)
+numbers = st.one_of(st.floats(1e-3, 1e3), st.just(math.nan), st.just(math.inf))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["fp64", "fp32", "fp16"]),
+            st.sampled_from(["accurate", "fast"]),
+            statuses,
+            numbers,
+            st.one_of(st.floats(1e-9, 1.0), st.just(math.nan), st.just(math.inf)),
+        ),
+        max_size=12,
+    ),
+    st.none() | st.floats(1e-6, 0.1),
+)
+def test_winners_against_brute_force(rows, threshold):
+    trials = [
+        trial(type_, policy, block, status, time_ms=time_ms, error=error)
+        for block, (type_, policy, status, time_ms, error) in enumerate(rows)
+    ]
+    run = Run(SETTINGS | {"threshold": threshold}, trials)
+    timed = [t for t in trials if t.status in (Status.OK, Status.INACCURATE) and math.isfinite(t.time_ms)]
+    feasible = [t for t in timed if threshold is None or t.error <= threshold]
+    plain = [t for t in timed if t.configuration["type"] == "fp64" and t.configuration["policy"] == "accurate"]
+    over = [t for t in trials if t.is_valid and threshold is not None and t.error > threshold and t.error < math.inf]
+
+    assert (run.best is None) == (not feasible)
+    assert (run.baseline is None) == (not plain)
+    assert (run.closest is None) == (not over)
+    if feasible:
+        assert run.best in feasible
+        assert run.best.time_ms == min(t.time_ms for t in feasible)
+    if plain:
+        assert run.baseline in plain
+        assert run.baseline.time_ms == min(t.time_ms for t in plain)
+    if over:
+        assert run.closest.error == min(t.error for t in over)
+    assert sum(run.statuses.values()) == run.evaluations == len(trials)
+    json.dumps(run.summary(), allow_nan=False)
+
+
+def test_a_maximised_objective():
+    trials = [trial("fp64", block=b, time_ms=1.0, error=0.0, gflops=g) for b, g in ((32, 5.0), (64, 7.0))]
+    trials.append(trial("fp32", block=64, time_ms=2.0, error=0.0, gflops=9.0))
+    run = Run(SETTINGS | {"objective": "gflops", "minimise": False}, trials)
+    assert run.best is trials[2]
+    assert run.baseline is trials[1]
+    assert run.objective.performance(run.best) == pytest.approx(9 / 7)
+    assert run.speedup(run.best) == 0.5
+
+
+def test_equal_baselines_are_told_apart_by_their_time():
+    run = Run(SETTINGS | {"objective": "memory_bytes"}, TRIALS)
+    assert run.baseline is TRIALS[1]
+
+
+def test_a_threshold_by_output():
+    trials = [
+        trial("fp64", block=32, time_ms=9.0, error=0.0, **{"error.x": 0.0, "error.y": 0.0}),
+        trial("fp32", block=32, time_ms=2.0, error=1e-2, **{"error.x": 1e-6, "error.y": 1e-2}),
+        trial("fp16", block=32, time_ms=1.0, error=1e-2, **{"error.x": 1e-2, "error.y": 1e-6}),
+    ]
+    run = Run(SETTINGS | {"threshold": {"x": 1e-5, "y": 0.1}}, trials)
+    assert run.best is trials[1]
+    assert run.closest is trials[2]
+
+
+def test_an_empty_run_answers_everything():
+    run = Run({"kernel": "axpy"}, [])
+    assert (run.best, run.baseline, run.closest, run.failures, run.statuses) == (None, None, None, (), {})
+    assert run.summary()["best"] is None
+    assert len(run.to_dataframe()) == 0
+    assert run.pareto() == ()
+
+
+def test_without_a_baseline_there_is_no_speedup():
+    run = Run(SETTINGS, TRIALS[4:])
+    assert run.baseline is None
+    assert run.best is TRIALS[5]
+    assert math.isnan(run.speedup(run.best))
+    assert run.summary()["best"]["speedup"] is None
+
+
+def test_a_configuration_evaluated_again_counts_once_with_its_last_numbers():
+    again = trial("fp64", block=64, time_ms=7.0, error=0.0)
+    run = Run(SETTINGS, [*TRIALS, again])
+    assert run.evaluations == len(TRIALS)
+    assert run.trials[1] is again
+    assert run.baseline is again
+
+
+# -- fronts ------------------------------------------------------------------------------------
+
+
+def dominated(point, others):
+    return any(all(o <= p for o, p in zip(other, point, strict=True)) and other != point for other in others)
+
+
+@given(st.lists(st.tuples(*[st.integers(1, 6)] * 3), max_size=14))
+def test_fronts_against_brute_force(points):
+    trials = [trial(block=i, time_ms=a, error=b, memory_bytes=c) for i, (a, b, c) in enumerate(points)]
+    broken = trial(block=-1, status=Status.NON_FINITE, time_ms=0.1, error=0.0, memory_bytes=1)
+    run = Run(SETTINGS, [*trials, broken])
+    for names in itertools.permutations(("time_ms", "error", "memory_bytes"), 2):
+        costs = [tuple(t.metric(n) for n in names) for t in trials]
+        found = run.pareto(names)
+        expected = [t.key for t, cost in zip(trials, costs, strict=True) if not dominated(cost, costs)]
+        assert sorted(t.key for t in found) == sorted(expected)
+        assert [t.metric(names[0]) for t in found] == sorted(t.metric(names[0]) for t in found)
+
+
+def test_infinite_and_unknown_metrics_are_on_no_front():
+    trials = [trial(block=i, time_ms=t, error=e) for i, (t, e) in enumerate([(1, math.inf), (2, math.nan), (3, 0.1)])]
+    assert Run(SETTINGS, trials).pareto() == (trials[2],)
+
+
+def test_directions_of_a_front(run):
+    assert run.pareto() == (TRIALS[8], TRIALS[7], TRIALS[5], TRIALS[4], TRIALS[2], TRIALS[1], TRIALS[0])
+    assert run.pareto(("speedup", "error")) == run.pareto()
+    # Pretend more memory were better.
+    assert run.pareto(("time_ms", "memory_bytes"), maximise=["memory_bytes"]) == (TRIALS[8], TRIALS[5], TRIALS[2])
+    bigger = Run(SETTINGS | {"objective": "memory_bytes", "minimise": False}, TRIALS)
+    assert bigger.pareto(("time_ms", "memory_bytes")) == (TRIALS[8], TRIALS[5], TRIALS[2])
+
+
+def test_a_front_of_an_objective_that_is_an_expression():
+    run = Run(SETTINGS | {"objective": "time_ms * memory_bytes"}, TRIALS)
+    assert run.pareto(("time_ms * memory_bytes", "error"))[0] is TRIALS[8]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "error", "message"),
+    [
+        (("time", "error"), UnknownNameError, "unknown metric 'time'; did you mean 'time_ms'"),
+        (("time_ms", "energy_j"), UnknownNameError, "unknown metric 'energy_j'"),
+        (("time_ms",), MptuneError, "two or more different metrics, got time_ms"),
+        (("time_ms", "time_ms"), MptuneError, "two or more different metrics"),
+        ((), MptuneError, "got none"),
+    ],
+)
+def test_fronts_that_make_no_sense(run, metrics, error, message):
+    for ask in (run.pareto, run.pareto_document):
+        with pytest.raises(error, match=message):
+            ask(metrics)
+
+
+def test_the_front_as_a_document(run):
+    document = run.pareto_document(("speedup", "error"))
+    assert (document["metrics"], document["minimise"]) == (["speedup", "error"], [False, True])
+    assert document["front"][0] == {
+        "configuration": {"type": "fp16", "policy": "accurate", "block": 64},
+        "speedup": 4.0,
+        "error": 5e-3,
+        "feasible": False,
+    }
+    json.dumps(document, allow_nan=False)
+
+
+# -- other forms -------------------------------------------------------------------------------
+
+
+def test_failures_statuses_and_warnings(run):
+    assert run.failures == (TRIALS[3], TRIALS[6], TRIALS[9])
+    assert run.statuses == {"ok": 5, "inaccurate": 2, "non_finite": 1, "compile_error": 1, "timeout": 1}
+    remarked = [Trial(Configuration({"a": i}), Status.OK, warnings=w) for i, w in enumerate([("x", "y"), ("y",)])]
+    assert Run({}, remarked).warnings == ("x", "y")
+
+
+def test_summary_is_the_tune_document(run):
+    summary = run.summary()
+    assert {"kernel", "backend", "device", "threshold", "metric", "evaluations"} <= summary.keys()
+    assert summary["baseline"]["configuration"] == {"type": "fp64", "policy": "accurate", "block": 64}
+    assert summary["baseline"]["time_ms"] == 6.0
+    best = summary["best"]
+    assert (best["time_ms"], best["speedup"], best["error"]) == (3.0, 2.0, 2e-7)
+    assert best["configuration"] == {"type": "fp32", "policy": "accurate", "block": 64}
+    assert summary["closest"]["error"] == 4e-3
+    assert summary["statuses"] == run.statuses
+    assert summary["signatures"] == 4
+    assert summary["wall_s"] == 12.5
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_json_safe():
+    nested = {"a": (1, math.nan, [math.inf, {"b": (True, "x", None)}]), 3: np.float64("nan")}
+    assert json_safe(nested) == {"a": [1, None, [None, {"b": [True, "x", None]}]], "3": None}
+
+
+def test_dataframe(run):
+    frame = run.to_dataframe()
+    assert list(frame.columns[:6]) == ["type", "policy", "block", "status", "message", "feasible"]
+    assert len(frame) == len(TRIALS)
+    assert list(frame["block"]) == [t.configuration["block"] for t in TRIALS]
+    assert frame.loc[5, "speedup"] == 2.0
+    assert list(frame["feasible"]) == [i in (0, 1, 2, 4, 5) for i in range(10)]
+    assert frame.loc[3, "message"] == "it was timeout"
+    assert frame["time_ms"].isna().sum() == 2
+    assert pd.isna(frame.loc[6, "speedup"])
+
+
+def test_a_parameter_named_like_a_column_keeps_its_name():
+    measurement = Measurement({"time_ms": 1.0, "error": 0.5})
+    frame = Run(
+        {}, [Trial(Configuration({"status": 1, "error": 2}), Status.OK, measurement=measurement)]
+    ).to_dataframe()
+    assert frame.loc[0, ["status", "error", "trial.status", "trial.error"]].tolist() == [1, 2, "ok", 0.5]
+
+
+def test_repr_says_what_was_found(run):
+    assert repr(run).startswith("Run(axpy on host, 10 evaluations, best 3 ms at type=fp32")
+    assert "no feasible trial" in repr(Run(SETTINGS, TRIALS[6:]))
+
+
+def test_load_gives_the_same_answers(tmp_path, run):
+    with RunFile.create(tmp_path / "run.db", SETTINGS) as file:
+        for entry in TRIALS:
+            file.add(entry)
+        while_running = Run.load(tmp_path / "run.db")
+    loaded = Run.load(str(tmp_path / "run.db"))
+    assert loaded.summary() == while_running.summary() == run.summary()
+    assert loaded.best == run.best
+    with pytest.raises(RunFileError):
+        Run.load(tmp_path / "nothing.db")
+
+
+def test_permutations_among_the_baseline_values_survive_the_file(tmp_path):
+    settings = {"kernel": "k", "baseline_values": {"order": [(0, 1)]}}
+    with RunFile.create(tmp_path / "run.db", settings) as file:
+        for number, order in enumerate([(1, 0), (0, 1)]):
+            measurement = Measurement({"time_ms": number + 1})
+            file.add(Trial(Configuration({"order": order}), Status.OK, measurement=measurement))
+    assert Run.load(tmp_path / "run.db").baseline.configuration["order"] == (0, 1)
+
+
+def test_nothing_changes_after_construction(run):
+    with pytest.raises(TypeError):
+        run.settings["threshold"] = 1.0
+    assert isinstance(run.trials, tuple)
