@@ -112,7 +112,8 @@ class Objective:
         """Return the objective's value in its own unit.
 
         NaN for a trial that is not valid, for an inaccurate one that was not measured further, and where
-        the expression is undefined (a division by zero) or not finite: such a trial is never best.
+        the expression is undefined (a division by zero, a root of a negative number) or not finite: such a trial
+        is never best.
 
         Raises:
             UnknownNameError: an ok trial lacks a metric; lists those it has.
@@ -132,8 +133,10 @@ class Objective:
     def _evaluate(self, expression: Expression, metrics: Mapping[str, float]) -> float:
         try:
             value = expression.evaluate({name: metrics[name.replace(_DOT, ".")] for name in expression.names})
-        except ArithmeticError:
-            return math.nan
+        except ExpressionError as error:
+            if isinstance(error.__cause__, ArithmeticError | ValueError):
+                return math.nan
+            raise ExpressionError(str(error).replace(_DOT, ".")) from error
         try:
             return float(value)
         except OverflowError:
@@ -198,7 +201,7 @@ class Objective:
             return 0.0
         bounded = min(excess, _MOST_DECADES)
         if excess > 0 and self.penalty == "linear":
-            return -self.alpha * bounded
+            return max(-self.alpha * bounded, -_LARGEST)
         performance = self.performance(trial)
         if math.isnan(performance):
             return -math.inf

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mptune.errors import MetricError
 
-__all__ = ["CHUNK", "Offenders", "Pairs", "chunks", "find"]
+__all__ = ["CHUNK", "Offenders", "Pairs", "chunks", "find", "float_info"]
 
 #: Elements converted at a time: 96 KiB of doubles, which stay in the cache between the steps of a metric. Arrays of
 #: 128 KiB and more are fresh memory from the system each time (glibc), which made some metrics five times slower.
@@ -122,23 +122,36 @@ def find(pairs: Pairs, offends: Callable[[NDArray[Any], NDArray[Any]], NDArray[n
     return Offenders(count, tuple(int(i) for i in np.unravel_index(first, pairs.output.shape)))
 
 
+def float_info(dtype: np.dtype[Any]) -> Any | None:
+    """Return the ``finfo`` of a floating-point type, NumPy's or ml_dtypes'; None for any other.
+
+    A complex type has that of its parts.
+    """
+    # NumPy's own knows none of ml_dtypes' types, not even those whose kind is "f".
+    return _info(ml_dtypes.finfo, dtype)
+
+
 def _is_numeric(dtype: np.dtype[Any]) -> bool:
-    if dtype.kind in _NUMERIC_KINDS:
-        return True
-    for info in (ml_dtypes.finfo, ml_dtypes.iinfo):
-        try:
-            info(dtype)
-        except ValueError:
-            continue
-        return True
-    return False
+    known = dtype.kind in _NUMERIC_KINDS or float_info(dtype) is not None
+    return known or _info(ml_dtypes.iinfo, dtype) is not None
+
+
+def _info(look_up: Callable[[np.dtype[Any]], Any], dtype: np.dtype[Any]) -> Any | None:
+    try:
+        return look_up(dtype)
+    except ValueError:
+        return None
 
 
 def _working_type(*types: np.dtype[Any]) -> np.dtype[Any]:
-    wide = any(
-        (t.kind in "fc" and np.finfo(t).nmant > np.finfo(np.float64).nmant) or (t.kind in "iu" and t.itemsize >= 8)
-        for t in types
-    )
-    if any(t.kind == "c" for t in types):
+    wide = any(_exceeds_double(dtype) for dtype in types)
+    if any(dtype.kind == "c" for dtype in types):
         return np.dtype(np.clongdouble if wide else np.complex128)
     return np.dtype(np.longdouble if wide else np.float64)
+
+
+def _exceeds_double(dtype: np.dtype[Any]) -> bool:
+    if dtype.kind in "iu":
+        return dtype.itemsize >= 8
+    info = float_info(dtype)
+    return info is not None and info.nmant > np.finfo(np.float64).nmant

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+
+from mptune.accuracy.chunks import float_info
 
 __all__ = [
     "ABSOLUTE",
@@ -21,8 +22,6 @@ __all__ = [
 ]
 
 Chunk = NDArray[Any]
-
-_ML_FINFO: Final[Any] = ml_dtypes.finfo
 
 
 class NegativeDataError(Exception):
@@ -89,9 +88,9 @@ def _relative(output: Chunk, reference: Chunk, stored: np.dtype[Any]) -> Chunk:
 
 def _ulps(output: Chunk, reference: Chunk, stored: np.dtype[Any]) -> Chunk:
     error = _absolute(output, reference, stored)
-    if stored.kind in "iub":
+    info = float_info(stored)
+    if info is None:  # integers are one unit apart
         return error
-    info: Any = np.finfo(stored) if stored.kind in "fc" else _ML_FINFO(stored)
     one = error.dtype.type(1)
     # frexp's significand is in [1/2, 1): its exponent is one above that of the binade.
     _, exponent = np.frexp(np.maximum(np.abs(reference), np.ldexp(one, info.minexp)))

@@ -7,7 +7,7 @@ small that they may have underflowed, is taken again with every element scaled b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,8 +21,6 @@ __all__ = ["Scaled", "maximum", "mean", "mean_square", "reference_magnitude", "r
 
 #: A mean square below this may have lost squares to underflow.
 _SMALL: Final = 1e-280
-#: A signed sum below this share of the magnitudes' sum is taken again with compensation.
-_CANCELLED: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,36 +122,55 @@ def _exponent_to_one(pairs: Pairs, quantity: Quantity, *, overflowed: bool) -> i
 
 
 def _reference_sum(pairs: Pairs, *, signed: bool) -> Scaled:
-    """Return the modulus of the sum of the finite references over their number."""
+    """Return the modulus of the mean of the finite references, or the mean of their moduli."""
     for exponent in (0, -64):
-        total, magnitude, count = _reference_sums(pairs, exponent, compensated=False)
-        if signed and total < _CANCELLED * magnitude:
-            total, magnitude, count = _reference_sums(pairs, exponent, compensated=True)
-        found = total if signed else magnitude
+        magnitude, count = _sum_finite(pairs, exponent, _modulus_sum)
         if math.isfinite(magnitude):
             break
+    found = magnitude
+    if signed:
+        # The more the references cancel, the more accurately they must be summed.
+        for add, least_share in _SIGNED_SUMS:
+            found, count = _sum_finite(pairs, exponent, add)
+            if found >= least_share * magnitude:
+                break
     return _over(found, max(count, 1), -exponent)
 
 
-def _reference_sums(pairs: Pairs, exponent: int, *, compensated: bool) -> tuple[float, float, int]:
-    """Return modulus of the sum, sum of the moduli (times ``2**exponent``), and number of the finite references."""
+def _sum_finite(pairs: Pairs, exponent: int, add: Callable[[NDArray[Any]], Sequence[float]]) -> tuple[float, int]:
+    """Return the modulus of the sum of the finite references times ``2**exponent``, and their number.
+
+    Args:
+        pairs: holds the references.
+        exponent: of the power of two that scales them.
+        add: gives numbers whose exact sum is that of a real chunk.
+    """
     real: list[float] = []
     imaginary: list[float] = []
-    moduli: list[float] = []
     count = 0
     for chunk in chunks(pairs.reference, pairs.working):
-        finite = chunk if math.isfinite(abs(chunk.sum())) else chunk[np.isfinite(chunk)]
-        finite = finite * np.ldexp(finite.real.dtype.type(1), exponent) if exponent else finite
+        finite = chunk if np.isfinite(chunk.sum()) else chunk[np.isfinite(chunk)]
+        if exponent:
+            finite = finite * np.ldexp(finite.real.dtype.type(1), exponent)
         count += finite.size
-        moduli.append(float(np.abs(finite).sum()))
-        for parts, values in ((real, finite.real), (imaginary, finite.imag if pairs.is_complex else None)):
-            if values is not None:
-                parts.extend(_compensated_sum(values) if compensated else (float(values.sum()),))
-    return math.hypot(_exact_sum(real), _exact_sum(imaginary)), _exact_sum(moduli), count
+        if pairs.is_complex and add is not _modulus_sum:
+            real.extend(add(finite.real))
+            imaginary.extend(add(finite.imag))
+        else:
+            real.extend(add(finite))
+    return math.hypot(_exact_sum(real), _exact_sum(imaginary)), count
 
 
-def _compensated_sum(values: NDArray[Any]) -> list[float]:
-    """Return a few numbers whose exact sum is that of ``values``, but for an error of second order.
+def _modulus_sum(values: NDArray[Any]) -> Sequence[float]:
+    return (float(np.abs(values).sum()),)
+
+
+def _plain_sum(values: NDArray[Any]) -> Sequence[float]:
+    return (float(values.sum()),)
+
+
+def _compensated_sum(values: NDArray[Any]) -> Sequence[float]:
+    """Return numbers whose sum is that of ``values`` but for an error of second order.
 
     Pairwise, with the rounding error of each addition kept (Knuth's two-sum).
     """
@@ -169,16 +186,25 @@ def _compensated_sum(values: NDArray[Any]) -> list[float]:
     return [*parts, *(float(value) for value in values)]
 
 
+def _every_element(values: NDArray[Any]) -> Sequence[float]:
+    # A long double is the sum of two doubles.
+    high = values.astype(np.float64)
+    return [*high.tolist(), *(values - high).astype(np.float64).tolist()]
+
+
+#: Ways to sum with signs, and the share of the moduli's sum from which on a way's error does not matter.
+_SIGNED_SUMS: Final = ((_plain_sum, 0.01), (_compensated_sum, 1e-16), (_every_element, 0.0))
+
+
 def _over(total: float, count: int, exponent: int) -> Scaled:
     """Return ``total * 2**exponent / count``; the division is spared from subnormal numbers."""
     significand, shift = math.frexp(total)
     return Scaled(significand / count, shift + exponent)
 
 
-def _exact_sum(parts: Iterable[float]) -> float:
-    numbers = list(parts)
+def _exact_sum(parts: Sequence[float]) -> float:
     try:
-        return math.fsum(numbers)
+        return math.fsum(parts)
     except OverflowError:
         return math.inf
     except ValueError:  # infinities of both signs

@@ -1,0 +1,500 @@
+"""Error metrics against their definitions in 60-digit arithmetic, and on awkward data."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import tracemalloc
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from mpmath import inf, log, mp, mpc, mpf, sqrt
+
+from mptune.accuracy import METRICS, resolve
+from mptune.accuracy.chunks import CHUNK
+from mptune.errors import MetricError, UnknownNameError
+
+LOGARITHMIC = ("RMSLE", "MALE")
+RELATIVE = ("MRE", "RMSRE", "MaxRE")
+
+
+def exact(name, output, reference, digits=60):
+    """The metric's definition, element by element in so many digits."""
+    with mp.workdps(digits):
+        number = mpc if np.iscomplexobj(output) or np.iscomplexobj(reference) else mpf
+        y, r = [number(v) for v in np.ravel(output).tolist()], [number(v) for v in np.ravel(reference).tolist()]
+        n = len(y)
+        difference = [abs(a - b) for a, b in zip(y, r, strict=True)]
+
+        def over(a, b):
+            return a / b if b else (inf if a else mpf(0))
+
+        def logarithm(a):
+            return log(a) if a else -inf
+
+        if name in LOGARITHMIC:
+            shift = 1 if name == "RMSLE" else 0
+            difference = [
+                mpf(0) if a == b else abs(logarithm(shift + a) - logarithm(shift + b))
+                for a, b in zip(y, r, strict=True)
+            ]
+        if name in RELATIVE:
+            difference = [over(d, abs(b)) for d, b in zip(difference, r, strict=True)]
+        mean = sum(difference) / n
+        rms = sqrt(sum(d * d for d in difference) / n)
+        result = {
+            "MAE": mean,
+            "MRE": mean,
+            "MALE": mean,
+            "MSE": rms * rms,
+            "RMSE": rms,
+            "RMSRE": rms,
+            "RMSLE": rms,
+            "MaxAE": max(difference),
+            "MaxRE": max(difference),
+            "NRMSE": over(rms, abs(sum(r) / n)),
+            "NMAE": over(sum(difference), sum(map(abs, r))),
+        }[name]
+        return float(result)
+
+
+def close(found, wanted, rel=1e-12):
+    return found == wanted or found == pytest.approx(wanted, rel=rel, abs=1e-322)
+
+
+defined_by_formula = [name for name in METRICS if name != "ULP"]
+lengths = st.integers(1, 40)
+moderate = st.floats(-1e6, 1e6).map(lambda v: v if abs(v) > 1e-6 or v == 0 else 0.0)
+any_finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def pairs_of(elements):
+    return lengths.flatmap(
+        lambda n: st.tuples(
+            hnp.arrays(np.float64, n, elements=elements, fill=st.nothing()),
+            hnp.arrays(np.float64, n, elements=elements, fill=st.nothing()),
+        )
+    )
+
+
+@pytest.mark.parametrize("name", defined_by_formula)
+@given(pair=pairs_of(moderate))
+@settings(max_examples=50)
+def test_metrics_are_what_they_are_defined_as(name, pair):
+    output, reference = map(np.abs, pair) if name in LOGARITHMIC else pair
+    assert close(METRICS[name](output, reference), exact(name, output, reference))
+
+
+@pytest.mark.parametrize("name", defined_by_formula)
+@given(pair=pairs_of(any_finite))
+@settings(max_examples=50)
+def test_metrics_over_the_whole_range_of_a_double(name, pair):
+    output, reference = map(np.abs, pair) if name in LOGARITHMIC else pair
+    # A sum of doubles may span 2098 bits.
+    digits = 700 if name == "NRMSE" else 60
+    assert close(METRICS[name](output, reference), exact(name, output, reference, digits))
+
+
+@pytest.mark.parametrize("name", defined_by_formula)
+@pytest.mark.parametrize(("scale", "n"), [(1e-16, 300), (1e-9, CHUNK + 23), (1e-3, 300)])
+def test_small_errors_and_several_chunks(name, scale, n):
+    rng = np.random.default_rng(7)
+    reference = rng.lognormal(sigma=3, size=n)
+    output = reference * (1 + scale * rng.standard_normal(n))
+    found = METRICS[name](output, reference)
+    assert close(found, exact(name, output, reference))
+    assert found > 0
+
+
+@given(pairs_of(moderate), st.randoms(use_true_random=False))
+@settings(max_examples=30)
+def test_complex_data_use_the_modulus_of_the_difference(pair, random):
+    output, reference = (v + 1j * np.array(random.sample(v.tolist(), len(v))) for v in pair)
+    for name in defined_by_formula:
+        if name in LOGARITHMIC:
+            with pytest.raises(MetricError, match="complex"):
+                METRICS[name](output, reference)
+        else:
+            assert close(METRICS[name](output, reference), exact(name, output, reference))
+
+
+def test_the_imaginary_part_is_not_lost():
+    reference = np.array([1.0, 2.0])
+    assert METRICS["MaxAE"](reference + 3j, reference) == 3
+    assert METRICS["MaxAE"](np.float64(1.0), np.complex64(1 + 2j)) == 2
+
+
+@given(pairs_of(moderate), st.sampled_from([n for n in METRICS if n not in LOGARITHMIC]))
+def test_negating_the_data_changes_nothing(pair, name):
+    output, reference = pair
+    assert METRICS[name](-output, -reference) == METRICS[name](output, reference)
+
+
+# -- overflow, underflow, cancellation ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("magnitude", [1e200, 1e300, 1e-200, 1e-300, 1e-310])
+def test_squares_that_leave_the_range_are_scaled(magnitude):
+    reference = magnitude * np.array([1.0, 2.0, 4.0])
+    output = reference + magnitude * np.array([3.0, 0.0, -1.0])
+    assert METRICS["RMSE"](output, reference) == pytest.approx(magnitude * math.sqrt(10 / 3), rel=1e-12)
+    assert METRICS["NRMSE"](output, reference) == pytest.approx(math.sqrt(10 / 3) * 3 / 7, rel=1e-12)
+    expected = magnitude**2 * 10 / 3 if magnitude < 1 else math.inf
+    assert METRICS["MSE"](output, reference) == expected
+
+
+def test_differences_and_sums_that_overflow():
+    big = np.finfo(np.float64).max
+    opposite = np.array([big, big]), np.array([-big, big])
+    assert METRICS["MAE"](*opposite) == big
+    assert METRICS["RMSE"](*opposite) == math.inf
+    assert METRICS["RMSE"]([big, big, big, big], [-big, big, big, big]) == big
+    assert METRICS["NMAE"](*opposite) == 1
+    assert METRICS["MRE"](*opposite) == 1
+    assert METRICS["MaxRE"](*opposite) == 2
+    assert METRICS["MaxAE"](*opposite) == math.inf
+    assert METRICS["ULP"](*opposite) == 2.0**54 - 2
+    assert METRICS["NRMSE"](np.full(4, big), np.full(4, -big)) == 2
+
+
+def test_a_mean_that_cancels_is_exact():
+    rng = np.random.default_rng(3)
+    half = rng.standard_normal(3 * CHUNK) * 1e8
+    reference = np.concatenate([half, -half, [1.0]])
+    rng.shuffle(reference)
+    output = reference + 1.0
+    assert METRICS["NRMSE"](output, reference) == pytest.approx(len(reference), rel=1e-7)
+    few = np.array([1e16, 1.0, -1e16, 3.0])
+    assert METRICS["NRMSE"](few + np.array([0, 2, 0, 0]), few) == 1.0
+    wild = np.array([1e308, 1e200, -1e308, 3.0, -1e200, 5.0])
+    assert METRICS["NRMSE"](wild + np.array([0, 0, 0, 1, 0, 0]), wild) == pytest.approx(math.sqrt(6) / 8, rel=1e-15)
+    wide = np.array([2**63 - 1, -(2**63), 5])
+    assert METRICS["NRMSE"](wide, wide.astype(np.longdouble) - [0, 0, 2]) == pytest.approx(math.sqrt(12) / 2)
+    turned = few * 1j
+    assert METRICS["NRMSE"](turned + np.array([0, 2, 0, 0]), turned) == 1.0
+
+
+# -- NaN and infinity --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("other", [0.0, 1.0, math.inf])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_nan_in_the_output_is_the_result(name, other, place):
+    output = np.array([other, 2.0, 3.0])
+    output[place] = math.nan
+    for repeats in (1, CHUNK):
+        assert math.isnan(METRICS[name](np.tile(output, repeats), np.tile([0.0, 1.0, 3.0], repeats)))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_nan_in_a_late_chunk_is_the_result(name):
+    reference = np.ones(3 * CHUNK)
+    output = reference.copy()
+    output[0], output[-1] = math.inf, math.nan
+    assert math.isnan(METRICS[name](output, reference))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_nan_in_the_reference_is_refused(name):
+    reference = np.ones((3, 4))
+    reference[1, 2] = reference[2, 0] = math.nan
+    for output in (np.ones((3, 4)), reference):
+        with pytest.raises(MetricError, match=r"reference has NaN in 2 elements, first at index \[1, 2\]"):
+            METRICS[name](output, reference)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_an_infinity_against_anything_else_is_infinite(name):
+    pairs = [(math.inf, 1.0), (1.0, math.inf), (math.inf, 0.0), (0.0, math.inf)]
+    if name not in LOGARITHMIC:
+        pairs += [(math.inf, -math.inf), (-math.inf, math.inf), (-math.inf, 0.0), (0.0, -math.inf)]
+    for output, reference in pairs:
+        assert METRICS[name]([1.0, output], [2.0, reference]) == math.inf
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_equal_infinities_are_no_error_and_no_normaliser(name):
+    signs = np.array([1, 1, 1]) if name in LOGARITHMIC else np.array([1, -1, 1])
+    both = signs * math.inf
+    finite = METRICS[name]([1.0, 4.0], [2.0, 4.0])
+    found = METRICS[name](np.concatenate([[1.0, 4.0], both]), np.concatenate([[2.0, 4.0], both]))
+    assert METRICS[name](both, both) == 0
+    if name in ("MaxAE", "MaxRE", "ULP"):
+        assert found == finite
+    elif name in ("MSE", "MAE", "MRE", "MALE"):
+        assert found == pytest.approx(finite * 2 / 5)
+    elif name == "NMAE":
+        assert found == pytest.approx((1 / 5) / (6 / 2))
+    elif name == "NRMSE":
+        assert found == pytest.approx(math.sqrt(1 / 5) / 3)
+    else:
+        assert found == pytest.approx(finite * math.sqrt(2 / 5))
+
+
+# -- zeros -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("output", [[0.0, 1.0, 0.0], [-0.0, 1.0, 0.0], [0, 1, 0]])
+def test_equal_zeros_are_no_error(name, output):
+    assert METRICS[name](output, [0.0, 1.0, -0.0]) == 0
+
+
+@pytest.mark.parametrize("name", [*RELATIVE, "MALE"])
+def test_a_relative_error_against_zero_is_infinite(name):
+    assert METRICS[name]([1.0, 1e-300], [1.0, 0.0]) == math.inf
+
+
+def test_zero_output_against_a_value():
+    assert METRICS["MALE"]([0.0, 1.0], [1.0, 1.0]) == math.inf
+    assert METRICS["MRE"]([0.0, 1.0], [1.0, 1.0]) == 0.5
+
+
+def test_a_normaliser_of_zero():
+    assert METRICS["NRMSE"]([1.0, -1.0], [2.0, -2.0]) == math.inf
+    assert METRICS["NRMSE"]([2.0, -2.0], [2.0, -2.0]) == 0
+    assert METRICS["NMAE"]([1.0, 0.0], [0.0, 0.0]) == math.inf
+    assert METRICS["NMAE"]([0.0, 0.0], [0.0, 0.0]) == 0
+    assert METRICS["NRMSE"]([-1.0, -3.0], [-2.0, -2.0]) == 0.5  # |mean|: an error is never negative
+
+
+# -- logarithms --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LOGARITHMIC)
+def test_negative_data_are_refused_with_their_place(name):
+    good, bad = np.ones((2, CHUNK)), np.ones((2, CHUNK))
+    bad[1, 5] = bad[1, 7] = -1e-9
+    with pytest.raises(MetricError, match=r"output has 2 elements, first at index \[1, 5\]"):
+        METRICS[name](bad, good)
+    with pytest.raises(MetricError, match=r"reference has 2 elements, first at index \[1, 5\]"):
+        METRICS[name](good, bad)
+
+
+@pytest.mark.parametrize("name", LOGARITHMIC)
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_nan_counts_for_more_than_a_negative_output(name, place):
+    output = np.ones(2 * CHUNK)
+    output[CHUNK // 2] = -1
+    output[place] = math.nan
+    assert math.isnan(METRICS[name](output, np.ones(2 * CHUNK)))
+
+
+def test_negative_zero_is_not_negative():
+    assert METRICS["MALE"]([-0.0], [0.0]) == 0
+    assert METRICS["RMSLE"]([-0.0], [math.e - 1]) == pytest.approx(1)
+
+
+def test_logarithms_of_far_apart_values():
+    assert METRICS["MALE"]([1e300], [1e-300]) == pytest.approx(600 * math.log(10), rel=1e-14)
+    assert METRICS["MALE"]([1e-20], [1.0]) == pytest.approx(20 * math.log(10), rel=1e-14)
+    assert METRICS["RMSLE"]([1e-20], [1e20]) == pytest.approx(20 * math.log(10), rel=1e-14)
+
+
+# -- ULP ---------------------------------------------------------------------------------------
+
+STORED = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
+
+
+@pytest.mark.parametrize("dtype", STORED)
+def test_rounding_to_the_output_s_type_costs_at_most_half_a_unit(dtype):
+    rng = np.random.default_rng(5)
+    reference = np.longdouble(1) * rng.uniform(-8, 8, 5000) * (1 + np.longdouble(2) ** -60 * rng.integers(0, 99, 5000))
+    error = METRICS["ULP"](reference.astype(np.float64).astype(dtype), reference)
+    assert 0.4 < error <= 0.501
+
+
+@pytest.mark.parametrize("dtype", STORED)
+def test_neighbours_are_one_unit_apart(dtype):
+    info = ml_dtypes.finfo(dtype)
+    for value in (1.0, 1.5, float(info.smallest_normal), float(info.smallest_subnormal), 0.0):
+        reference = np.array([value]).astype(dtype)
+        above = np.nextafter(reference, np.array([2.0]).astype(dtype))
+        assert METRICS["ULP"](above, reference) == 1
+        assert METRICS["ULP"](reference, reference) == 0
+
+
+def test_units_are_those_of_the_output_not_of_the_reference():
+    reference = np.array([1.0])
+    assert METRICS["ULP"](np.array([1.0 + 2.0**-10]), reference) == 2.0**42
+    assert METRICS["ULP"](np.array([1.0 + 2.0**-10], dtype=np.float16), reference) == 1
+    assert METRICS["ULP"](np.array([1.0 + 2.0**-10]), reference.astype(np.float16)) == 2.0**42
+    assert METRICS["ULP"](np.array([3, 9]), np.array([3, 5])) == 4
+    assert METRICS["ULP"](np.array([1 + 1j * 2.0**-23], dtype=np.complex64), np.array([1.0])) == 1
+
+
+# -- types, shapes, memory ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize(
+    "dtype",
+    [*STORED, np.bool_, np.int8, np.uint16, np.int32, np.int64, np.uint64, ml_dtypes.int4, np.longdouble, ">f8", ">i4"],
+)
+def test_any_numeric_output_type_gives_the_error_of_its_values(name, dtype):
+    output = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtype)
+    reference = np.array([[0.25, 1.5, 1.0], [0.75, 0.5, 2.0]])
+    if name == "ULP":
+        assert METRICS[name](output, reference) > 0
+    else:
+        assert close(METRICS[name](output, reference), exact(name, output.astype(np.float64), reference))
+
+
+def test_integers_a_double_cannot_hold_are_compared_exactly():
+    assert METRICS["MaxAE"](np.array([2**53 + 1]), np.array([2**53])) == 1
+    assert METRICS["MaxAE"](np.array([2**64 - 1], dtype=np.uint64), np.array([2**64 - 2], dtype=np.uint64)) == 1
+    assert METRICS["MaxAE"](np.array([0], dtype=np.uint8), np.array([255], dtype=np.uint8)) == 255
+    assert METRICS["MaxAE"](np.array([-128], dtype=np.int8), np.array([127], dtype=np.int8)) == 255
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="long double is double here")
+def test_long_double_stays():
+    reference = np.ones(3, dtype=np.longdouble)
+    assert METRICS["MaxAE"](reference + np.longdouble(2) ** -60, np.ones(3)) == 2.0**-60
+
+
+@pytest.mark.parametrize("dtype", [object, "U3", "M8[s]", [("a", float)]])
+def test_what_is_not_a_number_is_refused(dtype):
+    array = np.zeros(2, dtype=dtype)
+    with pytest.raises(MetricError, match="the output has type"):
+        METRICS["MAE"](array, np.zeros(2))
+    with pytest.raises(MetricError, match="the reference has type"):
+        METRICS["MAE"](np.zeros(2), array)
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize(("a", "b"), [((4,), (4, 1)), ((4,), (1,)), ((2, 2), (4,)), ((), (1,)), ((2, 3), (3, 2))])
+def test_nothing_broadcasts(name, a, b):
+    with pytest.raises(MetricError, match="shape") as caught:
+        METRICS[name](np.ones(a), np.ones(b))
+    assert str(a) in str(caught.value)
+    assert str(b) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_empty_arrays_have_no_error(name):
+    with pytest.raises(MetricError, match="no elements"):
+        METRICS[name](np.ones((0, 3)), np.ones((0, 3)))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_memory_order_does_not_matter(name):
+    rng = np.random.default_rng(11)
+    reference = rng.random((150, 201))
+    output = reference + 1e-3 * rng.random((150, 201))
+    expected = METRICS[name](output, reference)
+    awkward = np.zeros((300, 402))[::2, ::2]
+    awkward[...] = output
+    for other in (np.asfortranarray(output), awkward, output[:, ::-1][:, ::-1]):
+        assert METRICS[name](other, reference) == pytest.approx(expected, rel=1e-14)
+    output[3, 5] = reference[3, 5] + 9
+    assert METRICS["MaxAE"](np.asfortranarray(output), reference) == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, dtype) for name in METRICS for dtype in (np.float64, ml_dtypes.bfloat16)),
+        *((name, np.complex64) for name in METRICS if name not in LOGARITHMIC),
+    ],
+)
+def test_the_arrays_are_never_copied_as_a_whole(name, dtype):
+    n = 600_000
+    rng = np.random.default_rng(1)
+    reference = rng.random(n)
+    reference[::3] = 0  # the slower way of the relative metrics too
+    output = reference.astype(dtype)
+    output[5] *= 2
+    METRICS[name](output[:10], reference[:10])
+    tracemalloc.start()
+    METRICS[name](output, reference)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000  # ten chunks of 16-byte elements; a copy as double takes 4.8 MB
+
+
+def test_the_data_are_not_changed():
+    output, reference = np.linspace(-3, 5, 999), np.linspace(-2, 5, 999)
+    before = output.copy(), reference.copy()
+    for name in METRICS:
+        if name not in LOGARITHMIC:
+            METRICS[name](output, reference)
+    assert (output == before[0]).all()
+    assert (reference == before[1]).all()
+
+
+# -- names and callables -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        *((name.lower(), name) for name in METRICS),
+        ("Max_Abs", "MaxAE"),
+        ("max absolute", "MaxAE"),
+        ("max-rel", "MaxRE"),
+        ("ulps", "ULP"),
+        ("normalized root-mean squared error", "NRMSE"),
+    ],
+)
+def test_names_and_aliases(name, canonical):
+    assert resolve(name) is METRICS[canonical]
+    assert resolve(METRICS[canonical]) is METRICS[canonical]
+
+
+def test_an_unknown_metric_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"'NRMS'; did you mean 'NRMSE'\?.*MALE"):
+        resolve("NRMS")
+    with pytest.raises(MetricError, match="a name or a callable"):
+        resolve(3)
+
+
+def weighted(output, reference):
+    return float(np.mean(np.abs(output - reference) * 2))
+
+
+def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
+    metric = resolve(weighted)
+    assert metric.name == "weighted"
+    assert metric(np.array([1.0, 2.0], dtype=np.float16), np.array([1.5, 2.0])) == 0.5
+    assert pickle.loads(pickle.dumps(metric)) == metric
+    seen = []
+    resolve(lambda y, r: seen.append((y.dtype, y.shape)) or 0.0)(np.ones((2, 1), ml_dtypes.bfloat16), np.ones((2, 1)))
+    assert seen == [(np.float64, (2, 1))]
+
+    def spoil(output, reference):
+        reference[0] = 0
+        return 0.0
+
+    with pytest.raises(MetricError, match="'spoil' failed: ValueError"):
+        resolve(spoil)(np.ones(2), np.ones(2))
+    assert np.ones(2).flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda y, r: "many", "one real number"),
+        (lambda y, r: y, "one real number"),
+        (lambda y, r: None, "one real number"),
+        (lambda y, r: 1j, "one real number"),
+        (lambda y, r: -1.0, "at least 0"),
+        (lambda y, r: y[10], "IndexError"),
+        (lambda y: 0.0, "TypeError"),
+    ],
+)
+def test_a_callable_that_gives_no_error_is_refused(function, message):
+    with pytest.raises(MetricError, match=message):
+        resolve(function)(np.ones(3), np.ones(3))
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=str)
+def test_metrics_survive_pickling(metric):
+    copy = pickle.loads(pickle.dumps(metric))
+    assert copy == metric
+    assert copy([1.0, 2.0], [1.0, 3.0]) == metric([1.0, 2.0], [1.0, 3.0])
