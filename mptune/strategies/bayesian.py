@@ -1,0 +1,300 @@
+"""Bayesian optimisation that models time, validity and error apart (mptune's default).
+
+- Time: a Gaussian process on the log of the objective over all parameters, length scales, signal and noise
+  at the maximum of their posterior (Hellsten 2023, Sec. 4.2). Inaccurate trials teach it too: precision costs
+  and saves time whether or not the result is good enough.
+- Hidden constraints: a learned probability to run.
+- Accuracy: the error depends on the accuracy signature alone. Measured signatures are known exactly, and
+  none known to exceed the threshold is proposed again; the others have a probability to meet it.
+
+A candidate's value is its expected improvement over the best feasible trial times both probabilities.
+The initial sample is a Latin hypercube (Willemsen 2021, Sec. III-F).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import MptuneError
+from mptune.results import Trial
+from mptune.strategies import candidates as pools
+from mptune.strategies.base import Options, Strategy
+from mptune.strategies.gaussian_process import Prior
+from mptune.strategies.signatures import Signatures, enabled
+from mptune.strategies.surrogate import Outcome, Surrogate
+
+__all__ = ["BayesianOptions", "BayesianStrategy"]
+
+#: Attempts at a configuration of the widest signature that runs, before the model takes over.
+_WIDEST_ATTEMPTS: Final = 4
+#: A point of the initial sample less likely than this to be feasible gets another signature.
+_LEAST_PROBABILITY: Final = 0.2
+#: Best feasible trials whose neighbours join a sample.
+_ELITE: Final = 4
+#: Steps of local search from each starting point in a sampled space.
+_STEPS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class BayesianOptions(Options):
+    """Hyperparameters.
+
+    Attributes:
+        initial: configurations of the Latin hypercube, valid ones.
+        max_candidates: spaces up to this size are considered as a whole; larger ones are sampled.
+        sample: configurations of such a sample.
+        refit: hyperparameters are fitted anew when the observations have grown by this factor.
+        iterations: of each fit.
+        warp: strength of the compression of values worse than the median, 0 for none.
+        length_spread: standard deviation of the prior of a log length scale.
+        noise: centre of the prior of the noise, relative to the deviation of all values.
+        max_observations: observations the model of time holds; of more, the best and a random part.
+    """
+
+    initial: int = 10
+    max_candidates: int = 20_000
+    sample: int = 4_000
+    refit: float = 1.15
+    iterations: int = 25
+    warp: float = 1.0
+    length_spread: float = 1.0
+    noise: float = 0.03
+    max_observations: int = 800
+
+    def __post_init__(self) -> None:
+        self._require("initial", self.initial >= 1, "at least 1")
+        self._require("max_candidates", self.max_candidates >= 1, "at least 1")
+        self._require("sample", self.sample >= 10, "at least 10")
+        self._require("refit", 1.0 <= self.refit < math.inf, "a factor of at least 1")
+        self._require("iterations", self.iterations >= 1, "at least 1")
+        self._require("warp", 0.0 <= self.warp < math.inf, "a number that is not negative")
+        self._require("length_spread", 0.0 < self.length_spread < math.inf, "a positive number")
+        self._require("noise", 0.0 < self.noise < math.inf, "a positive number")
+        self._require("max_observations", self.max_observations >= 20, "at least 20")
+
+    def _require(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise MptuneError(f"option {name} of strategy bayesian: expected {expected}, got {getattr(self, name)}")
+
+
+class BayesianStrategy(Strategy):
+    """Proposes what promises most under models of time, validity and error."""
+
+    name: ClassVar[str] = "bayesian"
+    options_class: ClassVar[type[Options]] = BayesianOptions
+    options: BayesianOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        options = self.options
+        self._used = pools.varying(self.space)
+        k = int(self._used.sum())
+        watched = enabled(self.objective, self.signature)
+        self._signatures = Signatures(self.space, self.signature, self.objective) if watched else None
+        self._surrogate = Surrogate(
+            k,
+            Prior.of(k, length_spread=options.length_spread, noise=options.noise, noise_spread=1.0),
+            self._signatures,
+            iterations=options.iterations,
+            warp=options.warp,
+            max_observations=options.max_observations,
+            rng=self.rng,
+        )
+        self._outcomes: dict[int, Outcome] = {}
+        self._pending: dict[int, None] = {}
+        self._design: list[int] | None = None
+        self._design_target = 0
+        self._widest_attempts = 0
+        self._all: pools.Candidates | None = None
+        self._pool: pools.Candidates | None = None
+        self._alive = np.empty(0, dtype=np.bool_)
+        self._fitted_to = 0
+
+    # -- ask and tell --------------------------------------------------------------------------
+
+    def _propose(self, n: int) -> list[int]:
+        if self._design is None:
+            self._begin()
+        found: list[int] = []
+        while len(found) < n:
+            index = self._next()
+            if index is None:
+                break
+            found.append(index)
+            self._pending[index] = None
+            self._strike(index)
+        return found
+
+    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
+        new = [(i, t) for i, t in dict(zip(indices, trials, strict=True)).items() if i not in self._outcomes]
+        if not new:
+            return
+        at = np.array([i for i, _ in new], dtype=np.int64)
+        features = self._features(at)
+        for (index, trial), row in zip(new, features, strict=True):
+            self._pending.pop(index, None)
+            self._outcomes[index] = self._outcome(row, trial)
+            self._strike(index)
+        if self._signatures is not None:
+            self._signatures.observe(self.space.codes(at), [t for _, t in new])
+
+    def _outcome(self, features: NDArray[np.float64], trial: Trial) -> Outcome:
+        value = -math.log(self.objective.performance(trial))
+        failed = not trial.is_valid
+        return Outcome(features, value, failed, not failed and self.objective.is_feasible(trial))
+
+    def _taken(self, index: int) -> bool:
+        return index in self._seen or index in self._pending
+
+    def _next(self) -> int | None:
+        for step in (self._next_widest, self._next_of_design, self._next_by_model):
+            index = step()
+            if index is not None:
+                return index
+        return None
+
+    # -- the initial sample --------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Draw the Latin hypercube; trials told before count towards it where they cover every parameter."""
+        told = [o for o in self._outcomes.values() if o.is_known]
+        covered = len(told) > 1 and bool((np.ptp([o.features for o in told], axis=0) > 0).all())
+        wanted = min(self.options.initial, self.space.size)
+        self._design_target = wanted if covered else wanted + len(told)
+        missing = self._design_target - len(told)
+        self._design = self.space.latin_hypercube(missing, self.rng).tolist() if missing > 0 else []
+
+    def _next_widest(self) -> int | None:
+        """Return a configuration of the widest signature, while that signature's error is not known.
+
+        It is the natural guess at something feasible, and it settles the floor of the error model.
+        """
+        signatures = self._signatures
+        if signatures is None or signatures.is_measured(signatures.widest):
+            return None
+        if self._pending or self._widest_attempts >= _WIDEST_ATTEMPTS:
+            return None
+        self._widest_attempts += 1
+        around = self.space.sample(min(256, self.space.size), self.rng)
+        codes = self.space.codes(around).copy()
+        codes[:, signatures.columns] = signatures.widest
+        found = [int(i) for i in self.space.indices_of(codes) if i >= 0 and not self._taken(int(i))]
+        if found:
+            return found[0]
+        free = np.array([i for i in around.tolist() if not self._taken(i)], dtype=np.int64)
+        return int(free[signatures.wideness(self.space.codes(free)).argmax()]) if len(free) else None
+
+    def _next_of_design(self) -> int | None:
+        """Return the next point of the initial sample, a random one in place of each that failed."""
+        assert self._design is not None
+        known = sum(o.is_known for o in self._outcomes.values())
+        tried = len(self._outcomes) + len(self._pending)
+        if known + len(self._pending) >= self._design_target or tried >= 3 * self._design_target:
+            return None
+        while self._design:
+            index = self._towards_feasible(self._design.pop(0))
+            if index is not None:
+                return index
+        drawn = self.space.sample(1, self.rng, exclude=self._seen | self._pending.keys())
+        return self._towards_feasible(int(drawn[0])) if len(drawn) else None
+
+    def _towards_feasible(self, index: int) -> int | None:
+        """Return the configuration, with a more promising signature where its own is unlikely to be feasible."""
+        if self._signatures is not None:
+            likely = self._signatures.log_probability(self.space.codes([index]))[0]
+            if likely < math.log(_LEAST_PROBABILITY):
+                like = np.full(32, index, dtype=np.int64)
+                moved = pools.towards_feasible(self.space, like, self._signatures, self.rng)
+                return next((int(i) for i in moved if not self._taken(int(i))), None)
+        return None if self._taken(index) else index
+
+    # -- the model -----------------------------------------------------------------------------
+
+    def _next_by_model(self) -> int | None:
+        """Return the candidate of the largest value, None when no configuration is left that could be best."""
+        self._update()
+        if not self._alive.any():
+            self._rebuild()
+        if self._pool is None or not self._alive.any():
+            return None
+        scores = np.where(self._alive, self._surrogate.scores(), -np.inf)
+        position = int(scores.argmax())
+        if scores[position] == -np.inf:
+            return None
+        index = int(self._pool.indices[position])
+        return index if self._pool.complete else self._climb(index, float(scores[position]))
+
+    def _update(self) -> None:
+        """Bring the model up to date: fitted anew when due, else extended."""
+        known = len(self._outcomes)
+        if self._pool is None or known >= max(self._fitted_to + 1, int(self._fitted_to * self.options.refit)):
+            self._rebuild()
+        else:
+            self._surrogate.extend(self._outcomes)
+        for index in self._pending:
+            self._surrogate.imagine(index, self._features(np.array([index]))[0])
+
+    def _rebuild(self) -> None:
+        """Choose candidates and fit the model anew."""
+        taken = self._seen | self._pending.keys()
+        if self.space.size <= self.options.max_candidates:
+            if self._all is None:
+                self._all = pools.everything(self.space, self._used)
+            free = np.ones(self.space.size, dtype=np.bool_)
+            free[np.fromiter(taken, np.int64, len(taken))] = False
+            pool = self._all
+            if self._signatures is not None:
+                free &= ~self._signatures.known_bad(pool.codes)
+            pool = pool.subset(free)
+        else:
+            pool = pools.sampled(
+                self.space,
+                self._used,
+                self.options.sample,
+                self.rng,
+                taken,
+                self._elite(_ELITE),
+                self._signatures,
+            )
+        self._pool = pool
+        self._alive = np.ones(len(pool.indices), dtype=np.bool_)
+        self._surrogate.rebuild(pool, self._outcomes)
+        self._fitted_to = len(self._outcomes)
+
+    def _strike(self, index: int) -> None:
+        """Take a configuration off the candidates."""
+        position = self._pool.position(index) if self._pool is not None else None
+        if position is not None:
+            self._alive[position] = False
+
+    def _climb(self, index: int, score: float) -> int:
+        """Improve on a sampled candidate by local search from it and from the best feasible trial."""
+        best, best_score = index, score
+        for start, reached in [(index, score), *((i, -math.inf) for i in self._elite(1))]:
+            at = start
+            for _ in range(_STEPS):
+                around = self.space.neighbours(at, "hamming")
+                around = around[[not self._taken(i) for i in around.tolist()]]
+                if not len(around):
+                    break
+                scores = self._surrogate.scores_at(self._features(around), self.space.codes(around))
+                if scores.max() <= reached:
+                    break
+                at, reached = int(around[scores.argmax()]), float(scores.max())
+            if reached > best_score:
+                best, best_score = at, reached
+        return best
+
+    def _elite(self, n: int) -> list[int]:
+        """Return the best feasible trials, or the best of all where none is feasible."""
+        known = sorted((not o.feasible, o.value, i) for i, o in self._outcomes.items() if o.is_known)
+        return [i for _, _, i in known[:n]]
+
+    def _features(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.space.features(indices)[:, self._used]

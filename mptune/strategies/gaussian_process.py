@@ -1,0 +1,289 @@
+"""Gaussian-process regression: Matérn 5/2 with a length scale per feature, fitted under priors.
+
+Formulas: Rasmussen and Williams, Gaussian Processes for Machine Learning, algorithm 2.1 (regression), eq. 4.17
+(Matérn) and eq. 5.9 (gradient of the marginal likelihood). Hyperparameters are the maximum of the posterior
+under log-normal priors, as Hellsten 2023, Sec. 4.2 fits them under gamma priors: a length scale that the
+data do not determine stays where the prior has it instead of running off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack, solve_triangular
+from scipy.optimize import minimize
+
+__all__ = ["Hyperparameters", "Posterior", "Prior", "fit", "log_posterior", "matern52"]
+
+Array = NDArray[np.float64]
+Single = NDArray[np.float32]
+
+#: Added to the variance of every observation, relative to the signal's: keeps factorisations positive definite.
+_JITTER: Final = 1e-8
+#: Candidates whose covariances are computed at once; a block stays in the cache.
+_BLOCK: Final = 2048
+#: Smallest posterior variance, relative to the signal's; single precision resolves no less.
+_LEAST_VARIANCE: Final = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """What the covariance depends on.
+
+    Attributes:
+        lengths: length scale of each feature, shape ``(n_features,)``.
+        signal: standard deviation of the function.
+        noise: standard deviation of an observation's noise.
+    """
+
+    lengths: Array
+    signal: float
+    noise: float
+
+    def to_vector(self) -> Array:
+        """Return the natural logarithms: length scales, signal, noise; shape ``(n_features + 2,)``."""
+        return np.asarray(np.log(np.concatenate([self.lengths, [self.signal, self.noise]])))
+
+    @classmethod
+    def from_vector(cls, vector: Array) -> Hyperparameters:
+        """Return what :meth:`to_vector` wrote."""
+        values = np.exp(vector)
+        return cls(values[:-2], float(values[-2]), float(values[-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Independent normal priors on the natural logarithms of the hyperparameters.
+
+    Attributes:
+        means: shape ``(n_features + 2,)``, ordered as :meth:`Hyperparameters.to_vector`.
+        deviations: standard deviations, the same shape.
+    """
+
+    means: Array
+    deviations: Array
+
+    @classmethod
+    def of(cls, n_features: int, *, length_spread: float, noise: float, noise_spread: float) -> Prior:
+        """Return the prior for features in [0, 1] and a standardised function.
+
+        The length scales' centre grows with the square root of the number of features, as distances do, so
+        that points a typical distance apart keep the same correlation in any number of dimensions.
+        """
+        length = 0.5 * math.log(max(n_features, 1)) - 0.3
+        means = [length] * n_features + [0.0, math.log(noise)]
+        deviations = [length_spread] * n_features + [0.7, noise_spread]
+        return cls(np.array(means), np.array(deviations))
+
+    @property
+    def centre(self) -> Hyperparameters:
+        """The most probable hyperparameters before any data."""
+        return Hyperparameters.from_vector(self.means)
+
+
+def matern52(squared: NDArray[Any]) -> NDArray[Any]:
+    """Return the Matérn 5/2 correlation of squared scaled distances."""
+    r = np.sqrt(5.0 * squared)
+    return np.asarray((1.0 + r + r * r / 3.0) * np.exp(-r))
+
+
+def _squared_distances(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return squared Euclidean distances, shape ``(len(a), len(b))``."""
+    squared = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)[None, :] - 2.0 * (a @ b.T)
+    return np.asarray(np.maximum(squared, 0.0))
+
+
+def log_posterior(vector: Array, x: Array, y: Array, prior: Prior) -> tuple[float, Array]:
+    """Return the log marginal likelihood plus log prior (up to a constant) and its gradient.
+
+    Args:
+        vector: logarithms of the hyperparameters, shape ``(n_features + 2,)``.
+        x: features, shape ``(n, n_features)``.
+        y: observations with mean near zero, shape ``(n,)``.
+        prior: of the hyperparameters.
+
+    Returns:
+        The value, ``-inf`` where the covariance is not positive definite, and the gradient, the shape of ``vector``.
+    """
+    n, k = x.shape
+    signal2, noise2 = math.exp(2.0 * vector[k]), math.exp(2.0 * vector[k + 1])
+    scaled = x * np.exp(-vector[:k])
+    squared = _squared_distances(scaled, scaled)
+    np.fill_diagonal(squared, 0.0)
+    r = np.sqrt(5.0 * squared)
+    decay = signal2 * np.exp(-r)
+    slope = (1.0 + r) * decay
+    signal = slope + decay * (r * r / 3.0)
+    covariance = signal.copy()
+    covariance.flat[:: n + 1] += noise2 + _JITTER * signal2
+    lower, failed = lapack.dpotrf(covariance, lower=1, clean=1, overwrite_a=1)
+    if failed:
+        return -math.inf, np.zeros_like(vector)
+    alpha, _ = lapack.dpotrs(lower, y, lower=1)
+    inverse, _ = lapack.dpotri(lower, lower=1)
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    z = (vector - prior.means) / prior.deviations
+    value = -0.5 * float(y @ alpha) - float(np.log(np.diag(lower)).sum()) - 0.5 * float(z @ z)
+
+    sensitivity = np.outer(alpha, alpha) - inverse
+    weights = sensitivity * slope * (5.0 / 3.0)
+    gradient = np.empty_like(vector)
+    gradient[:k] = (scaled * scaled * weights.sum(axis=1)[:, None] - scaled * (weights @ scaled)).sum(axis=0)
+    gradient[k] = (sensitivity * signal).sum() + _JITTER * signal2 * np.trace(sensitivity)
+    gradient[k + 1] = noise2 * np.trace(sensitivity)
+    return value, gradient - z / prior.deviations
+
+
+def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max_iterations: int) -> Hyperparameters:
+    """Return the hyperparameters of the largest posterior found from the starting points.
+
+    Args:
+        x: features, shape ``(n, n_features)``.
+        y: observations with mean near zero and deviation near one, shape ``(n,)``.
+        prior: of the hyperparameters.
+        starts: where L-BFGS-B starts, at least one.
+        max_iterations: of L-BFGS-B from each start.
+    """
+    low = prior.means - 4.0 * prior.deviations
+    high = prior.means + 4.0 * prior.deviations
+
+    def loss(vector: Array) -> tuple[float, Array]:
+        value, gradient = log_posterior(vector, x, y, prior)
+        return (-value, -gradient) if math.isfinite(value) else (1e25, gradient)
+
+    best, least = prior.means, math.inf
+    for start in starts:
+        found = minimize(
+            loss,
+            np.clip(start.to_vector(), low, high),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(low, high, strict=True)),
+            options={"maxiter": max_iterations},
+        )
+        if found.fun < least:
+            best, least = found.x, float(found.fun)
+    return Hyperparameters.from_vector(np.asarray(best, dtype=np.float64))
+
+
+class Posterior:
+    """The posterior over a fixed set of candidates, extended by one observation at a time.
+
+    With the Cholesky factor L of the observations' covariance, row i of ``V = L^-1 K(observations, candidates)``
+    depends on the first i observations alone. So an observation adds one row to L and V and takes time
+    proportional to observations times candidates; taking the last ones back is free.
+
+    Args:
+        hyperparameters: of the covariance.
+        candidates: features, shape ``(n_candidates, n_features)``.
+    """
+
+    def __init__(self, hyperparameters: Hyperparameters, candidates: Array) -> None:
+        self.hyperparameters = hyperparameters
+        self._signal2 = hyperparameters.signal**2
+        self._diagonal = self._signal2 * (1.0 + _JITTER) + hyperparameters.noise**2
+        self._inverse_lengths = 1.0 / hyperparameters.lengths
+        self._scaled = (candidates * self._inverse_lengths).astype(np.float32)
+        self._x = np.empty((0, candidates.shape[1]))
+        self._lower = np.empty((0, 0))
+        self._whitened = np.empty(0)
+        self._rows = np.empty((0, len(candidates)), dtype=np.float32)
+        self._n = 0
+        self._mean = np.zeros(len(candidates))
+        self._variance = np.full(len(candidates), self._signal2)
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def mean(self) -> Array:
+        """Posterior mean at the candidates, shape ``(n_candidates,)``."""
+        return self._mean
+
+    @property
+    def deviation(self) -> Array:
+        """Posterior standard deviation of the function (without noise), shape ``(n_candidates,)``."""
+        return np.asarray(np.sqrt(np.maximum(self._variance, _LEAST_VARIANCE * self._signal2)))
+
+    def condition(self, x: Array, y: Array) -> None:
+        """Replace all observations: features ``(n, n_features)`` and values ``(n,)``."""
+        self._n = n = len(x)
+        self._reserve(n + 16)
+        self._x[:n] = x * self._inverse_lengths
+        scaled = self._x[:n]
+        covariance = self._signal2 * matern52(_squared_distances(scaled, scaled))
+        covariance.flat[:: n + 1] = self._diagonal
+        lower, _ = lapack.dpotrf(covariance, lower=1, clean=1)
+        self._lower[:n, :n] = lower
+        self._whitened[:n] = solve_triangular(lower, y, lower=True, check_finite=False)
+        rows = self._rows[:n]
+        single = lower.astype(np.float32)
+        for block in self._blocks():
+            rows[:, block] = solve_triangular(
+                single, self._covariances(scaled, block), lower=True, check_finite=False, overwrite_b=True
+            )
+            self._variance[block] = self._signal2 - np.einsum("ij,ij->j", rows[:, block], rows[:, block])
+        self._mean = (self._whitened[:n].astype(np.float32) @ rows).astype(np.float64)
+
+    def append(self, x: Array, y: float) -> None:
+        """Add one observation: features ``(n_features,)`` and its value."""
+        n = self._n
+        self._reserve(n + 1)
+        scaled = x * self._inverse_lengths
+        known = self._signal2 * matern52(_squared_distances(self._x[:n], scaled[None, :]))[:, 0]
+        new = solve_triangular(self._lower[:n, :n], known, lower=True, check_finite=False) if n else known
+        pivot = math.sqrt(max(self._diagonal - float(new @ new), _JITTER * self._signal2))
+        value = (y - float(new @ self._whitened[:n])) / pivot
+        self._x[n], self._lower[n, :n], self._lower[n, n], self._whitened[n] = scaled, new, pivot, value
+        row = self._rows[n]
+        for block in self._blocks():
+            row[block] = self._covariances(scaled[None, :], block)[0]
+        if n:
+            row -= new.astype(np.float32) @ self._rows[:n]
+        row /= np.float32(pivot)
+        self._mean += value * row
+        self._variance -= row.astype(np.float64) ** 2
+        self._n = n + 1
+
+    def truncate(self, n: int) -> None:
+        """Take back all observations but the first ``n``."""
+        for i in range(self._n - 1, n - 1, -1):
+            self._mean -= self._whitened[i] * self._rows[i]
+            self._variance += self._rows[i].astype(np.float64) ** 2
+        self._n = min(self._n, n)
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Return mean and standard deviation at other points, features ``(m, n_features)``."""
+        n = self._n
+        if not n:
+            return np.zeros(len(x)), np.full(len(x), math.sqrt(self._signal2))
+        covariance = self._signal2 * matern52(_squared_distances(self._x[:n], x * self._inverse_lengths))
+        rows = solve_triangular(self._lower[:n, :n], covariance, lower=True, check_finite=False)
+        variance = self._signal2 - np.einsum("ij,ij->j", rows, rows)
+        return self._whitened[:n] @ rows, np.sqrt(np.maximum(variance, _LEAST_VARIANCE * self._signal2))
+
+    def _blocks(self) -> Iterator[slice]:
+        for start in range(0, len(self._scaled), _BLOCK):
+            yield slice(start, start + _BLOCK)
+
+    def _covariances(self, scaled: Array, block: slice) -> Single:
+        squared = _squared_distances(scaled.astype(np.float32), self._scaled[block])
+        return np.asarray(np.float32(self._signal2) * matern52(squared), dtype=np.float32)
+
+    def _reserve(self, n: int) -> None:
+        """Make room for ``n`` observations."""
+        held = len(self._x)
+        if n <= held:
+            return
+        size = max(n, held + held // 2, 16)
+        used = self._n if self._n <= held else 0
+        x, lower, whitened = np.empty((size, self._x.shape[1])), np.zeros((size, size)), np.empty(size)
+        rows = np.empty((size, len(self._scaled)), dtype=np.float32)
+        x[:used], lower[:used, :used] = self._x[:used], self._lower[:used, :used]
+        whitened[:used], rows[:used] = self._whitened[:used], self._rows[:used]
+        self._x, self._lower, self._whitened, self._rows = x, lower, whitened, rows
