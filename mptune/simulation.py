@@ -172,7 +172,7 @@ def simulate(
     Raises:
         SpaceFileError: the file cannot be read.
         UnknownNameError: no such strategy, option or metric.
-        MptuneError: budget or repeats below 1, or a threshold for a recording without errors.
+        MptuneError: budget or repeats below 1, a threshold for a recording without errors, or nothing in it ran.
     """
     for name, count in (("budget", budget), ("repeats", repeats)):
         if count < 1:
@@ -198,7 +198,7 @@ def simulate(
         objective=goal,
         optimum=None if optimum is None else goal.value(optimum),
         optimum_configuration=None if optimum is None else optimum.configuration,
-        unit=recorded.unit_of(metric),
+        unit=recorded.unit_of(metric) if metric in recorded.metrics else "",
         configurations=recorded.space.size,
         runs=runs,
     )
@@ -233,6 +233,8 @@ def _prepare(
 ) -> tuple[Objective, list[Trial]]:
     """Return the objective, and the trials with the status a live run under it would give them."""
     metrics = recorded.metrics
+    if not metrics:
+        raise MptuneError(f"no trial of recording {recorded.name} ran, so there is nothing to optimise")
     rename = {name: re.sub(r"\W", "_", name) for name in metrics if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
     objective = Objective(rename.get(metric, metric), minimise=minimise, threshold=max_error, penalty=penalty)
     known = (*metrics, *rename.values())

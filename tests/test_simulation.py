@@ -1,0 +1,307 @@
+"""Replaying recordings: budgets, best-so-far, the optimum, and what a wrong request says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mptune.simulation
+from mptune.errors import ExpressionError, MptuneError, SpaceFileError, UnknownNameError
+from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.objective import Objective
+from mptune.results import Measurement, Status, Trial
+from mptune.simulation import Simulation, SimulationRun, simulate
+from mptune.space.configuration import Configuration
+from mptune.strategies.exhaustive import ExhaustiveStrategy
+
+SPACES = Path(os.environ.get("MPTUNE_SPACES", Path(__file__).parents[2] / "shared" / "spaces"))
+BLOCKS = (32, 64, 128, 256)
+TILES = (1, 2, 3, 4, 5)
+KINDS = ("fp64", "fp32", "fp16")
+ERRORS = {"fp64": 1e-15, "fp32": 1e-7, "fp16": 1e-3}
+
+
+def recording(seed: int = 1, *, errors: bool = True, failing: int = 12) -> RecordedSpace:
+    """Return 60 configurations, some failing, with fresh times; a lower precision is faster and less accurate."""
+    rng = np.random.default_rng(seed)
+    rows = list(itertools.product(BLOCKS, TILES, KINDS))
+    failed = set(rng.choice(len(rows), failing, replace=False).tolist())
+    records = []
+    for number, row in enumerate(rows):
+        if number in failed:
+            records.append(Record(row, Status.LAUNCH_ERROR, "failed"))
+            continue
+        time_ms = float(rng.uniform(1, 2)) * {"fp64": 4, "fp32": 2, "fp16": 1}[row[2]]
+        metrics = {"time_ms": time_ms, "GFLOP/s": 100 / time_ms, "energy_j": float(rng.uniform(1, 2))}
+        if errors:
+            metrics |= {"error": ERRORS[row[2]], "error.y": ERRORS[row[2]] / 2}
+        records.append(Record(row, Status.OK, measurement=Measurement(metrics)))
+    return assemble("toy", ("block", "tile", "type"), {}, records)
+
+
+def valid_times(recorded: RecordedSpace, max_error: float = math.inf) -> list[float]:
+    trials = [t for t in recorded.trials.values() if t.status is Status.OK]
+    return [t.measurement.metrics["time_ms"] for t in trials if t.measurement.metrics.get("error", 0.0) <= max_error]
+
+
+@pytest.mark.parametrize("strategy", ["random", "genetic", "exhaustive"])
+def test_best_so_far_is_the_running_minimum_of_what_was_asked(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Trial] = []
+    made = mptune.simulation.make
+
+    def spying(*args: Any, **kwargs: Any) -> Any:
+        instance = made(*args, **kwargs)
+        tell = instance.tell
+
+        def record(trials: Sequence[Trial]) -> None:
+            told.extend(trials)
+            tell(trials)
+
+        instance.tell = record
+        return instance
+
+    monkeypatch.setattr(mptune.simulation, "make", spying)
+    recorded = recording()
+    simulation = simulate(recorded, strategy, budget=40, repeats=1, seed=5)
+    (run,) = simulation.runs
+    assert len(told) == len(run.best) == 40
+    assert len({trial.configuration for trial in told}) == 40
+    best: float | None = None
+    for trial, reported in zip(told, run.best, strict=True):
+        time_ms = trial.measurement.metrics.get("time_ms")
+        if time_ms is not None:
+            best = time_ms if best is None else min(best, time_ms)
+        assert reported == best
+    assert simulation.optimum == min(valid_times(recorded))
+    assert run.best_configuration is not None
+    assert recorded.by_configuration()[run.best_configuration].time_ms == run.best[-1]
+
+
+def test_the_document_is_the_one_the_design_states() -> None:
+    simulation = simulate(recording(), "random", budget=10, repeats=3, seed=7)
+    document = json.loads(json.dumps(simulation.to_json(), allow_nan=False))
+    assert list(document) == [
+        "space",
+        "strategy",
+        "budget",
+        "optimum",
+        "unit",
+        "configurations",
+        "runs",
+        "overhead_ms_per_evaluation",
+    ]
+    assert (document["space"], document["strategy"], document["budget"]) == ("toy", "random", 10)
+    assert (document["unit"], document["configurations"]) == ("ms", 60)
+    assert [list(run) for run in document["runs"]] == [["seed", "best"]] * 3
+    assert [run["seed"] for run in document["runs"]] == [7, 8, 9]
+    assert [len(run["best"]) for run in document["runs"]] == [10] * 3
+    assert document["overhead_ms_per_evaluation"] > 0
+
+
+def test_nothing_valid_yet_is_null() -> None:
+    rows = [Record((n,), Status.CRASH if n < 5 else Status.OK, measurement=_time(n)) for n in range(8)]
+    simulation = simulate(assemble("late", ("n",), {}, rows), "exhaustive", budget=8, repeats=1)
+    assert simulation.runs[0].best == (None,) * 5 + (5.0, 5.0, 5.0)
+    assert simulation.to_json()["runs"][0]["best"][:5] == [None] * 5
+
+
+def _time(n: int) -> Measurement:
+    return Measurement({"time_ms": float(n)} if n >= 5 else {})
+
+
+def test_a_budget_above_the_space_ends_after_every_configuration() -> None:
+    simulation = simulate(recording(), "random", budget=1000, repeats=2)
+    assert [len(run.best) for run in simulation.runs] == [60, 60]
+    assert all(run.best[-1] == simulation.optimum for run in simulation.runs)
+
+
+def test_the_same_seed_gives_the_same_runs_and_another_seed_others() -> None:
+    first, again = (simulate(recording(), "genetic", budget=25, repeats=3, seed=4) for _ in range(2))
+    assert [run.best for run in first.runs] == [run.best for run in again.runs]
+    later = simulate(recording(), "genetic", budget=25, repeats=1, seed=6)
+    assert later.runs[0].best == first.runs[2].best
+    assert len({run.best for run in first.runs}) == 3
+
+
+@pytest.mark.parametrize(("max_error", "kinds"), [(1e-2, KINDS), (1e-3, KINDS), (1e-5, KINDS[:2]), (1e-10, KINDS[:1])])
+def test_only_accurate_configurations_count(max_error: float, kinds: tuple[str, ...]) -> None:
+    recorded = recording()
+    simulation = simulate(recorded, "random", budget=60, repeats=2, max_error=max_error)
+    assert simulation.optimum == min(valid_times(recorded, max_error))
+    for run in simulation.runs:
+        assert run.best[-1] == simulation.optimum
+        assert run.best_configuration is not None
+        assert run.best_configuration["type"] in kinds
+
+
+def test_a_threshold_nothing_meets_has_no_optimum() -> None:
+    simulation = simulate(recording(), "random", budget=20, repeats=1, max_error=1e-20)
+    assert simulation.optimum is None
+    assert simulation.to_json()["runs"][0]["best"] == [None] * 20
+    assert np.all(np.isinf(simulation.distances(20)))
+
+
+def test_a_threshold_by_output_uses_that_outputs_error() -> None:
+    recorded = recording()
+    simulation = simulate(recorded, "exhaustive", budget=60, repeats=1, max_error={"y": 0.5e-7})
+    assert simulation.optimum == min(valid_times(recorded, 1e-7))
+
+
+def test_a_trial_without_an_error_never_meets_a_threshold() -> None:
+    records = [
+        Record((1,), Status.OK, measurement=Measurement({"time_ms": 1.0})),
+        Record((2,), Status.OK, measurement=Measurement({"time_ms": 2.0, "error": 1e-9})),
+    ]
+    simulation = simulate(assemble("mixed", ("n",), {}, records), "exhaustive", budget=2, repeats=1, max_error=1e-3)
+    assert simulation.optimum == 2.0
+    assert simulation.runs[0].best == (None, 2.0)
+
+
+def test_a_strategy_is_told_which_trials_are_inaccurate(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Trial] = []
+
+    class Spy(ExhaustiveStrategy):
+        def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
+            told.extend(trials)
+
+    monkeypatch.setattr(
+        mptune.simulation, "make", lambda name, space, objective, *, signature, seed, options: Spy(space, objective)
+    )
+    simulate(recording(), "spy", budget=60, repeats=1, max_error=1e-5)
+    by_status = {status: {t.configuration["type"] for t in told if t.status is status} for status in Status}
+    assert by_status[Status.OK] == {"fp64", "fp32"}
+    assert by_status[Status.INACCURATE] == {"fp16"}
+    assert sum(t.status is Status.LAUNCH_ERROR for t in told) == 12
+
+
+def test_the_signature_reaches_the_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, ...]] = []
+    made = mptune.simulation.make
+
+    def spying(*args: Any, signature: tuple[str, ...], **kwargs: Any) -> Any:
+        seen.append(signature)
+        return made(*args, signature=signature, **kwargs)
+
+    monkeypatch.setattr(mptune.simulation, "make", spying)
+    simulate(recording(), "random", budget=1, repeats=1)
+    assert seen == [("type",)]
+
+
+# -- objectives --------------------------------------------------------------------------------------
+
+
+def test_any_metric_or_expression_can_be_optimised() -> None:
+    recorded = recording()
+    ran = [t.measurement.metrics for t in recorded.trials.values() if t.status is Status.OK]
+
+    def optimum(objective: str, maximise: bool = False) -> tuple[float | None, str]:
+        found = simulate(recorded, "exhaustive", budget=60, repeats=1, objective=objective, maximise=maximise)
+        assert found.runs[0].best[-1] == found.optimum
+        return found.optimum, found.unit
+
+    assert optimum("time") == optimum("time_ms") == (min(m["time_ms"] for m in ran), "ms")
+    assert optimum("energy_j") == (min(m["energy_j"] for m in ran), "J")
+    assert optimum("GFLOP/s", maximise=True) == (max(m["GFLOP/s"] for m in ran), "GFLOP/s")
+    assert optimum("energy_j * time_ms") == (min(m["energy_j"] * m["time_ms"] for m in ran), "")
+    assert optimum("GFLOP_s / energy_j", True)[0] == max(m["GFLOP/s"] / m["energy_j"] for m in ran)
+
+
+def test_a_valid_trial_without_the_objective_counts_as_failed() -> None:
+    records = [
+        Record((1,), Status.OK, measurement=Measurement({"time_ms": 1.0})),
+        Record((2,), Status.OK, measurement=Measurement({"time_ms": 2.0, "energy_j": 3.0})),
+    ]
+    recorded = assemble("mixed", ("n",), {}, records)
+    simulation = simulate(recorded, "exhaustive", budget=2, repeats=1, objective="energy_j")
+    assert simulation.runs[0].best == (None, 3.0)
+
+
+# -- wrong requests ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "message"),
+    [
+        ({"budget": 0}, MptuneError, "budget must be at least 1, got 0"),
+        ({"repeats": 0}, MptuneError, "repeats must be at least 1, got 0"),
+        ({"strategy": "genetics"}, UnknownNameError, "unknown strategy 'genetics'; did you mean 'genetic'"),
+        ({"options": {"populaton": 3}, "strategy": "genetic"}, UnknownNameError, "did you mean 'population'"),
+        ({"objective": "tiem"}, UnknownNameError, "unknown metric of recording toy: 'tiem'; did you mean 'time_ms'"),
+        ({"objective": "time_ms *"}, ExpressionError, "time_ms"),
+        ({"objective": "__import__('os')"}, ExpressionError, "__import__"),
+        ({"max_error": -1.0}, MptuneError, "threshold"),
+        ({"max_error": math.nan}, MptuneError, "threshold"),
+        ({"max_error": {"z": 1e-3}}, UnknownNameError, "'z'"),
+        ({"penalty": "harsh"}, UnknownNameError, "unknown penalty 'harsh'; did you mean 'hard'"),
+    ],
+)
+def test_a_wrong_request_names_what_is_wrong(request_: dict[str, Any], error: type[MptuneError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        simulate(recording(), **{"strategy": "random", "budget": 5, "repeats": 1, **request_})
+
+
+def test_a_threshold_for_a_recording_without_errors_is_refused() -> None:
+    with pytest.raises(MptuneError, match=r"toy has no errors.*metrics: time_ms, GFLOP/s, energy_j"):
+        simulate(recording(errors=False), "random", budget=5, repeats=1, max_error=1e-3)
+
+
+def test_a_recording_where_everything_failed_has_nothing_to_optimise() -> None:
+    recorded = assemble("dead", ("n",), {}, [Record((n,), Status.CRASH) for n in range(3)])
+    with pytest.raises(MptuneError, match="no trial of recording dead ran"):
+        simulate(recorded, "random", budget=5, repeats=1)
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SpaceFileError, match="no file"):
+        simulate(tmp_path / "nothing.json", "random", budget=5, repeats=1)
+
+
+# -- the summary -------------------------------------------------------------------------------------
+
+
+def made_up(budget: int, *best: tuple[float | None, ...], optimum: float | None = 2.0) -> Simulation:
+    runs = tuple(SimulationRun(seed, b, Configuration({}), 0.001) for seed, b in enumerate(best))
+    return Simulation("s", "random", budget, Objective(), optimum, None, "ms", 9, runs)
+
+
+def test_distances_are_relative_to_the_optimum() -> None:
+    simulation = made_up(4, (4.0, 3.0, 3.0, 2.0), (None, 2.5))
+    assert simulation.distances(1).tolist() == [1.0, math.inf]
+    assert simulation.distances(2).tolist() == [0.5, 0.25]
+    # A run that ended keeps its last best.
+    assert simulation.distances(4).tolist() == [0.0, 0.25]
+    assert simulation.mean_distance([2, 4]) == pytest.approx((0.375 + 0.125) / 2, rel=1e-15)
+    assert simulation.overhead_ms_per_evaluation == pytest.approx(2 / 6, rel=1e-12)
+    assert simulation.summary() == [
+        {"evaluations": 4, "mean": 0.125, "median": 0.125, "worst": 0.25, "found_optimum": 0.5}
+    ]
+
+
+def test_the_summary_looks_at_40_60_and_so_on() -> None:
+    assert made_up(220, (2.0,)).checkpoints() == tuple(range(40, 221, 20))
+    assert made_up(45, (2.0,)).checkpoints() == (40,)
+    assert made_up(12, (2.0,)).checkpoints() == (12,)
+
+
+def test_an_optimum_of_zero_has_no_relative_distance() -> None:
+    assert made_up(1, (0.0,), (1.0,), optimum=0.0).distances(1).tolist() == [0.0, math.inf]
+
+
+@pytest.mark.skipif(not SPACES.is_dir(), reason="the recorded spaces are not here")
+def test_a_partial_recording_is_replayed_as_it_is() -> None:
+    simulation = simulate(SPACES / "gemm-rtx3060.json.gz", "random", budget=50, repeats=2, objective="time")
+    document = simulation.to_json()
+    assert (document["space"], document["configurations"], document["unit"]) == ("gemm-rtx3060", 10_000, "ms")
+    for run in simulation.runs:
+        values = [value for value in run.best if value is not None]
+        assert len(values) == 50
+        assert all(after <= before for before, after in itertools.pairwise(values))
+        assert values[-1] >= document["optimum"] > 0
