@@ -97,23 +97,26 @@ def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[
 def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
     """Return fp64 values rounded once, to nearest with ties to even; overflow gives infinity (NaN in E4M3)."""
     with np.errstate(all="ignore"):
-        if precision.dtype.kind == "f":
+        if precision.name in ("fp32", "fp16"):
             return values.astype(precision.dtype)
-        return _rounded_to_odd(values).astype(precision.dtype)
+        # ml_dtypes converts fp64 by way of wider types and rounds at each step: 1 + 2^-8 + 2^-40 would become 1
+        # in bf16. What reaches it here has few enough digits already.
+        return _shortened(values, precision).astype(precision.dtype)
 
 
-def _rounded_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return fp32 values that a second rounding, to a type of at most 22 bits, takes to the right neighbour.
-
-    ml_dtypes converts fp64 by way of fp32, which rounds twice: 1 + 2^-8 + 2^-40 would become 1 in bf16.
-    Inexact values are therefore truncated and their last bit set, which no tie of the narrow type has.
-    """
-    nearest = values.astype(np.float32)
-    back = nearest.astype(np.float64)
-    bits = nearest.view(np.uint32)
-    bits -= np.abs(back) > np.abs(values)
-    bits |= back != values
-    return nearest
+def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64]:
+    """Return fp64 values rounded to the significand of a precision; the exponent may still be too large."""
+    dropped = 53 - precision.significand_bits
+    bits = values.view(np.uint64)
+    last = (bits >> np.uint64(dropped)) & np.uint64(1)
+    rounded = (bits + (last + np.uint64(2 ** (dropped - 1) - 1))) & np.uint64(2**64 - 2**dropped)
+    result = rounded.view(np.float64)
+    # Below the normal range the spacing is fixed: adding a number whose last digit has that weight rounds to it.
+    small = np.flatnonzero(np.abs(values) < precision.smallest_normal)
+    if small.size:
+        anchor = 1.5 * 2.0**52 * precision.smallest_normal * 2.0 ** (1 - precision.significand_bits)
+        result[small] = np.copysign((np.abs(values[small]) + anchor) - anchor, values[small])
+    return result
 
 
 # -- poison --------------------------------------------------------------------------------------------

@@ -1,0 +1,66 @@
+"""How much memory is left, on a machine and within control groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from mptune.buffers.memory import available_memory_bytes, in_words
+
+
+def machine(root, kilobytes=8_000_000):
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/meminfo").write_text(f"MemTotal: 16000000 kB\nMemAvailable: {kilobytes} kB\nSwapFree: 0 kB\n")
+
+
+def group(folder, limit, used, reclaimable, names=("memory.max", "memory.current", "inactive_file")):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {reclaimable}\n")
+
+
+def test_this_machine_has_some():
+    assert 2**20 < available_memory_bytes() < 2**50
+
+
+def test_the_machine_alone(tmp_path):
+    machine(tmp_path)
+    assert available_memory_bytes(tmp_path) == 8_000_000 * 1024
+
+
+def test_without_proc_there_is_still_an_answer(tmp_path):
+    assert available_memory_bytes(tmp_path) > 2**20
+
+
+def test_the_tightest_enclosing_group_counts(tmp_path):
+    machine(tmp_path)
+    (tmp_path / "proc/self/cgroup").write_text("0::/jobs/42/step\n")
+    groups = tmp_path / "sys/fs/cgroup"
+    group(groups / "jobs/42/step", "max", 100, 0)
+    group(groups / "jobs/42", 5000, 3000, 600)
+    group(groups / "jobs", 9000, 3000, 0)
+    assert available_memory_bytes(tmp_path) == 5000 - 3000 + 600
+    group(groups / "jobs", 4000, 5000, 0)
+    assert available_memory_bytes(tmp_path) == 0
+
+
+def test_a_container_that_sees_its_group_as_the_root(tmp_path):
+    machine(tmp_path)
+    (tmp_path / "proc/self/cgroup").write_text("0::/docker/abc\n")
+    group(tmp_path / "sys/fs/cgroup", 7000, 1000, 0)
+    assert available_memory_bytes(tmp_path) == 6000
+
+
+def test_groups_of_version_1(tmp_path):
+    machine(tmp_path)
+    (tmp_path / "proc/self/cgroup").write_text("5:cpu,cpuacct:/a\n3:memory:/a\n0::/\n")
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    group(tmp_path / "sys/fs/cgroup/memory/a", 4096, 1000, 96, names)
+    assert available_memory_bytes(tmp_path) == 3192
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (3.2e9, "3.2 GB"), (5e15, "5000 TB")]
+)
+def test_in_words(size, text):
+    assert in_words(size) == text
