@@ -211,4 +211,7 @@ MPTUNE_INLINE detail::fma_result<A, B, C> fma(A a, B b, C c) {
 
 }  // namespace mp
 
+// hiprtc has its own for mixed built-in types; with one of the prelude's types this one is found by its arguments.
+#if !defined(MPTUNE_HIP)
 using mp::fma;
+#endif

@@ -1,0 +1,161 @@
+"""The CUDA backend: NVRTC compiles, CuPy's binding of the driver loads and launches."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import os
+from collections.abc import Iterator
+from ctypes.util import find_library
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from mptune.backends.base import DeviceInfo
+from mptune.backends.gpu import Driver, GpuBackend
+from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
+from mptune.kernel import LaunchShape
+
+__all__ = ["CudaBackend"]
+
+_INSTALL: Final = 'pip install "mptune[cuda]"'
+_MAX_DYNAMIC_SHARED_SIZE_BYTES: Final = 8  # CU_FUNC_ATTRIBUTE_...
+
+
+def _nvrtc_paths() -> list[str]:
+    """Return where NVRTC may be: the wheel from PyPI, the toolkit, the system's search path."""
+    folders: list[Path] = []
+    wheels = importlib.util.find_spec("nvidia")
+    for place in (wheels.submodule_search_locations or []) if wheels else []:
+        folders += sorted(Path(place).glob("c*/lib"), reverse=True)
+    toolkits = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    folders += [Path(toolkit) / "lib64" for toolkit in toolkits if toolkit]
+    files = [str(path) for folder in folders for path in sorted(folder.glob("libnvrtc.so*"), reverse=True)]
+    return [*files, *filter(None, [find_library("nvrtc")])]
+
+
+@functools.cache
+def _nvrtc() -> RuntimeCompiler:
+    return RuntimeCompiler("NVRTC", "nvrtc", "CUBIN", _nvrtc_paths(), _INSTALL)
+
+
+class CudaBackend(GpuBackend):
+    """An NVIDIA GPU."""
+
+    name: ClassVar[str] = "cuda"
+    architecture_flag: ClassVar[str] = "--gpu-architecture="
+    flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
+
+    @staticmethod
+    def compiler() -> RuntimeCompiler:
+        """Return NVRTC."""
+        return _nvrtc()
+
+    @staticmethod
+    def require_device() -> None:
+        """Check that the NVIDIA driver finds a device and CuPy is installed."""
+        count = ctypes.c_int()
+        try:
+            driver = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            raise BackendUnavailableError("no CUDA device: the NVIDIA driver (libcuda.so.1) is not installed") from None
+        if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+            raise BackendUnavailableError("no CUDA device: the NVIDIA driver finds none")
+        if importlib.util.find_spec("cupy") is None:
+            raise BackendUnavailableError(f"CuPy is not installed: {_INSTALL}")
+
+    @staticmethod
+    def open_driver() -> Driver:
+        """Open the first visible device."""
+        CudaBackend.require_device()
+        return _CupyDriver()
+
+
+class _CupyDriver:
+    """The first visible device and its default stream, through CuPy."""
+
+    def __init__(self) -> None:
+        import cupy
+        from cupy_backends.cuda.api import driver, runtime
+
+        self._cupy = cupy
+        self._driver = driver
+        self._runtime = runtime
+        with self._errors(BackendUnavailableError):
+            cupy.cuda.Device(0).use()
+            runtime.free(0)  # creates the context, which loading a module needs
+            self._events = cupy.cuda.Event(), cupy.cuda.Event()
+
+    def describe(self) -> DeviceInfo:
+        with self._errors(BackendUnavailableError):
+            properties = self._runtime.getDeviceProperties(0)
+            driver_version = self._runtime.driverGetVersion()
+        versions = {"driver": f"{driver_version // 1000}.{driver_version % 1000 // 10}", "cupy": self._cupy.__version__}
+        with contextlib.suppress(BackendUnavailableError):
+            versions["nvrtc"] = _nvrtc().version
+        return DeviceInfo(
+            backend=CudaBackend.name,
+            name=properties["name"].decode(),
+            architecture=f"sm_{properties['major']}{properties['minor']}",
+            memory_bytes=int(properties["totalGlobalMem"]),
+            limits={
+                "max_threads_per_block": int(properties["maxThreadsPerBlock"]),
+                "max_shared_bytes": int(properties["sharedMemPerBlockOptin"]),
+                "multiprocessors": int(properties["multiProcessorCount"]),
+            },
+            versions=versions,
+        )
+
+    def allocate(self, nbytes: int) -> int:
+        try:
+            return int(self._runtime.malloc(max(nbytes, 1)))
+        except self._runtime.CUDARuntimeError as error:
+            free, _ = self._runtime.memGetInfo()
+            raise OutOfMemoryError(f"{nbytes} bytes were asked for and {free} bytes are free: {error}") from error
+
+    def free(self, address: int) -> None:
+        with self._errors():
+            self._runtime.free(address)
+
+    def copy_in(self, target: int, source: int, nbytes: int) -> None:
+        with self._errors():
+            self._runtime.memcpy(target, source, nbytes, self._runtime.memcpyHostToDevice)
+
+    def copy_out(self, target: int, source: int, nbytes: int) -> None:
+        with self._errors():
+            self._runtime.memcpy(target, source, nbytes, self._runtime.memcpyDeviceToHost)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        with self._errors():
+            self._runtime.memcpy(target, source, nbytes, self._runtime.memcpyDeviceToDevice)
+
+    def load(self, image: bytes) -> Any:
+        with self._errors():
+            return self._driver.moduleLoadData(image)
+
+    def unload(self, module: Any) -> None:
+        with self._errors():
+            self._driver.moduleUnload(module)
+
+    def function(self, module: Any, name: str) -> Any:
+        with self._errors():
+            return self._driver.moduleGetFunction(module, name)
+
+    def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
+        start, end = self._events
+        with self._errors():
+            self._driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED_SIZE_BYTES, shape.shared_bytes)
+            start.record()
+            self._driver.launchKernel(function, *shape.grid, *shape.block, shape.shared_bytes, 0, arguments, 0)
+            end.record()
+            end.synchronize()
+            return float(self._cupy.cuda.get_elapsed_time(start, end))
+
+    @contextlib.contextmanager
+    def _errors(self, kind: type[Exception] = LaunchError) -> Iterator[None]:
+        try:
+            yield
+        except (self._runtime.CUDARuntimeError, self._driver.CUDADriverError) as error:
+            raise kind(str(error)) from error

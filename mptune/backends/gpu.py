@@ -1,0 +1,282 @@
+"""What CUDA and HIP devices have in common; a :class:`Driver` supplies the few calls that differ."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.backends.base import Argument, Availability, Backend, Binary, Buffer, CompileOptions, DeviceInfo, Function
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.errors import BackendUnavailableError, LaunchError
+from mptune.kernel import LaunchShape
+
+__all__ = ["Driver", "GpuBackend", "GpuBuffer", "GpuFunction"]
+
+_DEFAULT_LIMITS: Final = {"max_threads_per_block": 1024}
+
+
+class Driver(Protocol):
+    """The calls of a GPU driver, on one device and one stream.
+
+    Memory is an address, modules and functions are opaque handles. Failures are
+    :class:`~mptune.errors.LaunchError`, memory running out is :class:`~mptune.errors.OutOfMemoryError`.
+    """
+
+    def describe(self) -> DeviceInfo:
+        """Describe the device; ``limits`` hold ``max_threads_per_block`` and ``max_shared_bytes``."""
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of new device memory."""
+
+    def free(self, address: int) -> None:
+        """Give device memory back."""
+
+    def copy_in(self, target: int, source: int, nbytes: int) -> None:
+        """Copy host memory to the device."""
+
+    def copy_out(self, target: int, source: int, nbytes: int) -> None:
+        """Copy device memory to the host."""
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device."""
+
+    def load(self, image: bytes) -> Any:
+        """Load a compiled image and return the module."""
+
+    def unload(self, module: Any) -> None:
+        """Release a module."""
+
+    def function(self, module: Any, name: str) -> Any:
+        """Return the function of that name."""
+
+    def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
+        """Run a function to its end; ``arguments`` is the address of an array of pointers to their values.
+
+        Returns:
+            Device time in milliseconds.
+        """
+
+
+class GpuBuffer(Buffer):
+    """Device memory.
+
+    Args:
+        driver: allocates and copies.
+        nbytes: size.
+    """
+
+    def __init__(self, driver: Driver, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._driver = driver
+        self._address: int | None = driver.allocate(nbytes)
+
+    @property
+    def address(self) -> int:
+        """Where the memory starts on the device.
+
+        Raises:
+            LaunchError: the buffer was freed.
+        """
+        if self._address is None:
+            raise LaunchError(f"a device buffer of {self.nbytes} bytes was used after it was freed")
+        return self._address
+
+    def write(self, data: NDArray[Any]) -> None:
+        """Copy a contiguous host array of ``nbytes`` bytes to the device."""
+        self._driver.copy_in(self.address, self._host_address(data), self.nbytes)
+
+    def read(self, data: NDArray[Any]) -> None:
+        """Copy the device memory into a contiguous host array of ``nbytes`` bytes."""
+        self._driver.copy_out(self._host_address(data), self.address, self.nbytes)
+
+    def copy_from(self, other: Buffer) -> None:
+        """Copy another buffer of the same size, on the device."""
+        if not isinstance(other, GpuBuffer) or other.nbytes != self.nbytes:
+            raise LaunchError(f"a device buffer of {self.nbytes} bytes cannot be copied from {describe(other)}")
+        self._driver.copy(self.address, other.address, self.nbytes)
+
+    def free(self) -> None:
+        """Give the memory back."""
+        if self._address is not None:
+            self._driver.free(self._address)
+            self._address = None
+
+    def _host_address(self, data: NDArray[Any]) -> int:
+        if data.nbytes != self.nbytes or not data.flags.c_contiguous:
+            layout = "" if data.flags.c_contiguous else ", not contiguous"
+            raise LaunchError(f"a buffer of {self.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
+        return int(data.ctypes.data)
+
+
+class GpuFunction(Function):
+    """A loaded kernel.
+
+    Args:
+        driver: loads and launches.
+        binary: what the compiler made.
+    """
+
+    def __init__(self, driver: Driver, binary: Binary) -> None:
+        self.name = binary.function
+        self._driver = driver
+        self._module = driver.load(binary.image)
+        self._function = driver.function(self._module, binary.function)
+
+    def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
+        """Run the grid to its end and return the device time in milliseconds."""
+        if self._module is None:
+            raise LaunchError(f"{self.name} was launched after it was unloaded")
+        pointers, values = _pack(self.name, arguments)
+        elapsed_ms = self._driver.launch(self._function, shape, ctypes.addressof(pointers))
+        del values
+        return elapsed_ms
+
+    def unload(self) -> None:
+        """Release the code."""
+        if self._module is not None:
+            self._driver.unload(self._module)
+            self._module = None
+
+
+class GpuBackend(Backend):
+    """A GPU whose kernels a runtime compiler makes and a :class:`Driver` runs.
+
+    Args:
+        cache: where compiled binaries are kept; by default the user's cache folder.
+        driver: the device; by default opened when first needed.
+    """
+
+    #: How the compiler is told the architecture, with a trailing "=".
+    architecture_flag: ClassVar[str]
+    flags: ClassVar[tuple[str, ...]]
+
+    def __init__(self, cache: BinaryCache | None = None, driver: Driver | None = None) -> None:
+        self._cache = cache if cache is not None else BinaryCache()
+        self._driver = driver
+        self._info: DeviceInfo | None = None
+
+    @staticmethod
+    @abstractmethod
+    def compiler() -> RuntimeCompiler:
+        """Return the runtime compiler.
+
+        Raises:
+            BackendUnavailableError: it is not installed.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def require_device() -> None:
+        """Check, without initialising the device, that there is one and what drives it is installed.
+
+        Raises:
+            BackendUnavailableError: there is none; says what to install.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def open_driver() -> Driver:
+        """Open the device.
+
+        Raises:
+            BackendUnavailableError: there is none; says what to install.
+        """
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Say whether the runtime compiler is installed and whether there is a device."""
+        missing = []
+        for check in (cls.compiler, cls.require_device):
+            try:
+                check()
+            except BackendUnavailableError as error:
+                missing.append((check, str(error)))
+        without = [check for check, _ in missing]
+        return Availability(
+            can_compile=cls.compiler not in without,
+            can_run=not without,
+            reason="; ".join(reason for _, reason in missing),
+        )
+
+    def device(self) -> DeviceInfo:
+        """Describe the device launches go to."""
+        if self._info is None:
+            self._info = self._open().describe()
+        return self._info
+
+    def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
+        """Compile a rendered source, or take it from the cache."""
+        compiler = self.compiler()
+        flags = (f"{self.architecture_flag}{self._architecture(options)}", *self.flags, *options.flags)
+        key = self._cache.key([compiler.name, compiler.version, *flags, source])
+        cached = self._cache.get(key)
+        if cached is not None:
+            return Binary(function, cached, cached=True)
+        start = time.perf_counter()
+        image, log = compiler.compile(source, function, flags, options.timeout_s)
+        compile_s = time.perf_counter() - start
+        self._cache.put(key, image)
+        return Binary(function, image, log=log, compile_s=compile_s)
+
+    def load(self, binary: Binary) -> GpuFunction:
+        """Load a compiled function onto the device."""
+        return GpuFunction(self._open(), binary)
+
+    def allocate(self, nbytes: int) -> GpuBuffer:
+        """Allocate device memory."""
+        return GpuBuffer(self._open(), nbytes)
+
+    def constraints(self) -> tuple[str, ...]:
+        """Return the limits of a launch over ``threads_per_block`` and ``shared_bytes``.
+
+        Without a device, only what holds on all of them.
+        """
+        limits: Mapping[str, int]
+        try:
+            limits = self.device().limits
+        except BackendUnavailableError:
+            limits = _DEFAULT_LIMITS
+        names = {"threads_per_block": "max_threads_per_block", "shared_bytes": "max_shared_bytes"}
+        return tuple(f"{name} <= {limits[limit]}" for name, limit in names.items() if limit in limits)
+
+    def _architecture(self, options: CompileOptions) -> str:
+        if options.architecture:
+            return options.architecture
+        try:
+            return self.device().architecture
+        except BackendUnavailableError as error:
+            raise BackendUnavailableError(f"{error}; to compile without a device, give an architecture") from error
+
+    def _open(self) -> Driver:
+        if self._driver is None:
+            self._driver = self.open_driver()
+        return self._driver
+
+
+def describe(argument: object) -> str:
+    """Return what was given where something else was wanted."""
+    if isinstance(argument, Buffer):
+        return f"a {type(argument).__name__} of {argument.nbytes} bytes"
+    return f"{type(argument).__name__} {argument!r}"
+
+
+def _pack(function: str, arguments: Sequence[Argument]) -> tuple[ctypes.Array[ctypes.c_void_p], list[Any]]:
+    """Return pointers to the arguments' values, and the values, which have to live as long as they are used."""
+    values: list[NDArray[Any]] = []
+    for i, argument in enumerate(arguments):
+        if isinstance(argument, GpuBuffer):
+            values.append(np.array(argument.address, dtype=np.uintp))
+        elif isinstance(argument, np.generic):
+            values.append(np.array(argument))
+        else:
+            raise LaunchError(
+                f"parameter {i} of {function} needs a device buffer or a NumPy scalar, given {describe(argument)}"
+            )
+    return (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values)), values
