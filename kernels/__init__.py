@@ -1,0 +1,1 @@
+"""The kernels that ship with mptune, one definition a file."""

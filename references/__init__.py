@@ -1,0 +1,1 @@
+"""The double-precision reference of each bundled kernel, in the file of the same stem."""

@@ -1,0 +1,18 @@
+"""Reference of axpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.kernel import Sizes
+
+__all__ = ["reference"]
+
+
+def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.float64]]:
+    """Return ``y`` (n,): ``a * x + y``."""
+    return {"y": inputs["a"] * inputs["x"] + inputs["y"]}

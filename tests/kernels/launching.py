@@ -1,0 +1,104 @@
+"""Renders, compiles and runs one configuration of a kernel: what every kernel's tests are made of."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.backends.base import Argument as LaunchArgument
+from mptune.backends.base import CompileOptions, Function
+from mptune.backends.host import HostBackend, HostBuffer
+from mptune.buffers import DataManager
+from mptune.kernel import Argument, Kernel, Role
+from mptune.rendering import render
+from mptune.space.configuration import Configuration
+
+
+@functools.cache
+def backend() -> HostBackend:
+    return HostBackend()
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A kernel with its data at given sizes, ready to run any of its configurations on the host."""
+
+    kernel: Kernel
+    data: DataManager
+    options: CompileOptions = CompileOptions()
+
+    def run(self, configuration: Configuration) -> dict[str, NDArray[np.float64]]:
+        """Return the outputs in fp64; fails where an element was left unwritten.
+
+        Outputs are poisoned before the launch, and nothing may be written past their ends.
+        """
+        with self.function(configuration) as function:
+            arguments = [self._argument(argument, configuration) for argument in self.kernel.arguments]
+            function.launch(self.kernel.launch_shape(configuration, self.data.sizes), arguments)
+            return {
+                argument.name: self._read(argument, configuration, buffer)
+                for argument, buffer in zip(self.kernel.arguments, arguments, strict=True)
+                if argument.is_output and isinstance(buffer, HostBuffer)
+            }
+
+    @contextlib.contextmanager
+    def function(self, configuration: Configuration) -> Iterator[Function]:
+        """Compile and load a configuration, and unload it at the end."""
+        source = render(self.kernel, configuration, self.data.sizes)
+        function = backend().load(backend().compile(source, self.kernel.function, self.options))
+        try:
+            yield function
+        finally:
+            function.unload()
+
+    def time_ms(self, configuration: Configuration, repeats: int = 5) -> float:
+        """Return the shortest of some launch times; for measurements by hand, never for an assertion."""
+        with self.function(configuration) as function:
+            arguments = [self._argument(argument, configuration) for argument in self.kernel.arguments]
+            shape = self.kernel.launch_shape(configuration, self.data.sizes)
+            return min(function.launch(shape, arguments) for _ in range(repeats))
+
+    def _initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
+        precision = self.kernel.precision_of(argument, configuration)
+        if argument.role is Role.OUT:
+            return self.data.poisoned(argument, precision)
+        return self.data.typed(argument, precision)
+
+    def _argument(self, argument: Argument, configuration: Configuration) -> LaunchArgument:
+        if argument.role is Role.SCALAR:
+            return self.data.scalar(argument, self.kernel.precision_of(argument, configuration))
+        initial = np.ascontiguousarray(self._initial(argument, configuration))
+        buffer = backend().allocate(initial.nbytes + len(_GUARD))
+        buffer.write(np.concatenate([initial.reshape(-1).view(np.uint8), _GUARD]))
+        return buffer
+
+    def _read(self, argument: Argument, configuration: Configuration, buffer: HostBuffer) -> NDArray[np.float64]:
+        content = np.empty(buffer.nbytes, dtype=np.uint8)
+        buffer.read(content)
+        buffer.free()
+        output, guard = np.split(content, [-len(_GUARD)])
+        assert np.array_equal(guard, _GUARD), f"{argument.name} was written past its end by {configuration}"
+        precision = self.kernel.precision_of(argument, configuration)
+        array = output.view(self.data.dtype_of(argument, precision)).reshape(self.data.shape_of(argument))
+        left = self.data.unwritten(argument, array)
+        assert left == 0, f"{left} elements of {argument.name} were not written by {configuration}"
+        return array.astype(np.float64)
+
+
+_GUARD = np.full(256, 0x5A, dtype=np.uint8)
+
+
+def launcher(kernel: Kernel, sizes: Mapping[str, int] | None = None, *, preset: str = "smoke", seed: int = 0) -> Launcher:
+    """Return a launcher at a preset's sizes, some of them replaced."""
+    return Launcher(kernel, DataManager(kernel, kernel.resolve_sizes(preset, sizes), seed=seed))
+
+
+def nrmse(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
+    """Return the root mean square error over the mean of the reference, in plain NumPy."""
+    return float(np.sqrt(np.mean((output - reference) ** 2)) / np.mean(reference))
