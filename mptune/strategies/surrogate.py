@@ -124,7 +124,7 @@ class Surrogate:
         self._codes_seen = -1
         self._log_feasible: Array | float = 0.0
         known = self._chosen([o for o in outcomes.values() if o.is_known])
-        x = np.array([o.features for o in known]).reshape(len(known), -1)
+        x = np.array([o.features for o in known])
         values = np.array([o.value for o in known])
         self._scale = Scale.of(values if len(values) else np.zeros(1), self._warp)
         if len(known) > 1:
