@@ -97,7 +97,7 @@ def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[
 def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
     """Return fp64 values rounded once, to nearest with ties to even; overflow gives infinity (NaN in E4M3)."""
     with np.errstate(all="ignore"):
-        if precision.name in ("fp32", "fp16"):
+        if precision.name in ("fp64", "fp32", "fp16"):
             return values.astype(precision.dtype)
         # ml_dtypes converts fp64 by way of wider types and rounds at each step: 1 + 2^-8 + 2^-40 would become 1
         # in bf16. What reaches it here has few enough digits already.

@@ -63,7 +63,7 @@ class ReferenceCache:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                with np.load(path, allow_pickle=False) as archive:
+                with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                     arrays = {name.removeprefix(_PREFIX): archive[name] for name in archive.files}
         except Exception:  # a damaged zip or header fails in many ways, and all mean the same
             return None

@@ -1,0 +1,367 @@
+"""The data manager: inputs as declared, typed copies under a budget, poison, footprints, memory."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from kernels_for_data import ARGUMENTS, inputs, kernel, simple
+
+import mptune.buffers.manager
+from mptune.buffers import DataManager
+from mptune.buffers.conversion import round_to
+from mptune.errors import KernelError, MptuneError, OutOfMemoryError, UnknownNameError
+from mptune.kernel import In, Out, Scalar
+from mptune.precision import PRECISIONS, precision
+
+
+def manager(definition, sizes=None, **options):
+    return DataManager(definition, definition.resolve_sizes(overrides=sizes), **options)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def argument(definition, name):
+    return next(a for a in definition.arguments if a.name == name)
+
+
+# -- inputs ------------------------------------------------------------------------------------
+
+
+def test_inputs_are_seeded_fp64_and_read_only():
+    data = manager(kernel(), seed=3)
+    expected = inputs(np.random.default_rng(3), data.sizes)
+    assert set(data.inputs) == {"x", "index", "state", "a", "n"}
+    for name in ("x", "state"):
+        np.testing.assert_array_equal(data.inputs[name], expected[name])
+        assert data.inputs[name].dtype == np.float64
+    assert data.inputs["index"].dtype == np.int32
+    assert data.inputs["a"] == 2.5
+    assert type(data.inputs["a"]) is float
+    assert data.inputs["n"] == 37
+    with pytest.raises(ValueError, match="read-only"):
+        data.inputs["x"][0, 0] = 1.0
+    assert not np.array_equal(manager(kernel(), seed=4).inputs["x"], data.inputs["x"])
+
+
+def test_inputs_are_made_once_and_when_needed():
+    calls = []
+    data = manager(kernel(inputs=lambda rng, size: calls.append(1) or inputs(rng, size)))
+    assert calls == []
+    assert data.footprint_bytes(data.kernel.configuration({})) > 0
+    assert calls == []
+    assert data.inputs is data.inputs
+    assert data.references is data.references
+    assert calls == [1]
+
+
+def test_the_user_s_own_array_stays_writable():
+    own = np.ones(4)
+    data = manager(simple(own))
+    assert data.inputs["x"].base is own
+    own[0] = 2.0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.arange(5, dtype=np.float32),
+        np.arange(5, dtype=np.float16),
+        np.arange(5, dtype=np.longdouble),
+        np.arange(5).astype(ml_dtypes.bfloat16),
+        np.arange(5).astype(ml_dtypes.float8_e4m3fn),
+        np.arange(5, dtype=">f8"),
+        np.arange(10.0)[::2] / 2,
+        range(5),
+        [0, 1, 2, 3, 4],
+    ],
+    ids=repr,
+)
+def test_anything_real_becomes_contiguous_fp64(given):
+    held = manager(kernel_of_one_input(given)).inputs["x"]
+    np.testing.assert_array_equal(held, np.arange(5.0))
+    assert held.dtype == np.float64
+    assert held.dtype.isnative
+    assert held.flags.c_contiguous
+
+
+def kernel_of_one_input(given, **changes):
+    return simple(np.zeros(5), inputs=lambda rng, size: {"x": given}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"x": None}, KernelError, r"inputs of kernel example lacks 'x'"),
+        ({"a": None}, KernelError, r"lacks 'a'"),
+        ({"idnex": 1}, UnknownNameError, r"unknown input of kernel example: 'idnex'; did you mean 'index'\?"),
+        ({"y": np.zeros((37, 5))}, KernelError, r"'y', which the kernel only writes: declare it InOut"),
+        (
+            {"x": np.zeros((37, 1))},
+            KernelError,
+            r"'x' of kernel example has shape \(37, 1\); expected \(37, 5\) at .*n=37",
+        ),
+        ({"x": np.zeros((5, 37))}, KernelError, r"shape \(5, 37\)"),
+        ({"a": np.zeros(1)}, KernelError, r"'a' of kernel example has shape \(1,\); expected \(\)"),
+        ({"x": np.zeros((37, 5), complex)}, KernelError, "'x' of kernel example has type complex128; expected real"),
+        ({"x": np.full((37, 5), "a")}, KernelError, "has type <U1"),
+        ({"x": np.full((37, 5), None)}, KernelError, "has type object"),
+        (
+            {"index": np.zeros(37)},
+            KernelError,
+            "'index' of kernel example has type float64; expected integers for int32",
+        ),
+        ({"index": np.full(37, 2**31)}, KernelError, "values outside int32: from 2147483648 to 2147483648"),
+        ({"a": "2"}, KernelError, "'a' of kernel example has type <U1"),
+        ({"a": np.nan}, KernelError, "'a' of kernel example has 1 values that are NaN or infinite"),
+        ({"n": 2**40}, KernelError, "'n' of kernel example has values outside int32"),
+    ],
+)
+def test_inputs_that_are_not_as_declared(change, error, message):
+    def changed(rng, size):
+        given = inputs(rng, size) | change
+        return {name: value for name, value in given.items() if value is not None}
+
+    with pytest.raises(error, match=message):
+        _ = manager(kernel(inputs=changed)).inputs
+
+
+def test_the_first_value_that_is_not_finite_is_located():
+    values = np.zeros((300, 400))
+    values[200, 7], values[250, 0] = np.inf, np.nan
+    definition = kernel(sizes={"default": {"n": 300, "m": 400}}, inputs=lambda rng, s: inputs(rng, s) | {"x": values})
+    with pytest.raises(KernelError, match=r"has 2 values that are NaN or infinite, the first at \(200, 7\)"):
+        _ = manager(definition).inputs
+
+
+def test_inputs_that_fail():
+    def broken(rng, size):
+        return {"x": size.width}
+
+    with pytest.raises(KernelError, match="inputs of kernel example failed: AttributeError: no size 'width'"):
+        _ = manager(kernel(inputs=broken)).inputs
+    with pytest.raises(KernelError, match="returned list; expected a dict"):
+        _ = manager(kernel(inputs=lambda rng, size: [1])).inputs
+
+    def too_large(rng, size):
+        raise MemoryError
+
+    with pytest.raises(OutOfMemoryError, match=r"n=37.* the inputs of example ran out of memory"):
+        _ = manager(kernel(inputs=too_large)).inputs
+
+
+def test_a_shape_below_one_is_refused():
+    definition = simple(
+        np.zeros(4), arguments=[In("x", "n - 4", precision="x_type"), Out("y", "n", precision="x_type")]
+    )
+    with pytest.raises(KernelError, match=r"'x' of kernel example has shape \(0,\)"):
+        _ = manager(definition).inputs
+
+
+# -- typed copies ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def conversions(monkeypatch):
+    """Counts how often values are converted."""
+    made = []
+
+    def counted(values, wanted):
+        made.append(wanted.name)
+        return convert(values, wanted)
+
+    convert = mptune.buffers.manager.convert
+    monkeypatch.setattr(mptune.buffers.manager, "convert", counted)
+    return made
+
+
+def test_typed_copies_are_rounded_contiguous_and_read_only(conversions):
+    data = manager(kernel())
+    x = argument(data.kernel, "x")
+    for entry in PRECISIONS.values():
+        copy = data.typed(x, entry)
+        assert copy.dtype == entry.dtype
+        np.testing.assert_array_equal(copy, round_to(data.inputs["x"].reshape(-1), entry).reshape(37, 5))
+        assert copy.flags.c_contiguous
+        assert not copy.flags.writeable
+    assert data.typed(x, precision("fp64")) is data.inputs["x"]
+    assert data.typed(argument(data.kernel, "index"), None) is data.inputs["index"]
+    assert conversions == ["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"]
+
+
+def test_copies_are_kept_and_the_least_recently_used_leaves(conversions):
+    data = manager(simple(np.arange(100.0)), budget_bytes=600)
+    x = data.kernel.arguments[0]
+
+    def ask(*names):
+        del conversions[:]
+        for name in names:
+            data.typed(x, precision(name))
+        return conversions
+
+    assert ask("fp32", "fp32", "fp16", "fp32") == ["fp32", "fp16"]
+    assert ask("bf16") == ["bf16"], "fp16, not used for longer than fp32, has left"
+    assert ask("fp32", "bf16") == []
+    assert ask("fp16") == ["fp16"], "fp32 has left"
+    assert ask("bf16", "fp8_e5m2", "fp8_e4m3") == ["fp8_e5m2", "fp8_e4m3"]
+    assert sum(array.nbytes for array in data._typed.values()) <= 600
+
+
+def test_what_exceeds_the_budget_is_made_but_not_kept(conversions):
+    data = manager(simple(np.arange(100.0)), budget_bytes=399)
+    for _ in range(2):
+        np.testing.assert_array_equal(data.typed(data.kernel.arguments[0], precision("fp32")), np.arange(100.0))
+        data.typed(data.kernel.arguments[0], precision("fp16"))
+    assert conversions == ["fp32", "fp16", "fp32"], "an array that cannot be kept pushes nothing out"
+
+
+def test_scalars_in_every_precision():
+    data = manager(kernel(inputs=lambda rng, size: inputs(rng, size) | {"a": 0.1}))
+    a, n = argument(data.kernel, "a"), argument(data.kernel, "n")
+    for entry in PRECISIONS.values():
+        scalar = data.scalar(a, entry)
+        assert isinstance(scalar, np.generic)
+        assert scalar.dtype == entry.dtype
+        assert abs(float(scalar) - 0.1) <= 0.1 * entry.unit_roundoff
+    assert data.scalar(n, None) == 37
+    assert data.scalar(n, None).dtype == np.int32
+    assert data.scalar(n, None).nbytes == 4
+
+
+# -- warnings ----------------------------------------------------------------------------------
+
+
+def test_warnings_name_what_a_configuration_loses():
+    data = manager(simple([1.0, 1e6, -1e6, 0.0]))
+    for name in ("fp64", "fp32", "bf16"):
+        assert data.warnings(data.kernel.configuration({"x_type": name})) == ()
+    expected = "input 'x' overflows in fp16: 2 of 4 values became infinite (largest 1e+06, fp16 holds 65504)"
+    assert data.warnings(data.kernel.configuration({"x_type": "fp16"})) == (expected,)
+
+
+def test_warnings_cover_scalars_and_fixed_precisions_but_no_outputs():
+    definition = simple(
+        [1.0],
+        inputs=lambda rng, size: {"x": [1.0], "a": 1e5, "b": 1e-9},
+        arguments=[
+            In("x", "n", precision="fp64"),
+            Scalar("a", precision="x_type"),
+            Scalar("b", precision="fp16"),
+            Out("y", "n", precision="fp16"),
+        ],
+    )
+    data = manager(definition)
+    found = data.warnings(definition.configuration({"x_type": "fp16"}))
+    assert [text.split(":")[0] for text in found] == ["input 'a' overflows in fp16", "input 'b' underflows in fp16"]
+
+
+def test_warnings_outlive_the_copies(conversions):
+    data = manager(simple([1.0, 1e6]), budget_bytes=0)
+    for _ in range(3):
+        assert len(data.warnings(data.kernel.configuration({"x_type": "fp16"}))) == 1
+    assert conversions == ["fp16"]
+
+
+# -- poison ------------------------------------------------------------------------------------
+
+
+def test_poisoned_outputs_are_unwritten_until_they_are_written():
+    data = manager(kernel())
+    for name, chosen in (("y", precision("fp16")), ("y", precision("fp64")), ("count", None)):
+        output = argument(data.kernel, name)
+        array = data.poisoned(output, chosen)
+        assert array.shape == data.shape_of(output)
+        assert array.dtype == data.dtype_of(output, chosen)
+        assert data.unwritten(output, array) == array.size
+        array.reshape(-1)[[0, 5, -1]] = 0
+        assert data.unwritten(output, array) == array.size - 3
+        array[:] = data.references[name]
+        assert data.unwritten(output, array) == 0
+
+
+def test_nan_results_are_not_unwritten():
+    data = manager(kernel())
+    y = argument(data.kernel, "y")
+    for name in ("fp64", "fp16"):
+        assert data.unwritten(y, np.full((37, 5), np.nan).astype(precision(name).dtype)) == 0
+
+
+def test_unwritten_elements_are_counted_across_pieces():
+    size = 200_001
+    data = manager(simple(np.zeros(size)))
+    output = data.kernel.arguments[1]
+    array = data.poisoned(output, precision("fp32"))
+    array[::3] = 1.0
+    assert data.unwritten(output, array) == size - len(range(0, size, 3))
+
+
+def test_an_integer_result_that_looks_like_poison_is_a_result():
+    # 165 is the byte 0xA5: an image has such pixels, and pixels that are off by one.
+    pixels = np.arange(256)
+    definition = simple(
+        pixels,
+        arguments=[In("x", "n", precision="x_type"), Out("y", "n", dtype="uint8")],
+        reference=lambda inputs, size: pixels,
+    )
+    data = manager(definition)
+    output = definition.arguments[1]
+    assert data.unwritten(output, pixels.astype(np.uint8)) == 0
+    assert data.unwritten(output, (pixels + 1).astype(np.uint8)) == 0
+    assert data.unwritten(output, data.poisoned(output, None)) == 256 - 33
+
+
+# -- accounts ----------------------------------------------------------------------------------
+
+
+def test_footprint_counts_every_argument_once_in_its_precision():
+    data = manager(kernel())
+    fixed = 37 * 4 + 37 * 4 + 37 * 2 + 4  # index, state, count, n
+    for x_type, x_bytes in (("fp64", 8), ("fp32", 4), ("bf16", 2), ("fp8_e5m2", 1)):
+        for y_type, y_bytes in (("fp64", 8), ("fp16", 2)):
+            configuration = data.kernel.configuration({"x_type": x_type, "y_type": y_type})
+            assert data.footprint_bytes(configuration) == fixed + 185 * x_bytes + 185 * y_bytes + x_bytes
+
+
+def test_sizes_that_do_not_fit_are_refused_before_anything_is_made():
+    made = []
+    definition = kernel(inputs=lambda rng, size: made.append(1))
+    data = manager(definition, {"n": 10**12})
+    with pytest.raises(OutOfMemoryError, match=r"n=1000000000000, m=5\): kernel example needs .* TB of host memory"):
+        _ = data.inputs
+    with pytest.raises(OutOfMemoryError):
+        _ = data.references
+    assert made == []
+    assert issubclass(OutOfMemoryError, MptuneError)
+
+
+def test_memory_needed_to_the_byte():
+    data = manager(kernel())
+    inputs_bytes = 185 * 8 + 37 * 4 + 37 * 8 + 8 + 4
+    references_bytes = 185 * 8 + 37 * 8 + 37 * 2
+    # x in fp32, state in fp32, y in fp64, count, a in fp32; index and n are held in their own type.
+    copies_bytes = 185 * 4 + 37 * 4 + 185 * 8 + 37 * 2 + 4
+    needed = inputs_bytes + references_bytes + copies_bytes
+    data.require(needed)
+    with pytest.raises(OutOfMemoryError, match=r"4\.23 kB are available|are available; choose smaller sizes"):
+        data.require(needed - 1)
+
+
+def test_the_data_key_depends_on_data_and_sizes_alone():
+    def key(seed=0, sizes=None, **changes):
+        return manager(kernel(**changes), sizes, seed=seed).data_key
+
+    first = key()
+    assert key() == first
+    assert len({first, key(seed=1), key(sizes={"n": 36}), key(reference=other_reference)}) == 4
+    assert key(block=("2 * block",)) == first
+    renamed = (*ARGUMENTS[:-1], Scalar("k", dtype="int32"))
+    assert key(arguments=renamed, inputs=lambda rng, size: inputs(rng, size) | {"k": size.n}) != first
+
+
+def other_reference(given, size):
+    outputs = {"y": given["a"] * given["x"], "state": 2 * given["state"], "count": np.minimum(given["index"], 300)}
+    outputs["y"][36, 4] = np.nextafter(outputs["y"][36, 4], 0)
+    return outputs

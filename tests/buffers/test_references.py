@@ -1,0 +1,347 @@
+"""References: as declared or refused, and cached on disk by what they depend on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernels_for_data import inputs, kernel, reference, simple
+
+from mptune.buffers import DataManager
+from mptune.buffers.reference_cache import ReferenceCache, default_folder
+from mptune.buffers.references import reference_key
+from mptune.errors import OutOfMemoryError, ReferenceDataError
+from mptune.kernel import In, Out
+
+
+def references(definition, cache_dir, seed=0, **sizes):
+    manager = DataManager(definition, definition.resolve_sizes(overrides=sizes), seed=seed, cache_dir=cache_dir)
+    return manager.references
+
+
+def test_references_are_fp64_checked_and_read_only(tmp_path):
+    found = references(kernel(), tmp_path)
+    expected = inputs(np.random.default_rng(0), kernel().resolve_sizes())
+    np.testing.assert_array_equal(found["y"], 2.5 * expected["x"])
+    np.testing.assert_array_equal(found["count"], np.arange(37))
+    assert (found["y"].dtype, found["count"].dtype) == (np.float64, np.int16)
+    assert set(found) == {"y", "state", "count"}
+    with pytest.raises(ValueError, match="read-only"):
+        found["y"][0, 0] = 1.0
+
+
+@pytest.mark.parametrize("wrap", [lambda y: y, lambda y: {"y": y}, list, lambda y: y.astype(np.longdouble)])
+def test_the_only_output_needs_no_name(tmp_path, wrap):
+    definition = simple(np.arange(5.0), reference=lambda given, size: wrap(given["x"] + 1))
+    found = references(definition, tmp_path)["y"]
+    np.testing.assert_array_equal(found, np.arange(5.0) + 1)
+    assert found.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": None}, "lacks output y"),
+        ({"x": np.zeros(3)}, r"gives 'x', which is no output.*\(outputs: state, y, count\)"),
+        ({"cuont": np.zeros(3)}, r"gives 'cuont', which is no output; did you mean 'count'\?"),
+        ({"y": np.zeros(37)}, r"output 'y' of kernel example has shape \(37,\); expected \(37, 5\) at .*n=37"),
+        ({"y": np.zeros((37, 1))}, r"shape \(37, 1\)"),
+        ({"y": 0.0}, r"shape \(\)"),
+        ({"y": np.zeros((37, 5), np.float32)}, "type float32; expected float64: it must be exact beside fp64"),
+        ({"y": np.zeros((37, 5), int)}, "type int64; expected float64"),
+        ({"y": np.zeros((37, 5), complex)}, "type complex128; expected float64"),
+        ({"y": np.full((37, 5), np.nan)}, r"has 185 values that are NaN or infinite, the first at \(0, 0\)"),
+        ({"y": np.where(np.arange(185) == 184, np.inf, 0.0).reshape(37, 5)}, r"1 values .* first at \(36, 4\)"),
+        ({"count": np.zeros(37)}, "type float64; expected integers for int16"),
+        ({"count": np.full(37, 40_000)}, "values outside int16"),
+    ],
+)
+def test_references_that_are_not_as_declared(tmp_path, change, message):
+    def changed(given, size):
+        return {name: value for name, value in (reference(given, size) | change).items() if value is not None}
+
+    with pytest.raises(ReferenceDataError, match=message):
+        references(kernel(reference=changed), tmp_path)
+
+
+def test_several_outputs_need_names(tmp_path):
+    with pytest.raises(ReferenceDataError, match="returned tuple; expected a dict of its outputs state, y, count"):
+        references(kernel(reference=lambda given, size: (1, 2, 3)), tmp_path)
+
+
+def test_a_missing_reference_says_where_one_is_looked_for(tmp_path):
+    with pytest.raises(ReferenceDataError, match=r"kernel example has no reference: .* references/example\.py"):
+        references(kernel(reference=None), tmp_path)
+    with pytest.raises(ReferenceDataError, match=r"references/own_file\.py"):
+        references(kernel(reference=None, path=Path("somewhere/own_file.py")), tmp_path)
+
+
+def test_a_reference_that_changes_its_inputs_is_told_so(tmp_path):
+    def in_place(given, size):
+        values = given["x"]
+        values += 1
+        return values
+
+    with pytest.raises(
+        ReferenceDataError, match="changes its inputs, which every trial needs unchanged: work on a copy"
+    ):
+        references(simple(np.zeros(4), reference=in_place), tmp_path)
+
+    def rebind(given, size):
+        given["x"] = 1
+
+    with pytest.raises(ReferenceDataError, match="failed: TypeError"):
+        references(simple(np.zeros(4), reference=rebind), tmp_path)
+
+
+def test_a_reference_that_fails(tmp_path):
+    with pytest.raises(ReferenceDataError, match="reference of kernel example failed: KeyError: 'z'"):
+        references(simple(np.zeros(4), reference=lambda given, size: given["z"]), tmp_path)
+
+    def too_large(given, size):
+        raise MemoryError
+
+    with pytest.raises(OutOfMemoryError, match="the reference of example ran out of memory"):
+        references(simple(np.zeros(4), reference=too_large), tmp_path)
+
+
+def test_a_reference_may_return_its_input(tmp_path):
+    found = references(simple(np.arange(4.0), reference=lambda given, size: given["x"]), tmp_path)
+    np.testing.assert_array_equal(found["y"], np.arange(4.0))
+
+
+# -- the cache ---------------------------------------------------------------------------------
+
+SOURCE = """
+import {helper}
+calls = []
+
+def reference(inputs, size):
+    calls.append(1)
+    return {helper}.factor() * inputs["x"]
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with a reference and a module it uses, both written long ago."""
+    monkeypatch.syspath_prepend(tmp_path)
+    helper = f"helper_{abs(hash(str(tmp_path)))}"
+    write(tmp_path / f"{helper}.py", "def factor():\n    return 2.0\n")
+    write(tmp_path / "scale.py", SOURCE.format(helper=helper))
+    yield tmp_path
+    sys.modules.pop(helper, None)
+
+
+def write(path, text):
+    path.write_text(text)
+    os.utime(path, (1e9, 1e9))
+
+
+def load(project):
+    spec = importlib.util.spec_from_file_location("scale_reference", project / "scale.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def scale(module, values=(1.0, 2.0, 3.0), **changes):
+    return simple(np.array(values), reference=module.reference, **changes)
+
+
+def test_a_reference_is_computed_once(project, tmp_path):
+    module, cache = load(project), tmp_path / "deep" / "cache"
+    first = references(scale(module), cache)
+    again = references(scale(module), cache)
+    assert module.calls == [1]
+    np.testing.assert_array_equal(first["y"], again["y"])
+    assert not again["y"].flags.writeable
+    assert [entry.suffix for entry in cache.iterdir()] == [".npz"]
+
+
+def test_what_a_cached_reference_depends_on(project, tmp_path, monkeypatch):
+    module, cache = load(project), tmp_path / "cache"
+    references(scale(module), cache)
+
+    def computed(definition, **sizes):
+        before = len(module.calls)
+        references(definition, cache, **sizes)
+        return len(module.calls) - before
+
+    assert computed(scale(module)) == 0
+    assert computed(scale(module, precisions=("fp64", "fp32"))) == 0
+    assert computed(scale(module, values=(1.0, 2.0, 4.0))) == 1
+    assert computed(scale(module, values=(1.0, 2.0))) == 1
+    assert computed(scale(module, name="another")) == 1
+    monkeypatch.setattr(np, "__version__", "99.0")
+    assert computed(scale(module)) == 1
+
+
+def test_editing_the_reference_or_a_module_beside_it_counts(project, tmp_path):
+    definition = scale(load(project))
+    sizes = definition.resolve_sizes()
+
+    def key():
+        return reference_key(definition, "inputs", sizes)
+
+    first = key()
+    write(project / "unrelated.py", "x = 1\n")
+    assert key() == first
+    helper = next(project.glob("helper_*.py"))
+    write(helper, "def factor():\n    return 3.0\n")
+    second = key()
+    assert second != first
+    write(project / "scale.py", (project / "scale.py").read_text() + "# a remark\n")
+    assert len({first, second, key()}) == 3
+
+
+def test_what_cannot_be_known_by_its_source_is_not_cached(project, tmp_path):
+    module = load(project)
+
+    class Callable:
+        def __call__(self, given, size):
+            return given["x"]
+
+    unknown = [lambda given, size: module.reference(given, size), Callable()]
+    namespace = {}
+    exec("def typed_in(given, size): return given['x']", namespace)
+    unknown.append(namespace["typed_in"])
+    for function in unknown:
+        definition = simple(np.zeros(3), reference=function)
+        assert reference_key(definition, "inputs", definition.resolve_sizes()) is None
+        references(definition, tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_file_edited_in_this_session_is_not_trusted(project):
+    definition = scale(load(project))
+    (project / "scale.py").write_text("the function at hand is no longer this")
+    assert reference_key(definition, "inputs", definition.resolve_sizes()) is None
+
+
+class Evil:
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.mkdir, (self.marker,)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"garbage" * 100),
+        lambda path: path.write_bytes(path.read_bytes()[:-30]),
+        lambda path: path.write_bytes(path.read_bytes()[:100]),
+        lambda path: path.write_bytes(path.read_bytes().replace(np.float64(2.0).tobytes(), np.float64(7.0).tobytes())),
+        lambda path: np.savez(path),
+        lambda path: np.savez(path, **{"output.y": np.zeros(2)}),
+        lambda path: np.savez(path, **{"output.y": np.full(3, np.nan)}),
+        lambda path: np.savez(path, **{"output.y": np.zeros(3, np.float32)}),
+        lambda path: np.savez(path, **{"output.z": np.zeros(3)}),
+        lambda path: (path.unlink(), path.mkdir()),
+    ],
+)
+def test_a_damaged_file_is_ignored(project, tmp_path, damage):
+    module, cache = load(project), tmp_path / "cache"
+    references(scale(module), cache)
+    (path,) = cache.iterdir()
+    damage(path)
+    np.testing.assert_array_equal(references(scale(module), cache)["y"], [2.0, 4.0, 6.0])
+    assert module.calls == [1, 1]
+    if path.is_file():
+        references(scale(module), cache)
+        assert module.calls == [1, 1], "it was rebuilt"
+
+
+def test_nothing_is_unpickled(project, tmp_path):
+    module, cache = load(project), tmp_path / "cache"
+    references(scale(module), cache)
+    (path,) = cache.iterdir()
+    np.savez(path, **{"output.y": np.array([Evil(str(tmp_path / "opened"))] * 3, dtype=object)})
+    references(scale(module), cache)
+    assert not (tmp_path / "opened").exists()
+
+
+def test_a_folder_that_cannot_be_written_does_no_harm(project, tmp_path, monkeypatch):
+    module = load(project)
+    (tmp_path / "file").touch()
+    for cache in (tmp_path / "file", tmp_path / "file" / "deeper", Path("/proc/nowhere")):
+        assert references(scale(module), cache)["y"][1] == 4.0
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    assert references(scale(module), tmp_path / "cache")["y"][1] == 4.0
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_where_references_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert default_folder() == tmp_path / "own" / "references"
+    monkeypatch.delenv("MPTUNE_CACHE_DIR")
+    assert default_folder() == tmp_path / "xdg" / "mptune" / "references"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert default_folder() == tmp_path / "home" / ".cache" / "mptune" / "references"
+
+    def homeless():
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert default_folder() is None
+    assert ReferenceCache(None).load("key") is None
+    ReferenceCache(None).keep("key", {"y": np.zeros(3)})
+
+
+def test_large_references_are_not_kept(tmp_path):
+    cache = ReferenceCache(tmp_path, largest_entry_bytes=80)
+    cache.keep("small", {"y": np.zeros(5), "z": np.zeros(5)})
+    cache.keep("large", {"y": np.zeros(5), "z": np.zeros(6)})
+    assert [path.stem for path in tmp_path.iterdir()] == ["small"]
+
+
+def test_the_least_recently_used_leave(tmp_path):
+    cache = ReferenceCache(tmp_path, folder_bytes=3500)
+    for age, key in enumerate("dcba"):
+        cache.keep(key, {"y": np.zeros(100)})
+        os.utime(tmp_path / f"{key}.npz", (1e9 - age, 1e9 - age))
+    (tmp_path / "abandoned.part").touch()
+    os.utime(tmp_path / "abandoned.part", (1e9, 1e9))
+    (tmp_path / "somebody's.txt").touch()
+    assert cache.load("a") is not None
+    cache.keep("e", {"y": np.zeros(100)})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "d.npz", "e.npz", "somebody's.txt"]
+
+
+def test_outputs_may_have_any_name(tmp_path):
+    outputs = {"file": np.arange(3.0), "allow_pickle": np.arange(4), "output.y": np.ones((2, 2))}
+    ReferenceCache(tmp_path).keep("key", outputs)
+    found = ReferenceCache(tmp_path).load("key")
+    assert found.keys() == outputs.keys()
+    for name, array in outputs.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_integer_outputs_survive_the_cache(project, tmp_path):
+    module = load(project)
+    definition = simple(
+        np.arange(5),
+        arguments=[In("x", "n", dtype="int32"), Out("y", "n", dtype="int64")],
+        reference=module.reference,
+    )
+    helper = next(iter(project.glob("helper_*.py")))
+    write(helper, "def factor():\n    return 2\n")
+    sys.modules.pop(helper.stem)
+    definition = simple(np.arange(5), arguments=definition.arguments, reference=load(project).reference)
+    for _ in range(2):
+        found = references(definition, tmp_path / "cache")["y"]
+        np.testing.assert_array_equal(found, 2 * np.arange(5))
+        assert found.dtype == np.int64
