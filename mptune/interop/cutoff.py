@@ -95,6 +95,8 @@ class _Cursor:
 def read_cut_off(path: Path, text: str, key: str) -> dict[str, Any]:
     """Read a JSON object, keeping every complete entry of its member ``key`` when the end of the text is missing.
 
+    An entry is to be an object, a list or text: of a number nothing says whether its last digits are missing.
+
     Args:
         path: names the file in messages.
         text: the object's text.
@@ -116,8 +118,7 @@ def read_cut_off(path: Path, text: str, key: str) -> dict[str, Any]:
                     entries[entry] = cursor.value()
             else:
                 document[name] = cursor.value()
+        cursor.peek()
     except _CutOffError:
         return document
-    if text[cursor.position :].strip():
-        raise cursor.corrupt("text after the end of the document", cursor.position)
-    return document
+    raise cursor.corrupt("text after the end of the document", cursor.position)

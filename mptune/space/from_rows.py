@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import EmptySpaceError
+from mptune.errors import EmptySpaceError, UnknownNameError
 from mptune.space.configuration import Value
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
@@ -25,20 +25,27 @@ class _RowSpace(SearchSpace):
         return np.unique(self._given_rows, axis=0)
 
     def restrict(self, values: Mapping[str, Sequence[Value]]) -> SearchSpace:
-        unrestricted = SearchSpace(self.parameters[:1], ())
-        del unrestricted
+        for name in values:
+            if name not in self.names:
+                raise UnknownNameError("parameter", name, self.names)
         parameters = [p.restricted(values[p.name]) if p.name in values else p for p in self.parameters]
         columns = []
-        keep = np.ones(len(self._codes), dtype=bool)
         for j, (old, new) in enumerate(zip(self.parameters, parameters, strict=True)):
-            table = np.array([new.values.index(v) if v in new.values else -1 for v in old.values])
-            columns.append(table[self._codes[:, j]])
-            keep &= columns[-1] >= 0
-        if not keep.any():
-            raise EmptySpaceError("none of the configurations has these values")
-        return from_rows(parameters, np.stack(columns, axis=1)[keep])
+            kept = {value: code for code, value in enumerate(new.values)}
+            columns.append(np.array([kept.get(value, -1) for value in old.values])[self._codes[:, j]])
+        codes = np.stack(columns, axis=1)
+        codes = codes[(codes >= 0).all(axis=1)]
+        if not len(codes):
+            wanted = ", ".join(f"{name} in {list(v)}" for name, v in values.items())
+            raise EmptySpaceError(f"none of the {self.size} configurations has {wanted}")
+        return from_rows(parameters, codes)
 
 
 def from_rows(parameters: Sequence[Parameter], codes: NDArray[Any]) -> SearchSpace:
-    """Return the search space of the configurations with these value codes, (n, d)."""
+    """Return the search space of exactly these configurations.
+
+    Args:
+        parameters: the parameters.
+        codes: value codes, shape ``(n, n_parameters)``; equal rows count once, and their order has no effect.
+    """
     return _RowSpace(parameters, np.asarray(codes, dtype=np.int32))

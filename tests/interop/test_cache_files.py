@@ -331,6 +331,7 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path, content: bytes, mes
         ({"tune_params_keys": None, "tune_params": None}, "'tune_params_keys' is not a list"),
         ({"tune_params_keys": []}, "'tune_params_keys' is not a list"),
         ({"tune_params_keys": [1, 2]}, "'tune_params_keys' is not a list"),
+        ({"tune_params": {"block": [None]}}, "parameter .block. has the value None"),
         ({"tune_params": [1]}, "'tune_params' does not map"),
         ({"tune_params": {"block": 3}}, "'tune_params' does not map"),
         ({"tune_params_keys": ["a b"], "cache": {"1": {"a b": 1, "time": 1.0}}}, "'a b' is not an identifier"),
