@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +23,8 @@ from mptune.tuner import Progress
 __all__ = ["LiveView", "complain", "pareto_table", "print_json", "print_run", "table"]
 
 #: Results go to standard output, everything else to standard error.
-output = Console(highlight=False, soft_wrap=False)
+#: A pipe or file has no width a table would have to fit.
+output = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
 messages = Console(stderr=True, highlight=False)
 
 

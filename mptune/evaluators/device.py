@@ -140,6 +140,7 @@ class DeviceEvaluator(Evaluator):
         flags: further compiler flags.
         plan: how often to launch.
         limits: wall-clock limits.
+        reuse_errors: whether a signature's error is reused. Only sound where less time is what wins.
     """
 
     def __init__(
@@ -153,8 +154,10 @@ class DeviceEvaluator(Evaluator):
         flags: Sequence[str] = (),
         plan: TimingPlan | None = None,
         limits: Limits | None = None,
+        reuse_errors: bool = True,
     ) -> None:
         self._kernel = kernel
+        self._reuse_errors = reuse_errors
         self._sizes = sizes
         self._metric = metric_identity(metric if metric is not None else kernel.metric)
         self._limits = limits or Limits()
@@ -213,7 +216,7 @@ class DeviceEvaluator(Evaluator):
             source = render(self._kernel, configuration, self._sizes)
         except TemplateError as error:
             return Trial(configuration, Status.COMPILE_ERROR, str(error))
-        known = self._errors.get(self._kernel.signature_of(configuration))
+        known = self._errors.get(self._kernel.signature_of(configuration)) if self._reuse_errors else None
         trial = self._request(Request(configuration, source, known, self._check_below_ms(known)))
         return dataclasses.replace(trial, key=self._key(source))
 

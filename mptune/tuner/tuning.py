@@ -80,6 +80,7 @@ def tune(
         seed=settings.seed,
         flags=settings.flags,
         limits=settings.limits,
+        reuse_errors=objective.metric == "time_ms" and objective.minimise,
     ) as evaluator:
         ready = evaluator.start()
         space = kernel.search_space(sizes, device_constraints(kernel, ready.constraints))
