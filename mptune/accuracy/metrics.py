@@ -138,7 +138,7 @@ class _Ratio:
     normaliser: Callable[[Pairs], Scaled] | None = None
 
     def __call__(self, pairs: Pairs) -> float:
-        if pairs.is_complex and not self.quantity.takes_complex:
+        if pairs.is_complex and not self.quantity.is_difference:
             raise MetricError("a logarithmic error metric is not defined for complex data")
         # Overflow and invalid operations are looked for in the results, where they are dealt with.
         with np.errstate(all="ignore"):

@@ -33,39 +33,45 @@ class Quantity:
     """A non-negative number for each element.
 
     Attributes:
-        function: the numbers of a chunk as a new array, from output, reference and the type the output is stored in.
-        follows_scale: scaling output and reference scales the quantity likewise; else, where it is large, they do not
-            change it.
-        takes_complex: whether it is defined for complex data.
+        numerator: from chunks of output and reference, as a new array.
+        denominator: from a chunk of the reference and the type the output is stored in; None: 1.
+        is_difference: whether the numerator is ``|output - reference|``, so that it may overflow and is defined for
+            complex data.
     """
 
-    function: Callable[[Chunk, Chunk, np.dtype[Any]], Chunk]
-    follows_scale: bool = False
-    takes_complex: bool = True
+    numerator: Callable[[Chunk, Chunk], Chunk]
+    denominator: Callable[[Chunk, np.dtype[Any]], Chunk] | None = None
+    is_difference: bool = True
 
     def evaluate(self, output: Chunk, reference: Chunk, stored: np.dtype[Any], exponent: int = 0) -> Chunk:
-        """Return the quantity times ``2**exponent``, shape of ``output``; right for finite data without 0/0."""
-        factor = _power_of_two(output, exponent)
-        if self.follows_scale and exponent < 0:
-            # Scaling comes first: the difference of two finite values may overflow.
-            return self.function(output * factor, reference * factor, stored)
-        quantity = self.function(output, reference, stored)
-        if exponent != 0:
-            quantity *= factor
+        """Return the quantity times ``2**exponent``, shape of ``output``; right for finite data without 0/0.
+
+        With a negative exponent, numbers that are far too large without it come out right.
+        """
+        before = exponent if exponent < 0 and self.is_difference else 0
+        after = exponent - before
+        # About half of it goes to the denominator: 2**-1075 and 2**1024 are no doubles. The first two do not: they make
+        # room for the difference of the largest numbers, and their denominator must not overflow.
+        below = -min(1023, (-before - 2) // 2) if before < -2 and self.denominator is not None else 0
+        if before:
+            factor = _power_of_two(output, before - below)
+            output, scaled = output * factor, reference * factor
+        else:
+            scaled = reference
+        quantity = self.numerator(output, scaled)
+        if self.denominator is not None:
+            denominator = self.denominator(reference, stored)
+            quantity /= denominator * _power_of_two(output, -below) if below else denominator
+        if after:
+            quantity *= _power_of_two(output, after)
         return quantity
 
     def evaluate_any(self, output: Chunk, reference: Chunk, stored: np.dtype[Any], exponent: int = 0) -> Chunk:
         """Return what :meth:`evaluate` does, right for all data, at about twice the cost."""
         quantity = self.evaluate(output, reference, stored, exponent)
-        if not self.follows_scale:
-            overflowed = np.isinf(quantity) & np.isfinite(output) & np.isfinite(reference)
-            if overflowed.any():
-                quarter = _power_of_two(output, -2)
-                scaled = (output[overflowed] * quarter, reference[overflowed] * quarter)
-                quantity[overflowed] = self.evaluate(*scaled, stored, exponent)
-        same = output == reference
-        quantity[same] = 0
-        quantity[np.isinf(reference) & ~same & ~np.isnan(output)] = np.inf
+        # Infinities of different signs, or against a number; a number against 0.
+        quantity[np.isnan(quantity) & ~np.isnan(output) & ~np.isnan(reference)] = np.inf
+        quantity[output == reference] = 0
         return quantity
 
 
@@ -73,36 +79,34 @@ def _power_of_two(like: Chunk, exponent: int) -> Any:
     return np.ldexp(like.real.dtype.type(1), exponent)
 
 
-def _absolute(output: Chunk, reference: Chunk, _: np.dtype[Any]) -> Chunk:
+def _difference(output: Chunk, reference: Chunk) -> Chunk:
     difference: Chunk = output - reference
     # The modulus of a complex array is real, so it cannot take its place.
     modulus: Chunk = np.abs(difference, out=None if difference.dtype.kind == "c" else difference)
     return modulus
 
 
-def _relative(output: Chunk, reference: Chunk, stored: np.dtype[Any]) -> Chunk:
-    error = _absolute(output, reference, stored)
-    error /= np.abs(reference)
-    return error
+def _modulus(reference: Chunk, _: np.dtype[Any]) -> Chunk:
+    modulus: Chunk = np.abs(reference)
+    return modulus
 
 
-def _ulps(output: Chunk, reference: Chunk, stored: np.dtype[Any]) -> Chunk:
-    error = _absolute(output, reference, stored)
+def _unit_in_the_last_place(reference: Chunk, stored: np.dtype[Any]) -> Chunk:
+    one = reference.real.dtype.type(1)
     info = float_info(stored)
     if info is None:  # integers are one unit apart
-        return error
-    one = error.dtype.type(1)
+        return np.full(1, one)
     # frexp's significand is in [1/2, 1): its exponent is one above that of the binade.
     _, exponent = np.frexp(np.maximum(np.abs(reference), np.ldexp(one, info.minexp)))
-    error /= np.ldexp(one, exponent - (1 + info.nmant))
-    return error
+    unit: Chunk = np.ldexp(one, exponent - (1 + info.nmant))
+    return unit
 
 
-def _logarithmic(output: Chunk, reference: Chunk, _: np.dtype[Any]) -> Chunk:
+def _of_logarithms(output: Chunk, reference: Chunk) -> Chunk:
     return _difference_of_logarithms(output, reference, reference, np.log)
 
 
-def _logarithmic_plus_one(output: Chunk, reference: Chunk, _: np.dtype[Any]) -> Chunk:
+def _of_logarithms_plus_one(output: Chunk, reference: Chunk) -> Chunk:
     return _difference_of_logarithms(output, reference, 1 + reference, np.log1p)
 
 
@@ -123,8 +127,8 @@ def _difference_of_logarithms(output: Chunk, reference: Chunk, argument: Chunk, 
     return ratio
 
 
-ABSOLUTE: Final = Quantity(_absolute, follows_scale=True)
-RELATIVE: Final = Quantity(_relative)
-ULPS: Final = Quantity(_ulps)
-LOGARITHMIC: Final = Quantity(_logarithmic, takes_complex=False)
-LOGARITHMIC_PLUS_ONE: Final = Quantity(_logarithmic_plus_one, takes_complex=False)
+ABSOLUTE: Final = Quantity(_difference)
+RELATIVE: Final = Quantity(_difference, _modulus)
+ULPS: Final = Quantity(_difference, _unit_in_the_last_place)
+LOGARITHMIC: Final = Quantity(_of_logarithms, is_difference=False)
+LOGARITHMIC_PLUS_ONE: Final = Quantity(_of_logarithms_plus_one, is_difference=False)

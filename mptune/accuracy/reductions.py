@@ -72,7 +72,8 @@ def mean_square(pairs: Pairs, quantity: Quantity) -> Scaled:
 
 def maximum(pairs: Pairs, quantity: Quantity) -> Scaled:
     """Return the largest of the elements' errors, NaN if one is NaN."""
-    return Scaled(_largest(pairs, quantity))
+    largest = _largest(pairs, quantity)
+    return _bounded_largest(pairs, quantity) if math.isinf(largest) else Scaled(largest)
 
 
 def reference_mean(pairs: Pairs) -> Scaled:
@@ -112,13 +113,21 @@ def _largest(pairs: Pairs, quantity: Quantity, exponent: int = 0) -> float:
 
 def _exponent_to_one(pairs: Pairs, quantity: Quantity, *, overflowed: bool) -> int:
     """Return the exponent that scales the largest error to about 1; 0 where that is 0, infinite or NaN."""
-    # The difference of two finite values may overflow, but not that of their quarters.
-    shift = -2 if overflowed else 0
-    largest = _largest(pairs, quantity, shift)
-    if largest == 0 or not math.isfinite(largest):
+    largest = _bounded_largest(pairs, quantity) if overflowed else Scaled(_largest(pairs, quantity))
+    if largest.significand == 0 or not math.isfinite(largest.significand):
         return 0
-    # Within what the working type holds as a normal number.
-    return max(-1000, min(1000, shift - math.frexp(largest)[1]))
+    # The powers of two must be doubles.
+    return max(-2090, min(1000, -largest.exponent - math.frexp(largest.significand)[1]))
+
+
+def _bounded_largest(pairs: Pairs, quantity: Quantity) -> Scaled:
+    """Return the largest error where some, or the sum of all, are beyond a double; infinite if one really is."""
+    # A difference is less than 4 times the largest double, a quotient may be its square.
+    for exponent in (-2, -1100):
+        largest = _largest(pairs, quantity, exponent)
+        if math.isfinite(largest) or quantity.denominator is None:
+            break
+    return Scaled(largest, -exponent)
 
 
 def _reference_sum(pairs: Pairs, *, signed: bool) -> Scaled:

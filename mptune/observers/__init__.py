@@ -36,14 +36,14 @@ class _Registry(Mapping[str, type[Observer]]):
         raise UnknownNameError("observer", name, self)
 
     def __contains__(self, name: object) -> bool:
-        return name in list(self)
+        return any(name == known for known in self)
 
     def __iter__(self) -> Iterator[str]:
         third_party = {point.name for point in importlib.metadata.entry_points(group=_ENTRY_POINTS)}
         return iter(sorted({*_bundled(), *third_party}))
 
     def __len__(self) -> int:
-        return len(list(self))
+        return sum(1 for _ in self)
 
 
 def _bundled() -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from mpmath import inf, log, mp, mpc, mpf, sqrt
+from mpmath import inf, log, log1p, mp, mpc, mpf, sqrt
 
 from mptune.accuracy import METRICS, resolve
 from mptune.accuracy.chunks import CHUNK
@@ -34,14 +34,12 @@ def exact(name, output, reference, digits=60):
             return a / b if b else (inf if a else mpf(0))
 
         def logarithm(a):
+            if name == "RMSLE":
+                return log1p(a)
             return log(a) if a else -inf
 
         if name in LOGARITHMIC:
-            shift = 1 if name == "RMSLE" else 0
-            difference = [
-                mpf(0) if a == b else abs(logarithm(shift + a) - logarithm(shift + b))
-                for a, b in zip(y, r, strict=True)
-            ]
+            difference = [mpf(0) if a == b else abs(logarithm(a) - logarithm(b)) for a, b in zip(y, r, strict=True)]
         if name in RELATIVE:
             difference = [over(d, abs(b)) for d, b in zip(difference, r, strict=True)]
         mean = sum(difference) / n

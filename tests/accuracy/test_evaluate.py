@@ -1,0 +1,162 @@
+"""The error of several outputs together: the worst counts, and nothing non-finite passes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mptune.accuracy import METRICS, AccuracyResult, evaluate_outputs
+from mptune.accuracy.chunks import CHUNK
+from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
+
+ONE = np.ones(4)
+
+
+def test_the_worst_output_counts():
+    outputs = {"a": ONE + 0.25, "b": ONE + 0.5, "c": ONE}
+    result = evaluate_outputs(outputs, dict.fromkeys("abc", ONE), "MAE")
+    assert result.errors == {"a": 0.25, "b": 0.5, "c": 0.0}
+    assert result.error == 0.5
+    assert result.log10_error == math.log10(0.5)
+    assert result.is_finite
+    assert result.message == ""
+
+
+@given(st.dictionaries(st.text(max_size=3), st.floats(min_value=0), min_size=1, max_size=5), st.data())
+def test_nan_is_the_worst_error_whatever_the_order(errors, data):
+    names = data.draw(st.permutations([*errors, "nan"]))
+    result = AccuracyResult({name: errors.get(name, math.nan) if name != "nan" else math.nan for name in names})
+    assert math.isnan(result.error)
+    assert math.isnan(result.log10_error)
+    assert AccuracyResult(errors).error == max(errors.values())
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("xyz")))
+def test_a_nan_in_any_output_is_never_lost(order):
+    values = {"x": ONE, "y": np.array([1, math.nan, 1, math.nan]), "z": np.array([1, 1, math.inf, 1])}
+    result = evaluate_outputs({name: values[name] for name in order}, dict.fromkeys("xyz", ONE), "NRMSE")
+    assert math.isnan(result.error)
+    assert result.errors["z"] == math.inf
+    assert result.non_finite == {"y": 2, "z": 1}
+    assert not result.is_finite
+    assert "output 'y' has NaN or infinity in 2 elements, first at index [1] (of 4)" in result.message
+    assert "output 'z' has NaN or infinity in 1 element, first at index [2] (of 4)" in result.message
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_single_bad_element_of_many_is_found(metric, bad):
+    reference = np.ones((3, CHUNK))
+    output = reference.copy()
+    output[2, 7] = bad
+    result = evaluate_outputs({"y": output}, {"y": reference}, metric)
+    assert result.non_finite == {"y": 1}
+    assert "index [2, 7]" in result.message
+    assert not math.isfinite(result.error)
+
+
+def test_overflow_in_a_stored_type():
+    reference = {"y": np.array([1.0, 1e6])}
+    with np.errstate(over="ignore"):
+        for dtype, error in ((np.float16, math.inf), (ml_dtypes.float8_e5m2, math.inf), (ml_dtypes.bfloat16, None)):
+            result = evaluate_outputs({"y": reference["y"].astype(dtype)}, reference, "MAE")
+            assert result.error == error or (error is None and math.isfinite(result.error))
+            assert bool(result.non_finite) == (error is not None)
+        result = evaluate_outputs({"y": reference["y"].astype(ml_dtypes.float8_e4m3fn)}, reference, "MAE")
+    assert math.isnan(result.error)  # E4M3 has no infinity
+
+
+def test_infinities_the_reference_has_too_are_no_fault():
+    reference = np.array([1.0, math.inf, -math.inf])
+    result = evaluate_outputs({"y": reference.astype(np.float32)}, {"y": reference}, "MAE")
+    assert (result.error, result.non_finite, result.message) == (0, {}, "")
+    missed = evaluate_outputs({"y": np.array([1.0, 3.0, -math.inf])}, {"y": reference}, "MAE")
+    assert missed.error == math.inf
+    assert missed.non_finite == {}
+    opposite = evaluate_outputs({"y": -reference}, {"y": reference}, "MAE")
+    assert opposite.non_finite == {"y": 2}
+
+
+@pytest.mark.parametrize(("bad", "expected"), [(math.nan, "nan"), (math.inf, "inf")])
+def test_a_metric_that_overlooks_nan_does_not_let_it_pass(bad, expected):
+    def blind(output, reference):
+        with np.errstate(invalid="ignore"):
+            return float(np.nanmean(np.where(np.isfinite(output), np.abs(output - reference), 0)))
+
+    result = evaluate_outputs({"y": np.array([1.0, bad])}, {"y": np.ones(2)}, blind)
+    assert str(result.error) == expected
+    assert result.non_finite == {"y": 1}
+    assert evaluate_outputs({"y": np.ones(2)}, {"y": np.ones(2)}, blind).error == 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "reference", "why"),
+    [
+        ("NRMSE", [2.0, -2.0], "the NRMSE of output 'y' is inf .* the mean of the reference is 0"),
+        ("MRE", [1.0, 0.0], "the reference has a 0 where the output has not"),
+        ("NMAE", [0.0, 0.0], "the reference is 0 everywhere"),
+    ],
+)
+def test_an_infinite_error_of_finite_outputs_is_explained(metric, reference, why):
+    result = evaluate_outputs({"y": np.ones(2)}, {"y": np.array(reference)}, metric)
+    assert result.error == math.inf
+    assert result.is_finite
+    assert result.message
+    with pytest.raises(AssertionError, match=why):
+        raise AssertionError(result.message)
+
+
+def test_a_custom_metric_that_gives_nan_is_explained():
+    result = evaluate_outputs({"y": ONE}, {"y": ONE}, lambda output, reference: math.nan)
+    assert math.isnan(result.error)
+    assert "is nan though the output is finite" in result.message
+
+
+def test_a_metric_for_each_output():
+    outputs = {"a": ONE + 1, "b": ONE + 1}
+    references = {"a": ONE, "b": ONE * 2}
+    result = evaluate_outputs(outputs, references, {"a": "max_abs", "b": lambda y, r: 7.0})
+    assert result.errors == {"a": 1.0, "b": 7.0}
+    with pytest.raises(UnknownNameError, match=r"'c'.*valid: a, b"):
+        evaluate_outputs(outputs, references, {"a": "MAE", "b": "MAE", "c": "MAE"})
+    with pytest.raises(MetricError, match="output 'b' has no error metric"):
+        evaluate_outputs(outputs, references, {"a": "MAE"})
+
+
+def test_outputs_and_references_must_have_the_same_names():
+    with pytest.raises(ReferenceDataError, match=r"output 'b' has no reference \(references: a\)"):
+        evaluate_outputs({"a": ONE, "b": ONE}, {"a": ONE}, "MAE")
+    with pytest.raises(ReferenceDataError, match=r"reference 'b' has no output \(outputs: a\)"):
+        evaluate_outputs({"a": ONE}, {"a": ONE, "b": ONE}, "MAE")
+    with pytest.raises(MetricError, match="no output"):
+        evaluate_outputs({}, {}, "MAE")
+
+
+def test_errors_name_the_output():
+    with pytest.raises(MetricError, match=r"output 'y': the output has shape \(4,\) and the reference \(4, 1\)"):
+        evaluate_outputs({"y": ONE}, {"y": ONE[:, None]}, "MAE")
+    with pytest.raises(MetricError, match="output 'y': MALE is not defined for negative data"):
+        evaluate_outputs({"y": -ONE}, {"y": ONE}, "MALE")
+    with pytest.raises(MetricError, match="output 'y': the reference has NaN"):
+        evaluate_outputs({"y": ONE}, {"y": ONE * math.nan}, "MAE")
+
+
+def test_no_error_has_minus_infinite_logarithm():
+    assert evaluate_outputs({"y": ONE}, {"y": ONE}, "NRMSE").log10_error == -math.inf
+    assert AccuracyResult({"y": math.inf}).log10_error == math.inf
+
+
+def test_results_are_immutable_and_survive_pickling():
+    result = evaluate_outputs({"y": ONE * math.nan}, {"y": ONE}, "MAE")
+    copy = pickle.loads(pickle.dumps(result))
+    assert math.isnan(copy.error)
+    assert (copy.non_finite, copy.message) == (result.non_finite, result.message)
+    with pytest.raises(TypeError):
+        result.errors["y"] = 0.0

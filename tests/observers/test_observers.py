@@ -1,0 +1,121 @@
+"""Observers: what they report between before and after, and the registry."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+
+import numpy as np
+import pytest
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.observers import OBSERVERS
+from mptune.observers.accuracy import AccuracyObserver
+from mptune.observers.base import LaunchContext, Observer
+from mptune.observers.memory import MemoryObserver
+from mptune.observers.time import TimeObserver
+from mptune.space.configuration import Configuration
+
+REFERENCES = {"y": np.array([1.0, 2.0]), "z": np.array([4.0])}
+
+
+def context(times_ms=(1.0,), footprint_bytes=64, outputs=None):
+    read = lambda: {"y": np.array([1.0, 2.0]), "z": np.array([4.0])} if outputs is None else outputs  # noqa: E731
+    return LaunchContext(Configuration({"n": 1}), footprint_bytes, read, times_ms)
+
+
+def observe(observer, around):
+    observer.before(around)
+    observer.after(around)
+    return dict(observer.results())
+
+
+MAKE = {"accuracy": lambda: AccuracyObserver(REFERENCES, "MAE"), "memory": MemoryObserver, "time": TimeObserver}
+
+
+@pytest.mark.parametrize("name", MAKE)
+class TestEveryBundledObserver:
+    def test_is_registered_by_its_name(self, name):
+        assert OBSERVERS[name].name == name
+        assert isinstance(MAKE[name](), OBSERVERS[name])
+
+    def test_reports_nothing_before_a_launch(self, name):
+        assert MAKE[name]().results() == {}
+
+    def test_reports_finite_numbers_with_units_in_their_names(self, name):
+        results = observe(MAKE[name](), context())
+        assert results
+        assert all(isinstance(value, float) for value in results.values())
+        assert all(key.endswith(("_ms", "_bytes")) or "error" in key for key in results)
+
+    def test_forgets_the_previous_configuration(self, name):
+        observer = MAKE[name]()
+        observe(observer, context((1.0, 5.0), 8, {"y": np.zeros(2), "z": np.ones(1)}))
+        again = observe(observer, context())
+        assert again == observe(MAKE[name](), context())
+
+    def test_gives_the_same_answer_twice(self, name):
+        observer = MAKE[name]()
+        first = observe(observer, context())
+        assert dict(observer.results()) == first
+
+
+def test_accuracy_reports_the_worst_and_each_output():
+    outputs = {"y": np.array([1.0, 2.5], dtype=np.float16), "z": np.array([4.001])}
+    observer = AccuracyObserver(REFERENCES, {"y": "MAE", "z": "MaxAE"})
+    results = observe(observer, context(outputs=outputs))
+    assert results == pytest.approx(
+        {"error": 0.25, "log10_error": math.log10(0.25), "error.y": 0.25, "error.z": 0.001}, rel=1e-9
+    )
+
+
+def test_accuracy_never_loses_a_nan():
+    for bad in ("y", "z"):
+        outputs = {name: value.copy() for name, value in REFERENCES.items()}
+        outputs[bad][0] = math.nan
+        observer = AccuracyObserver(REFERENCES, "MAE")
+        results = observe(observer, context(outputs=outputs))
+        assert math.isnan(results["error"])
+        assert math.isnan(results["log10_error"])
+        assert observer.result is not None
+        assert observer.result.non_finite == {bad: 1}
+
+
+def test_accuracy_forgets_when_the_next_configuration_fails():
+    observer = AccuracyObserver(REFERENCES, "MAE")
+    observe(observer, context())
+    observer.before(context())
+    assert observer.result is None
+    assert observer.results() == {}
+
+
+def test_memory_is_the_footprint():
+    assert observe(MemoryObserver(), context(footprint_bytes=3 * 2**30)) == {"memory_bytes": 3 * 2**30}
+
+
+def test_names_of_a_registry():
+    assert list(OBSERVERS) == sorted(OBSERVERS)
+    assert {"accuracy", "memory", "time"} <= set(OBSERVERS)
+    assert "base" not in OBSERVERS
+    assert len(OBSERVERS) == len(list(OBSERVERS))
+    with pytest.raises(UnknownNameError, match="'acuracy'; did you mean 'accuracy'"):
+        OBSERVERS["acuracy"]
+
+
+class Counting(Observer):
+    name = "counting"
+
+    def results(self):
+        return {"count": 1.0}
+
+
+def test_third_parties_add_observers_by_entry_points(monkeypatch):
+    points = importlib.metadata.EntryPoints(
+        importlib.metadata.EntryPoint(name, f"{__name__}:{value}", "mptune.observers")
+        for name, value in (("counting", "Counting"), ("wrong", "REFERENCES"))
+    )
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: points.select(**which))
+    assert OBSERVERS["counting"] is Counting
+    assert "counting" in OBSERVERS
+    with pytest.raises(MptuneError, match="observer 'wrong' is not an Observer subclass"):
+        OBSERVERS["wrong"]

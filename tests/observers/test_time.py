@@ -1,0 +1,111 @@
+"""The median of launch times and its distribution-free confidence interval."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mptune.errors import MptuneError
+from mptune.observers.base import LaunchContext
+from mptune.observers.time import TimeObserver, is_tight, median_interval
+from mptune.space.configuration import Configuration
+
+
+def exact_rank(n, confidence):
+    """The largest k with P(Binomial(n, 1/2) < k) <= (1 - confidence) / 2, in exact arithmetic."""
+    allowed = (1 - Fraction(confidence)) / 2
+    missed = Fraction(0)
+    for k in range(n + 1):
+        missed += Fraction(math.comb(n, k), 2**n)
+        if missed > allowed:
+            return k
+    raise AssertionError
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.95, 0.99, 0.999])
+def test_the_interval_is_the_exact_binomial_one(confidence):
+    for n in [*range(1, 60), 101, 250, 999]:
+        k = exact_rank(n, confidence)
+        expected = (k - 1, n - k) if k else (-math.inf, math.inf)
+        assert median_interval(range(n), confidence) == expected
+
+
+def test_coverage_of_a_skewed_distribution():
+    rng = np.random.default_rng(0)
+    samples = rng.lognormal(size=(4000, 25))
+    held = sum(low <= 1 <= high for low, high in (median_interval(row.tolist()) for row in samples))
+    # P(Binomial(25, 1/2) in [8, 17]) = 0.9567; four standard errors are 0.013.
+    assert held / 4000 == pytest.approx(0.9567, abs=0.013)
+
+
+def test_a_known_table():
+    # Order statistics of the 95 % interval: n = 10 -> 2nd and 9th, n = 20 -> 6th and 15th, n = 100 -> 40th and 61st.
+    for n, low, high in ((6, 1, 6), (10, 2, 9), (20, 6, 15), (100, 40, 61)):
+        assert median_interval(range(1, n + 1)) == (low, high)
+
+
+@given(st.lists(st.floats(1e-6, 1e6), max_size=60), st.floats(0.01, 0.999))
+def test_the_interval_holds_the_median_and_ignores_order(times, confidence):
+    low, high = median_interval(times, confidence)
+    assert low <= (statistics.median(times) if times else 0) <= high
+    assert (low, high) == median_interval(times[::-1], confidence)
+    wider = median_interval(times, (1 + confidence) / 2)
+    assert wider[0] <= low
+    assert wider[1] >= high
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_too_few_times_are_never_tight(n):
+    assert median_interval([1.0] * n) == (-math.inf, math.inf)
+    assert not is_tight([1.0] * n, relative=1e9)
+
+
+def test_many_times_take_no_time_and_stay_right():
+    n = 1_000_001
+    low, high = median_interval(range(n))
+    assert (high - low) / math.sqrt(n) == pytest.approx(1.95996, abs=0.01)
+
+
+def test_tightness_is_relative_and_on_both_sides():
+    times = [10.0] * 20
+    assert is_tight(times, relative=0.0)
+    times[:6] = [9.9] * 6
+    assert median_interval(times) == (9.9, 10.0)
+    assert is_tight(times, relative=0.011)
+    assert not is_tight(times, relative=0.009)
+    times[-6:] = [10.5] * 6
+    assert median_interval(times) == (9.9, 10.5)
+    assert not is_tight(times, relative=0.04)
+    assert is_tight(times, relative=0.051)
+
+
+def test_nan_is_never_tight():
+    times = [1.0] * 20 + [math.nan]
+    assert all(math.isnan(end) for end in median_interval(times))
+    assert not is_tight(times, relative=1e9)
+    assert not is_tight([math.inf] * 20)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, 2.0, math.nan])
+def test_a_confidence_outside_its_range_is_refused(confidence):
+    with pytest.raises(MptuneError, match="confidence"):
+        median_interval([1.0], confidence)
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=40))
+def test_the_observer_reports_median_minimum_and_interquartile_range(times):
+    observer = TimeObserver()
+    around = LaunchContext(Configuration({}), 0, dict, tuple(times))
+    observer.before(around)
+    observer.after(around)
+    lower, median, upper = np.percentile(times, [25, 50, 75])
+    assert observer.results() == pytest.approx(
+        {"time_ms": median, "time_min_ms": min(times), "time_spread_ms": upper - lower}, rel=1e-9, abs=1e-9
+    )
+    assert observer.interval_ms == median_interval(times)
