@@ -246,6 +246,7 @@ def _prepare(
             f"recording {recorded.name} has no errors, so no configuration can be judged by --max-error "
             f"(metrics: {', '.join(metrics)})"
         )
+    rename = {name: alias for name, alias in rename.items() if alias in objective.names}
     return objective, [_judge(_renamed(trial, rename), objective) for trial in recorded.trials.values()]
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from mptune.errors import SpaceFileError
 from mptune.interop.cutoff import read_cut_off
 from mptune.interop.files import DamagedJsonError, load_json, read_text, space_name, write_text
-from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite
+from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers
 from mptune.results import Measurement, Status, Trial
 
 __all__ = ["cache_from_document", "cache_text", "is_cache", "parse_cache", "read_cache", "write_cache"]
@@ -154,9 +154,7 @@ def _record(path: Path, key: str, values: tuple[Any, ...], entry: dict[str, Any]
     }
     if metrics.get("error", 0.0) > 0.0:
         metrics.setdefault("log10_error", math.log10(metrics["error"]))
-    raw = entry.get("times")
-    times = tuple(n for t in raw if (n := finite(t)) is not None) if isinstance(raw, list) else ()
-    return Record(values, status, message, Measurement(metrics, times, durations))
+    return Record(values, status, message, Measurement(metrics, finite_numbers(entry.get("times")), durations))
 
 
 def _outcome(entry: Mapping[str, Any], goal: str) -> tuple[Status, str]:

@@ -31,7 +31,7 @@ from mptune.space.parameters import (
 )
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["FAILED_TIME", "Record", "RecordedSpace", "assemble", "finite", "parameter_of", "unit_of"]
+__all__ = ["FAILED_TIME", "Record", "RecordedSpace", "assemble", "finite", "finite_numbers", "parameter_of", "unit_of"]
 
 #: Kernel Tuner writes a time of at least this for a configuration that failed.
 FAILED_TIME: Final = 1e20
@@ -193,6 +193,19 @@ def finite(value: Any) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
+
+
+def finite_numbers(values: Any) -> tuple[float, ...]:
+    """Return the finite numbers of a list as floats, nothing for anything that is not a list."""
+    if not isinstance(values, list):
+        return ()
+    try:
+        # One check for all of them: the usual list has nothing but finite numbers.
+        if math.isfinite(math.fsum(values)):
+            return tuple(map(float, values))
+    except (TypeError, ValueError, OverflowError):
+        pass
+    return tuple(number for value in values if (number := finite(value)) is not None)
 
 
 def unit_of(metric: str) -> str:

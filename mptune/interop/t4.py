@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mptune.errors import SpaceFileError, did_you_mean
 from mptune.interop.files import load_json, read_text, space_name, write_text
-from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite
+from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers
 from mptune.results import Measurement, Status, Trial
 
 __all__ = ["is_t4", "parse_t4", "read_t4", "t4_from_document", "t4_text", "write_t4"]
@@ -158,8 +158,7 @@ class _Reader:
             return Record(values, Status.ERROR, why, Measurement(durations_s=durations))
         if metrics.get("error", 0.0) > 0.0:
             metrics.setdefault("log10_error", math.log10(metrics["error"]))
-        raw = times.get("runtimes")
-        runtimes = tuple(n * scale for t in raw if (n := finite(t)) is not None) if isinstance(raw, list) else ()
+        runtimes = tuple(time * scale for time in finite_numbers(times.get("runtimes")))
         return Record(values, status, message, Measurement(metrics, runtimes, durations))
 
     def _outcome(self, number: int, result: dict[str, Any]) -> tuple[Status, str]:

@@ -70,6 +70,23 @@ def test_every_number_of_every_entry_is_kept(tmp_path: Path, name: str) -> None:
     assert recorded.metrics == ("time_ms", "GFLOP/s", "error", "log10_error")
 
 
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([1.5, 2, 0.25], (1.5, 2.0, 0.25)),
+        ([1.5, None, "x", math.nan, math.inf, -math.inf, 2.0, 10**400], (1.5, 2.0)),
+        ([1e308, 1e308], (1e308, 1e308)),
+        ([], ()),
+        (3.0, ()),
+        ("12", ()),
+    ],
+)
+def test_raw_times_are_the_finite_numbers(tmp_path: Path, times: Any, expected: tuple[float, ...]) -> None:
+    cache = {"1": {"a": 1, "time": 1.0, "times": times}}
+    (trial,) = read(tmp_path, cache_document(tune_params_keys=["a"], cache=cache)).trials.values()
+    assert trial.measurement.times_ms == expected
+
+
 def test_failed_trials_have_no_metrics(tmp_path: Path) -> None:
     failed = [t for t in read(tmp_path, cache_document()).trials.values() if not t.is_valid]
     assert len(failed) == 2
