@@ -287,6 +287,9 @@ class PrecisionParameter(Parameter):
     def _canonical(self, value: Any) -> Value:
         return precision(value).name
 
+    def _read(self, raw: Any) -> Value | None:
+        return precision(raw).name
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class PolicyParameter(Parameter):
