@@ -56,6 +56,7 @@ class Tuning:
         file: RunFile | NoFile,
         described: Mapping[str, Any],
         on_progress: Callable[[Progress], None],
+        start: float,
     ) -> None:
         self._kernel = kernel
         self._settings = settings
@@ -67,7 +68,7 @@ class Tuning:
         self._on_progress = on_progress
         self._stored = {trial.configuration: trial for trial in file.trials()}
         self._trials: dict[Configuration, Trial] = {}
-        self._start = time.monotonic()
+        self._start = start
         self._wall_before_s = float(self._described.get("wall_s") or 0.0)
 
     def run(self) -> Run:
@@ -79,9 +80,9 @@ class Tuning:
         strategy = self._strategy(self._space)
         strategy.tell(list(self._trials.values()))
         self._loop(strategy, settings.budget, "search")
-        self._described["wall_s"] = self._wall_s()
-        self._file.update({"wall_s": self._wall_s()})
-        return self._result()
+        run = self._result()
+        self._file.update({"wall_s": run.settings["wall_s"]})
+        return run
 
     def _search_baseline(self, budget: int) -> Trial | None:
         """Return the fastest valid configuration found among the all-fp64, accurate ones."""

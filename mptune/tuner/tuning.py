@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def tune(
     Raises:
         MptuneError: something the user gave is wrong; the message names it.
     """
+    start = time.monotonic()
     settings = dataclasses.replace(settings or TuneSettings(), **overrides)
     if not isinstance(kernel, Kernel):
         kernel = load_kernel(kernel)
@@ -87,7 +89,7 @@ def tune(
         render(kernel, space.configuration(0), sizes)
         described = _describe(kernel, sizes, settings, objective, metric.name, space, ready, command)
         with _open_run(output, resume, described) as file:
-            return Tuning(kernel, settings, objective, space, evaluator, file, described, on_progress).run()
+            return Tuning(kernel, settings, objective, space, evaluator, file, described, on_progress, start).run()
 
 
 def _check_outputs(kernel: Kernel, threshold: float | Mapping[str, float] | None) -> None:

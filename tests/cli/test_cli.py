@@ -146,7 +146,7 @@ def test_export_writes_every_trial(mptune: Call, run_file: Path) -> None:
     document = json.loads(mptune("export", run_file, "--format", "json").out)
     assert len(document["trials"]) == 8
     assert mptune("export", run_file, "-o", "out.csv").code == 0
-    assert len(list(csv.DictReader(Path("out.csv").open()))) == 8
+    assert len(list(csv.DictReader(io.StringIO(Path("out.csv").read_text())))) == 8
 
 
 def test_list_names_the_bundled_kernels(mptune: Call) -> None:
