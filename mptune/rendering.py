@@ -43,6 +43,8 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "vector.hpp",
 )
 
+_KERNEL_FUNCTION: Final = re.compile(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(")
+
 
 class TypeName:
     """What a precision parameter is inside a template: prints as its C++ type, compares as its name.
@@ -125,7 +127,7 @@ def render_body(kernel: Kernel, configuration: Configuration, sizes: Mapping[str
     context = _context(kernel, configuration, sizes)
     template.check_names(context)
     body = template.render(context)
-    _check_function(kernel.function, body, source.name)
+    _check_function(kernel, body, source.name)
     return body
 
 
@@ -294,16 +296,37 @@ def _undefined(where: str, name: str, context: Iterable[str]) -> str:
     return f"{where}: {name!r} is not defined{near} ({_known(names)}; helpers: {', '.join(_HELPERS)})"
 
 
-def _check_function(function: str, body: str, where: str) -> None:
-    """Raise TemplateError unless the body defines the function with C linkage."""
-    kernels = re.findall(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(", _without_comments(body))
-    if function not in kernels:
-        found = f"it defines {', '.join(kernels)}" if kernels else "it defines no __global__ function"
-        near = did_you_mean(function, kernels)
-        raise TemplateError(f'{where}: no function extern "C" __global__ void {function}(...){near} ({found})')
-    if 'extern "C"' not in body:
+def _check_function(kernel: Kernel, body: str, where: str) -> None:
+    """Raise TemplateError unless the body defines the function, with C linkage and a parameter for each argument."""
+    code = _without_comments(body)
+    found = {match[1]: match.end() for match in _KERNEL_FUNCTION.finditer(code)}
+    function = kernel.function
+    if function not in found:
+        others = f"it defines {', '.join(found)}" if found else "it defines no __global__ function"
+        near = did_you_mean(function, found)
+        raise TemplateError(f'{where}: no function extern "C" __global__ void {function}(...){near} ({others})')
+    if 'extern "C"' not in code:
         raise TemplateError(f'{where}: write extern "C" before __global__ void {function}, or its name is mangled')
+    parameters = _count_parameters(code, found[function])
+    if parameters != len(kernel.arguments):
+        names = ", ".join(argument.name for argument in kernel.arguments)
+        has = f"{parameters} parameter{'' if parameters == 1 else 's'}"
+        raise TemplateError(
+            f"{where}: function {function} has {has}, the kernel declares {len(kernel.arguments)} arguments ({names})"
+        )
 
 
 def _without_comments(text: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+
+
+def _count_parameters(code: str, start: int) -> int:
+    """Count the parameters between the parenthesis that ends before ``start`` and its partner."""
+    depth = 1
+    commas = 0
+    for end in range(start, len(code)):
+        depth += (code[end] in "(<[{") - (code[end] in ")>]}")
+        commas += depth == 1 and code[end] == ","
+        if depth == 0:
+            return commas + 1 if code[start:end].strip() else 0
+    return commas + 1

@@ -1,0 +1,263 @@
+"""Rendering: what templates see, how their mistakes are reported, what surrounds the instantiated text."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+
+import pytest
+
+from mptune.errors import KernelError, TemplateError
+from mptune.kernel import In, InOut, Kernel, Scalar
+from mptune.rendering import PRELUDE_FILES, TypeName, prelude, render, render_body
+from mptune.space.parameters import (
+    BooleanParameter,
+    CategoricalParameter,
+    OrdinalParameter,
+    PermutationParameter,
+    PolicyParameter,
+    PrecisionParameter,
+)
+
+FUNCTION = 'extern "C" __global__ void scale(const int n, const {{ x_type }}* x, float* y)'
+
+
+def kernel(template, **changes):
+    """A kernel with one parameter of each kind a template may want to print."""
+    return Kernel(
+        **{
+            "name": "scale",
+            "parameters": [
+                PrecisionParameter("x_type", ["fp64", "fp16", "bf16", "fp8_e4m3"]),
+                PolicyParameter("exp_policy"),
+                OrdinalParameter("block_size", [64, 128]),
+                BooleanParameter("unroll"),
+                CategoricalParameter("layout", ["rows", "columns"]),
+                PermutationParameter("order", 3),
+            ],
+            "arguments": [
+                Scalar("n", dtype="int32"),
+                In("x", "n", precision="x_type"),
+                InOut("y", "n", precision="fp32"),
+            ],
+            "sizes": {"default": {"n": 1000}},
+            "inputs": lambda rng, size: {},
+            "grid": ["ceildiv(n, block_size)"],
+            "block": ["block_size"],
+            "template": template,
+            **changes,
+        }
+    )
+
+
+def body(text, values=None, **changes):
+    instance = kernel(f"{FUNCTION} {{\n{text}\n}}\n", **changes)
+    lines = render_body(instance, instance.configuration(values or {}), instance.resolve_sizes()).splitlines()
+    return "\n".join(lines[1:-1])
+
+
+def failure(text, values=None, **changes):
+    with pytest.raises(TemplateError) as caught:
+        body(text, values, **changes)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"), [("fp64", "double"), ("fp16", "half"), ("bf16", "bfloat16"), ("fp8_e4m3", "fp8_e4m3")]
+)
+def test_precisions_print_as_their_cpp_type(value, printed):
+    assert body("{{ x_type }} a;", {"x_type": value}) == f"{printed} a;"
+
+
+def test_precisions_tell_templates_about_themselves():
+    text = "{{ x_type.name }} {{ x_type.bytes }} {{ x_type.storage_only }}"
+    assert body(text, {"x_type": "bf16"}) == "bf16 2 False"
+    assert body(text, {"x_type": "fp8_e4m3"}) == "fp8_e4m3 1 True"
+
+
+def test_precisions_compare_by_name_and_alias():
+    text = "{{ x_type == 'fp16' }} {{ x_type == 'half' }} {{ x_type != 'fp16' }} {{ x_type in ['fp32', 'fp64'] }}"
+    assert body(text, {"x_type": "fp16"}) == "True True False False"
+    assert body(text, {"x_type": "fp64"}) == "False False True True"
+
+
+def test_type_names_are_equal_when_their_precisions_are():
+    from mptune.precision import precision
+
+    half = TypeName(precision("half"))
+    assert half == TypeName(precision("fp16"))
+    assert hash(half) == hash(TypeName(precision("fp16")))
+    assert half != TypeName(precision("fp32"))
+    assert half != 2
+
+
+def test_other_values_print_as_cpp():
+    text = "exp<{{ exp_policy }}>; {{ block_size + 1 }} {{ unroll }} {{ layout }} {{ order[2] }} {{ n }}"
+    values = {"exp_policy": "fast", "unroll": True, "layout": "columns", "order": (2, 0, 1), "block_size": 128}
+    assert body(text, values) == "exp<fast>; 129 1 columns 1 1000"
+    assert "exp<accurate>; 65 0" in body(text, {**values, "exp_policy": "accurate", "unroll": False, "block_size": 64})
+
+
+def test_integers_drive_loops_and_helpers():
+    text = "{% for i in range(ceildiv(n, block_size)) %}\nx{{ i }}\n{% endfor %}\n{{ max(n, 3) }} {{ min(n, 3) }}"
+    assert body(text, {"block_size": 128}) == "\n".join([*(f"x{i}" for i in range(8)), "1000 3"])
+
+
+def test_block_tags_leave_no_blank_lines():
+    assert body("  {% if unroll %}\n  a;\n  {% else %}\n  b;\n  {% endif %}", {"unroll": False}) == "  b;"
+
+
+def test_undefined_name_is_reported_with_line_and_nearest_name():
+    message = failure("int a;\nint b = {{ block_sise }};")
+    assert message.startswith("scale.cu.j2:3: 'block_sise' is not defined; did you mean 'block_size'?")
+    for name in ("x_type", "exp_policy", "block_size", "unroll", "layout", "order", "n", "ceildiv"):
+        assert name in message
+
+
+def test_undefined_name_is_found_in_a_branch_that_is_not_taken():
+    message = failure("{% if unroll %}\n{{ nothing }}\n{% endif %}", {"unroll": False})
+    assert message.startswith("scale.cu.j2:3: 'nothing'")
+
+
+def test_names_a_template_sets_itself_are_defined():
+    assert body("{% set k = 3 %}\n{% macro f(a) %}{{ a + k }}{% endmacro %}\n{{ f(4) }}").strip() == "7"
+
+
+def test_unknown_attribute_of_a_precision():
+    message = failure("\n{{ x_type.byte }}")
+    assert message.startswith("scale.cu.j2:3: a precision parameter has no attribute 'byte'")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("{% if unroll %}", 3, "endif"),
+        ("{{ block_size + }}", 2, "unexpected"),
+        ("a\n{{ n // 0 }}", 3, "ZeroDivisionError"),
+        ("{{ x_type == 'fp99' }}", 2, "unknown precision 'fp99'"),
+        ("{{ x_type == 'flot' }}", 2, "did you mean"),
+        ("a\nb\n{% include 'other.j2' %}", 4, "no template 'other.j2'"),
+        ("{{ order['x'] }}", 2, "order"),
+    ],
+)
+def test_mistakes_name_the_template_and_the_line(text, line, says):
+    message = failure(text)
+    assert re.match(rf"scale\.cu\.j2:{line}: ", message), message
+    assert says in message
+
+
+def test_missing_function_names_what_there_is():
+    instance = kernel('extern "C" __global__ void scales(int n, float* x, float* y) {\n}\n')
+    with pytest.raises(TemplateError, match=r"no function extern \"C\" __global__ void scale\(.*did you mean 'scales'"):
+        render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+
+def test_template_without_any_function():
+    instance = kernel("int x;\n// __global__ void scale(int n)\n")
+    with pytest.raises(TemplateError, match="it defines no __global__ function"):
+        render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+
+def test_function_without_c_linkage():
+    instance = kernel("__global__ void scale(int n, float* x, float* y) {\n}\n")
+    with pytest.raises(TemplateError, match='write extern "C" before'):
+        render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        'extern "C" __global__ void __launch_bounds__(256) scale(int n, float* x, float* y)',
+        'extern "C" __global__\nvoid scale(const int n,\n    const vec<float, 4>* x, float* y)',
+        'extern "C" __global__ void scale(int n /* a, b */, float* x, float* y // c, d\n)',
+    ],
+)
+def test_signatures_that_are_fine(signature):
+    instance = kernel(f"{signature} {{\n}}\n")
+    assert render_body(instance, instance.configuration({}), instance.resolve_sizes()).startswith(signature)
+
+
+@pytest.mark.parametrize("parameters", ["int n, float* x", "int n, float* x, float* y, vec<float, 2> z", ""])
+def test_signature_with_another_number_of_parameters(parameters):
+    instance = kernel(f'extern "C" __global__ void scale({parameters}) {{\n}}\n')
+    with pytest.raises(TemplateError, match=r"scale has \d parameters?, the kernel declares 3 arguments \(n, x, y\)"):
+        render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+
+def test_prelude_stands_first_and_the_host_entry_last():
+    instance = kernel(f"{FUNCTION} {{\n}}\n")
+    configuration = instance.configuration({"block_size": 128})
+    source = render(instance, configuration, instance.resolve_sizes())
+    assert source.startswith(prelude())
+    start = source.index('#line 1 "scale.cu"\n')
+    assert source[start:].splitlines()[1].startswith('extern "C" __global__ void scale(')
+    assert source.endswith("#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(scale, 128, 1, 1)\n#endif\n")
+
+
+def test_prelude_holds_every_part_there_is():
+    from mptune.registry import bundled_folder
+
+    parts = {path.name for path in (bundled_folder("templates") / "prelude").glob("*.hpp")}
+    assert parts == set(PRELUDE_FILES)
+
+
+def test_prelude_includes_no_header_on_a_gpu():
+    for compiler in ("-D__CUDACC_RTC__", "-D__HIPCC_RTC__"):
+        try:
+            command = ["cpp", "-P", "-nostdinc", compiler, "-"]
+            finished = subprocess.run(command, input=prelude(), text=True, capture_output=True, check=False)
+        except FileNotFoundError:
+            pytest.skip("no C preprocessor: install cpp")
+        assert finished.returncode == 0, finished.stderr
+        assert "mptune_host" not in finished.stdout
+
+
+class TestFiles:
+    """Where a template is looked for, and that a changed file is read again."""
+
+    def test_sibling_folder_named_templates(self, tmp_path):
+        (tmp_path / "kernels").mkdir()
+        (tmp_path / "templates").mkdir()
+        (tmp_path / "templates" / "scale.cu.j2").write_text(f"{FUNCTION} {{\n}}\n")
+        instance = dataclasses.replace(kernel(None), path=tmp_path / "kernels" / "scale.py")
+        assert "scale(" in render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+    def test_beside_the_definition(self, tmp_path):
+        (tmp_path / "own.cu.j2").write_text(f"{FUNCTION} {{\n}}\n")
+        instance = dataclasses.replace(kernel(None), path=tmp_path / "own.py")
+        assert "scale(" in render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+    def test_named_by_the_kernel_and_including_another(self, tmp_path):
+        (tmp_path / "parts").mkdir()
+        (tmp_path / "main.j2").write_text("{% include 'parts/tail.j2' %}\n" + FUNCTION + " {\n}\n")
+        (tmp_path / "parts" / "tail.j2").write_text("// {{ n }}\n\n// {{ oops }}\n")
+        instance = dataclasses.replace(kernel("main.j2"), path=tmp_path / "own.py")
+        with pytest.raises(TemplateError, match=r"tail\.j2:3: 'oops' is undefined"):
+            render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+    def test_changed_file_is_read_again(self, tmp_path):
+        file = tmp_path / "own.cu.j2"
+        instance = dataclasses.replace(kernel(None), path=tmp_path / "own.py")
+        for i, text in enumerate(("first", "second")):
+            file.write_text(f"{FUNCTION} {{ // {text}\n}}\n")
+            os.utime(file, ns=(i, i))
+            assert text in render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+    def test_missing_file_names_where_it_was_looked_for(self, tmp_path):
+        (tmp_path / "scal.cu.j2").write_text("\n")
+        instance = dataclasses.replace(kernel(None), path=tmp_path / "scale.py")
+        with pytest.raises(TemplateError, match=r"no template .*scale\.cu\.j2; did you mean 'scal\.cu\.j2'"):
+            render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+    def test_file_that_is_not_text(self, tmp_path):
+        (tmp_path / "scale.cu.j2").write_bytes(b"\xff\xfe\x00")
+        instance = dataclasses.replace(kernel(None), path=tmp_path / "scale.py")
+        with pytest.raises(TemplateError, match="cannot be read"):
+            render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+    def test_kernel_without_file_or_template(self):
+        instance = kernel(None)
+        with pytest.raises(KernelError, match="give template="):
+            render_body(instance, instance.configuration({}), instance.resolve_sizes())
