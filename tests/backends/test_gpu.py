@@ -1,0 +1,173 @@
+"""What CUDA and HIP share, against a driver that only remembers."""
+
+from __future__ import annotations
+
+import ctypes
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from mptune.backends import BACKENDS, get_backend
+from mptune.backends.base import Availability, Binary, CompileOptions, DeviceInfo
+from mptune.backends.cuda import CudaBackend
+from mptune.errors import BackendUnavailableError, LaunchError, UnknownNameError
+from mptune.kernel import LaunchShape
+
+
+class RecordingDriver:
+    """Host memory in place of a device's; launches only remember what they were given."""
+
+    def __init__(self):
+        self.memory = {}
+        self.loaded = {}
+        self.launches = []
+
+    def describe(self):
+        limits = {"max_threads_per_block": 512, "max_shared_bytes": 49152}
+        return DeviceInfo("cuda", "Test", "sm_90", 1 << 30, limits, {"driver": "1.0"})
+
+    def allocate(self, nbytes):
+        block = ctypes.create_string_buffer(nbytes)
+        self.memory[ctypes.addressof(block)] = block
+        return ctypes.addressof(block)
+
+    def free(self, address):
+        del self.memory[address]
+
+    def copy(self, target, source, nbytes):
+        ctypes.memmove(target, source, nbytes)
+
+    copy_in = copy_out = copy
+
+    def load(self, image):
+        self.loaded[len(self.loaded)] = image
+        return len(self.loaded) - 1
+
+    def unload(self, module):
+        del self.loaded[module]
+
+    def function(self, module, name):
+        return module, name
+
+    def launch(self, function, shape, arguments):
+        self.launches.append((function, shape, arguments and self.values(arguments)))
+        return 1.25
+
+    def values(self, arguments):
+        """The bytes the first four argument pointers point at."""
+        pointers = (ctypes.c_void_p * 4).from_address(arguments)
+        return [ctypes.string_at(pointer, size) for pointer, size in zip(pointers, (2, 2, 8, 4), strict=True)]
+
+
+@pytest.fixture
+def driver():
+    return RecordingDriver()
+
+
+@pytest.fixture
+def backend(driver):
+    return CudaBackend(driver=driver)
+
+
+def test_buffers_hold_what_was_written(backend, driver):
+    data = np.arange(10, dtype=np.float64)
+    first, second = backend.allocate(80), backend.allocate(80)
+    first.write(data)
+    second.copy_from(first)
+    read = np.empty_like(data)
+    second.read(read)
+    assert np.array_equal(read, data)
+    for buffer in (first, second, second):
+        buffer.free()
+    assert not driver.memory
+    with pytest.raises(LaunchError, match="after it was freed"):
+        first.write(data)
+
+
+@pytest.mark.parametrize("data", [np.zeros(9), np.zeros((20, 10))[::2]])
+def test_buffers_refuse_arrays_that_do_not_fit(backend, data):
+    with pytest.raises(LaunchError, match="a buffer of 800 bytes was given"):
+        backend.allocate(800).write(data)
+
+
+def test_buffers_refuse_others_of_another_size(backend):
+    with pytest.raises(LaunchError, match="80 bytes cannot be copied from a GpuBuffer of 40 bytes"):
+        backend.allocate(80).copy_from(backend.allocate(40))
+
+
+def test_launch_passes_scalars_of_every_type_and_addresses(backend, driver):
+    function = backend.load(Binary("axpy", b"image"))
+    buffer = backend.allocate(16)
+    shape = LaunchShape((5, 2, 1), (32, 4, 1), 1024)
+    half, brain = np.float16(1.5), ml_dtypes.bfloat16(-3)
+    assert function.launch(shape, [half, brain, buffer, np.int32(-7)]) == 1.25
+    (handle, launched, values) = driver.launches[0]
+    assert (handle, launched) == ((0, "axpy"), shape)
+    assert values[0] == half.tobytes()
+    assert values[1] == np.array(brain).tobytes()
+    assert int.from_bytes(values[2], "little") == buffer.address
+    assert values[3] == np.int32(-7).tobytes()
+
+
+def test_launch_refuses_what_is_no_argument(backend):
+    function = backend.load(Binary("axpy", b"image"))
+    with pytest.raises(
+        LaunchError, match=r"parameter 1 of axpy needs a device buffer or a NumPy scalar, given float 2\.0"
+    ):
+        function.launch(LaunchShape((1, 1, 1), (1, 1, 1)), [np.int32(1), 2.0])
+
+
+def test_launch_after_unload(backend, driver):
+    function = backend.load(Binary("axpy", b"image"))
+    function.unload()
+    function.unload()
+    assert not driver.loaded
+    with pytest.raises(LaunchError, match="after it was unloaded"):
+        function.launch(LaunchShape((1, 1, 1), (1, 1, 1)), [])
+
+
+def test_constraints_are_the_devices_limits(backend):
+    assert backend.constraints() == ("threads_per_block <= 512", "shared_bytes <= 49152")
+
+
+def test_constraints_without_a_device(monkeypatch):
+    def no_device():
+        raise BackendUnavailableError("none")
+
+    monkeypatch.setattr(CudaBackend, "open_driver", staticmethod(no_device))
+    assert CudaBackend().constraints() == ("threads_per_block <= 1024",)
+
+
+def test_identity_tells_devices_and_flags_apart(backend):
+    plain = backend.identity(CompileOptions())
+    assert "Test" in plain
+    assert plain != backend.identity(CompileOptions(flags=("-G",)))
+
+
+class TestChoosing:
+    """Which backend a name stands for."""
+
+    def test_auto_takes_the_first_that_can_run(self, monkeypatch):
+        for name, can_run in (("cuda", False), ("hip", True), ("host", True)):
+            found = Availability(True, can_run, "" if can_run else "no device")
+            monkeypatch.setattr(BACKENDS[name], "availability", classmethod(lambda cls, found=found: found))
+        assert get_backend("auto").name == "hip"
+
+    def test_auto_says_why_none_can_run(self, monkeypatch):
+        for name in ("cuda", "hip", "host"):
+            found = Availability(False, False, f"no {name} compiler")
+            monkeypatch.setattr(BACKENDS[name], "availability", classmethod(lambda cls, found=found: found))
+        with pytest.raises(BackendUnavailableError, match=r"cuda: no cuda compiler; hip: .*; host: no host compiler"):
+            get_backend("auto")
+
+    def test_unknown_name(self):
+        with pytest.raises(UnknownNameError, match="unknown backend 'cudo'; did you mean 'cuda'"):
+            get_backend("cudo")
+        with pytest.raises(UnknownNameError):
+            BACKENDS["opencl"]
+
+    def test_every_backend_is_listed_by_its_own_name(self):
+        assert {"cuda", "hip", "host"} <= set(BACKENDS)
+        assert all(BACKENDS[name].name == name for name in BACKENDS)
+        assert len(BACKENDS) == len(list(BACKENDS))

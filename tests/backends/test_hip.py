@@ -1,0 +1,107 @@
+"""The HIP backend up to the driver call; hiprtc really compiles where it is installed."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from mptune.backends import BACKENDS, hip
+from mptune.backends.base import CompileOptions
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.hip import HipBackend
+from mptune.errors import BackendUnavailableError, CompileError
+from mptune.rendering import prelude
+
+AXPY = """
+#line 1 "axpy.cu"
+extern "C" __global__ void axpy(const half a, const bfloat16* __restrict__ x, float* __restrict__ y, int n) {
+    int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n) store(y + i, fma(a, load<4>(x + i), load<4>(y + i)));
+}
+"""
+
+
+def _hiprtc_missing() -> str:
+    try:
+        HipBackend.compiler()
+    except BackendUnavailableError as error:
+        return str(error)
+    return ""
+
+
+MISSING = _hiprtc_missing()
+needs_hiprtc = [pytest.mark.hiprtc, pytest.mark.skipif(bool(MISSING), reason=MISSING or "hiprtc is there")]
+
+
+@pytest.fixture
+def backend(tmp_path):
+    return HipBackend(cache=BinaryCache(tmp_path))
+
+
+class TestCompiling:
+    """hiprtc makes a code object and explains what it rejects."""
+
+    pytestmark = needs_hiprtc
+
+    def test_makes_a_binary_without_a_device(self, backend):
+        binary = backend.compile(prelude() + AXPY, "axpy", CompileOptions("gfx90a"))
+        assert b"gfx90a" in binary.image
+        assert b"axpy" in binary.image
+        assert not binary.cached
+        assert backend.compile(prelude() + AXPY, "axpy", CompileOptions("gfx90a")).cached
+
+    def test_rejected_source_names_the_template_line(self, backend):
+        source = prelude() + AXPY.replace("int i =", "int j =")
+        with pytest.raises(CompileError, match=r"hiprtc rejected axpy .*\n.*axpy\.cu:3:\d+: error: .*'i'"):
+            backend.compile(source, "axpy", CompileOptions("gfx90a"))
+
+    def test_needs_an_architecture_where_there_is_no_device(self, backend, monkeypatch):
+        monkeypatch.setattr(HipBackend, "open_driver", staticmethod(_no_device))
+        with pytest.raises(BackendUnavailableError, match=r"no HIP device here; .* give an architecture"):
+            backend.compile(prelude() + AXPY, "axpy", CompileOptions())
+
+
+def _no_device():
+    raise BackendUnavailableError("no HIP device here")
+
+
+def test_missing_library_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(hip, "_library_paths", lambda name: [])
+    hip._hiprtc.cache_clear()
+    try:
+        found = HipBackend.availability()
+    finally:
+        hip._hiprtc.cache_clear()
+    assert (found.can_compile, found.can_run) == (False, False)
+    assert "hiprtc is not installed: install ROCm" in found.reason
+
+
+def test_missing_hip_python_says_what_to_install(monkeypatch):
+    class Library:
+        @staticmethod
+        def hipGetDeviceCount(count):  # noqa: N802 - the library's name
+            count._obj.value = 1
+            return 0
+
+    monkeypatch.setattr(hip, "_library_paths", lambda name: ["libamdhip64.so"])
+    monkeypatch.setattr(hip.ctypes, "CDLL", lambda name: Library)
+    monkeypatch.setattr(hip.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BackendUnavailableError, match=r'HIP Python is not installed: pip install "mptune\[hip\]"'):
+        HipBackend.require_device()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hip_python_has_the_calls_the_driver_makes():
+    try:
+        from hip import hip as module
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f'HIP Python is not installed: pip install "mptune[hip]" ({error})')
+    names = set(re.findall(r"hip\.(hip\w+)", inspect.getsource(hip._HipPythonDriver)))
+    assert len(names) > 10
+    assert [name for name in names if not hasattr(module, name)] == []
+
+
+def test_registry_knows_it():
+    assert BACKENDS["hip"] is HipBackend
