@@ -313,6 +313,19 @@ def test_an_integer_result_that_looks_like_poison_is_a_result():
     assert data.unwritten(output, data.poisoned(output, None)) == 256 - 33
 
 
+def test_integer_results_are_compared_with_their_own_reference():
+    # The first half may be 165, the second must not: the halves lie in different pieces.
+    half = 70_000
+    expected = np.repeat([165, 0], half)
+    definition = simple(
+        np.zeros(2 * half),
+        arguments=[In("x", "n", precision="x_type"), Out("y", "n", dtype="uint8")],
+        reference=lambda inputs, size: expected,
+    )
+    data = manager(definition)
+    assert data.unwritten(definition.arguments[1], data.poisoned(definition.arguments[1], None)) == half
+
+
 # -- accounts ----------------------------------------------------------------------------------
 
 
@@ -357,8 +370,19 @@ def test_the_data_key_depends_on_data_and_sizes_alone():
     assert key() == first
     assert len({first, key(seed=1), key(sizes={"n": 36}), key(reference=other_reference)}) == 4
     assert key(block=("2 * block",)) == first
+    assert key_of_zeros(("n", "m")) != key_of_zeros(("m", "n"))
     renamed = (*ARGUMENTS[:-1], Scalar("k", dtype="int32"))
     assert key(arguments=renamed, inputs=lambda rng, size: inputs(rng, size) | {"k": size.n}) != first
+
+
+def key_of_zeros(shape):
+    definition = simple(
+        np.zeros(1),
+        arguments=[In("x", shape, precision="x_type"), Out("y", "n", precision="x_type")],
+        sizes={"default": {"n": 2, "m": 3}},
+        inputs=lambda rng, size: {"x": np.zeros([size[axis] for axis in shape])},
+    )
+    return manager(definition).data_key
 
 
 def other_reference(given, size):
