@@ -36,34 +36,38 @@ def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
         )
     numbered = np.flatnonzero(~np.isnan(values).any(axis=1))
     costs = values[numbered] * np.where(minimise, 1.0, -1.0)
-    # Sorted by the first objective, then the second, ...: no row is dominated by one after it.
+    # By the first objective, then the second, ...: no row is dominated by one after it.
     order = np.lexsort(costs.T[::-1])
     ordered = costs[order]
-    keep = _staircase(ordered) if ordered.shape[1] <= 2 else _cull(ordered)
-    return np.sort(numbered[order[keep]])
+    is_first = np.ones(len(ordered), dtype=np.bool_)
+    is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    distinct = ordered[is_first]
+    keep = _staircase(distinct) if distinct.shape[1] <= 2 else _cull(distinct)
+    return np.sort(numbered[order[keep[np.cumsum(is_first) - 1]]])
 
 
 def _staircase(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Mark the front of rows in lexicographic order with one or two columns."""
-    if len(costs) == 0:
-        return np.zeros(0, dtype=np.bool_)
-    first, last = costs[:, 0], costs[:, -1]
+    """Mark the front of distinct rows in lexicographic order with one or two columns."""
+    last = costs[:, -1]
+    improves = np.ones(len(costs), dtype=np.bool_)
+    improves[1:] = last[1:] < np.minimum.accumulate(last)[:-1]
     if costs.shape[1] == 1:
-        return np.asarray(first == first[0])
-    starts = np.r_[True, first[1:] != first[:-1]]
-    group = np.cumsum(starts) - 1
-    lowest = last[starts]  # of each group of equal first objectives: its first row
-    improves = np.r_[True, lowest[1:] < np.minimum.accumulate(lowest)[:-1]]
-    return np.asarray(improves[group] & (last == lowest[group]))
+        improves[1:] = False
+    return improves
 
 
 def _cull(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Mark the front of rows in lexicographic order: the first row left is on it and removes what it dominates."""
+    """Mark the front of distinct rows in lexicographic order: the first row left is on it, and removes others."""
     keep = np.zeros(len(costs), dtype=np.bool_)
     left = np.arange(len(costs))
+    # No row is better than an earlier one in the first column, so that need not be looked at.
+    columns = [np.ascontiguousarray(column) for column in costs.T[1:]]
     while left.size:
-        rows = costs[left]
-        equal = (rows == rows[0]).all(axis=1)
-        keep[left[equal]] = True
-        left = left[(rows < rows[0]).any(axis=1)]
+        keep[left[0]] = True
+        better = np.zeros(left.size - 1, dtype=np.bool_)
+        for column in columns:
+            better |= column[1:] < column[0]
+        left, columns = left[1:], [column[1:] for column in columns]
+        if not better.all():
+            left, columns = left[better], [column[better] for column in columns]
     return keep

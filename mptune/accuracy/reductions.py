@@ -37,7 +37,7 @@ class Scaled:
 
     def __truediv__(self, other: Scaled) -> Scaled:
         if other.significand == 0:
-            return Scaled(math.nan if self.significand == 0 else math.inf)
+            return Scaled(math.inf)
         mine, mine_exponent = math.frexp(self.significand)
         others, others_exponent = math.frexp(other.significand)
         exponent = mine_exponent + self.exponent - others_exponent - other.exponent
@@ -195,14 +195,31 @@ def _compensated_sum(values: NDArray[Any]) -> Sequence[float]:
     return [*parts, *(float(value) for value in values)]
 
 
-def _every_element(values: NDArray[Any]) -> Sequence[float]:
+def _exact_parts(values: NDArray[Any]) -> Sequence[float]:
+    """Return a few numbers whose sum is exactly that of ``values``.
+
+    The significands' halves are integers, which are added without error in one bin for each exponent.
+    """
     # A long double is the sum of two doubles.
     high = values.astype(np.float64)
-    return [*high.tolist(), *(values - high).astype(np.float64).tolist()]
+    doubles = high if values.dtype == np.float64 else np.concatenate([high, (values - high).astype(np.float64)])
+    significands, exponents = np.frexp(doubles)
+    upper = np.trunc(significands * 2.0**27)
+    lower = (significands * 2.0**27 - upper) * 2.0**26
+    lowest = int(exponents.min())
+    numbers: list[float] = []
+    for half, shift in ((upper, 27), (lower, 53)):
+        bins = np.bincount(exponents - lowest, weights=half)
+        numbers.extend(math.ldexp(bins[i], lowest + int(i) - shift) for i in np.flatnonzero(bins))
+    parts: list[float] = []
+    while (part := math.fsum(numbers)) != 0:
+        parts.append(part)
+        numbers.append(-part)
+    return parts
 
 
 #: Ways to sum with signs, and the share of the moduli's sum from which on a way's error does not matter.
-_SIGNED_SUMS: Final = ((_plain_sum, 0.01), (_compensated_sum, 1e-16), (_every_element, 0.0))
+_SIGNED_SUMS: Final = ((_plain_sum, 0.01), (_compensated_sum, 1e-16), (_exact_parts, 0.0))
 
 
 def _over(total: float, count: int, exponent: int) -> Scaled:
@@ -216,5 +233,3 @@ def _exact_sum(parts: Sequence[float]) -> float:
         return math.fsum(parts)
     except OverflowError:
         return math.inf
-    except ValueError:  # infinities of both signs
-        return math.nan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
 import pickle
 import tracemalloc
@@ -416,6 +417,17 @@ def test_the_arrays_are_never_copied_as_a_whole(name, dtype):
     assert peak < 2_000_000  # ten chunks of 16-byte elements; a copy as double takes 4.8 MB
 
 
+def test_a_mean_that_cancels_entirely_needs_no_copy_either():
+    half = np.random.default_rng(1).standard_normal(300_000)
+    reference = np.concatenate([half, -half])
+    METRICS["NRMSE"](reference + 1, reference)
+    tracemalloc.start()
+    assert METRICS["NRMSE"](reference + 1, reference) == math.inf
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4_800_000 + 2_000_000  # the sum given to it, and chunks
+
+
 def test_the_data_are_not_changed():
     output, reference = np.linspace(-3, 5, 999), np.linspace(-2, 5, 999)
     before = output.copy(), reference.copy()
@@ -452,8 +464,24 @@ def test_an_unknown_metric_suggests_the_nearest():
         resolve(3)
 
 
+def test_third_parties_add_metrics_by_entry_points(monkeypatch):
+    points = importlib.metadata.EntryPoints(
+        importlib.metadata.EntryPoint(name, f"{__name__}:{value}", "mptune.metrics")
+        for name, value in (("my-mean", "weighted"), ("ready", "READY"))
+    )
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: points.select(**which))
+    assert resolve("My Mean").name == "my-mean"
+    assert resolve("MY_MEAN")([1.0, 2.0], [1.5, 2.0]) == 0.5
+    assert resolve("ready") is READY
+    with pytest.raises(UnknownNameError, match="did you mean 'my-mean'"):
+        resolve("mymeen")
+
+
 def weighted(output, reference):
     return float(np.mean(np.abs(output - reference) * 2))
+
+
+READY = resolve(weighted)
 
 
 def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
@@ -489,6 +517,14 @@ def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
 def test_a_callable_that_gives_no_error_is_refused(function, message):
     with pytest.raises(MetricError, match=message):
         resolve(function)(np.ones(3), np.ones(3))
+
+
+def test_a_callable_s_own_refusal_is_passed_on():
+    def careful(output, reference):
+        raise MetricError("weights do not add up")
+
+    with pytest.raises(MetricError, match=r"^weights do not add up$"):
+        resolve(careful)(np.ones(2), np.ones(2))
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=str)

@@ -30,6 +30,7 @@ def exact_rank(n, confidence):
 
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.95, 0.99, 0.999])
 def test_the_interval_is_the_exact_binomial_one(confidence):
+    assert median_interval(range(7), 1e-12) == (2, 4)
     for n in [*range(1, 60), 101, 250, 999]:
         k = exact_rank(n, confidence)
         expected = (k - 1, n - k) if k else (-math.inf, math.inf)
