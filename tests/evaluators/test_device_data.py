@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mptune.backends.host import HostBackend
+from mptune.buffers import DataManager
+from mptune.evaluators.device_data import DeviceData
+from mptune.kernel import In, InOut, Kernel, Out, Scalar
+from mptune.space.parameters import PrecisionParameter
+
+N = 1003
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataManager:
+    kernel = Kernel(
+        name="k",
+        parameters=[PrecisionParameter("t", ["fp64", "fp32", "fp16", "bf16", "fp8_e5m2"])],
+        arguments=[
+            Out("y", "n", precision="t"),
+            InOut("z", "n", precision="t"),
+            In("x", "n", precision="t"),
+            Scalar("a", precision="t"),
+        ],
+        sizes={"default": {"n": N}},
+        inputs=lambda rng, size: {"x": rng.random(size.n), "z": rng.random(size.n), "a": 0.3},
+        reference=lambda inputs, size: {"y": inputs["x"], "z": inputs["z"]},
+        grid=["1"],
+        block=["1"],
+        template="\n",
+    )
+    return DataManager(kernel, kernel.resolve_sizes(), cache_dir=tmp_path)
+
+
+def bind_all(device: DeviceData, data: DataManager) -> None:
+    for name in ("fp64", "fp32", "fp16", "bf16", "fp8_e5m2"):
+        device.bind(data.kernel.configuration({"t": name}))
+
+
+def test_buffers_hold_the_values_in_their_precision(data: DataManager) -> None:
+    device = DeviceData(HostBackend(), data, budget_bytes=10**9)
+    for name in ("fp64", "fp32", "fp16", "bf16"):
+        bound = device.bind(data.kernel.configuration({"t": name}))
+        outputs = device.read_outputs(bound)
+        expected = data.inputs["z"].astype(outputs["z"].dtype)
+        bound.restore()
+        np.testing.assert_array_equal(device.read_outputs(bound)["z"].astype(float), expected.astype(float))
+    device.free()
+
+
+def test_poison_shows_until_it_is_written(data: DataManager) -> None:
+    device = DeviceData(HostBackend(), data, budget_bytes=10**9)
+    bound = device.bind(data.kernel.configuration({"t": "fp16"}))
+    device.poison(bound)
+    assert device.unwritten(bound, device.read_outputs(bound)) == {"y": N}
+    written = np.zeros(N, np.float16)
+    written[7:] = device.read_outputs(bound)["y"][7:]
+    bound.outputs[0].buffer.write(written)
+    assert device.unwritten(bound, device.read_outputs(bound)) == {"y": N - 7}
+    device.free()
+
+
+def test_restore_undoes_what_a_launch_did(data: DataManager) -> None:
+    device = DeviceData(HostBackend(), data, budget_bytes=10**9)
+    bound = device.bind(data.kernel.configuration({"t": "fp64"}))
+    working = next(o.buffer for o in bound.outputs if o.argument.name == "z")
+    working.write(np.full(N, 5.0))
+    bound.restore()
+    np.testing.assert_array_equal(device.read_outputs(bound)["z"], data.inputs["z"])
+    device.free()
+
+
+def test_budget_lets_go_of_the_least_recently_used(data: DataManager) -> None:
+    backend = HostBackend()
+    roomy = DeviceData(backend, data, budget_bytes=10**9)
+    bind_all(roomy, data)
+    assert len(roomy._buffers) == 5 * 4
+    tight = DeviceData(backend, data, budget_bytes=3 * N * 8)
+    bind_all(tight, data)
+    held = sum(b.nbytes for b in tight._buffers.values())
+    assert held <= 4 * N * 8
+    assert all(key[1] != "fp64" for key in tight._buffers)
+    # What left comes back with the same values.
+    bound = tight.bind(data.kernel.configuration({"t": "fp64"}))
+    bound.restore()
+    np.testing.assert_array_equal(tight.read_outputs(bound)["z"], data.inputs["z"])
+    roomy.free()
+    tight.free()
+    assert not roomy._buffers
+
+
+def test_scalars_come_in_the_precision(data: DataManager) -> None:
+    device = DeviceData(HostBackend(), data, budget_bytes=10**9)
+    for name, size in (("fp64", 8), ("fp32", 4), ("fp16", 2), ("bf16", 2)):
+        scalar = device.bind(data.kernel.configuration({"t": name})).launch[3]
+        assert isinstance(scalar, np.generic)
+        assert scalar.nbytes == size
+        assert float(scalar) == pytest.approx(0.3, rel=2.0**-8)
+    device.free()
