@@ -218,7 +218,7 @@ def test_what_cannot_be_known_by_its_source_is_not_cached(project, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_file_edited_in_this_session_is_not_trusted(project):
+def test_a_file_edited_while_it_is_loaded_is_not_trusted(project):
     definition = scale(load(project))
     (project / "scale.py").write_text("the function at hand is no longer this")
     assert reference_key(definition, "inputs", definition.resolve_sizes()) is None

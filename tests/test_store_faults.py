@@ -1,0 +1,226 @@
+"""Run files that are missing, foreign, damaged or cannot be written: refused, explained, left as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import tempfile
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mptune.errors import RunFileError
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.store import FORMAT_VERSION, RunFile
+from mptune.store.database import transaction
+
+
+def trial(number=0, message=""):
+    measurement = Measurement({"time_ms": number / 7})
+    return Trial(Configuration({"number": number}), Status.OK, message, measurement, key=f"key {number}")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.db"
+
+
+# -- files that are not what they should be ------------------------------------------------------
+
+
+def test_create_leaves_an_existing_file_alone(path):
+    path.write_text("precious")
+    with pytest.raises(RunFileError, match=r"exists already: .*--resume.*--output"):
+        RunFile.create(path, {})
+    assert path.read_text() == "precious"
+
+
+def test_create_makes_folders_and_takes_an_empty_file(tmp_path):
+    path = tmp_path / "runs" / "deep" / "run.db"
+    RunFile.create(path, {}).close()
+    (tmp_path / "empty.db").touch()
+    RunFile.create(tmp_path / "empty.db", {"seed": 1}).close()
+    assert RunFile.open(tmp_path / "empty.db").settings["seed"] == 1
+
+
+def test_missing_files_suggest_a_near_one(path):
+    RunFile.create(path.with_name("convolution2d.db"), {}).close()
+    with pytest.raises(RunFileError, match=r"no run file .*convolution\.db; did you mean 'convolution2d\.db'\?"):
+        RunFile.open(path.with_name("convolution.db"))
+    with pytest.raises(RunFileError, match="there is no folder"):
+        RunFile.open(path.parent / "nowhere" / "run.db")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty: it was interrupted"),
+        (b"not a database, but long enough to be taken for one" * 40, "not an SQLite database"),
+        (b"SQLite format 3\0" + b"\xff" * 2000, "not an SQLite database|corrupt"),
+        (b"\x80\x04\x95", "not an SQLite database"),
+    ],
+)
+def test_other_files_are_refused(path, content, message, read_only):
+    path.write_bytes(content)
+    with pytest.raises(RunFileError, match=message):
+        RunFile.open(path, read_only=read_only)
+    assert path.read_bytes() == content
+
+
+def test_folders_and_devices_are_refused(tmp_path):
+    for make in (RunFile.open, lambda path: RunFile.create(path, {})):
+        with pytest.raises(RunFileError, match="is a folder"):
+            make(tmp_path)
+        with pytest.raises(RunFileError, match="not a regular file"):
+            make(Path("/dev/null"))
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFileError, match="cannot be opened"):
+        RunFile.create(tmp_path / "file" / "run.db", {})
+
+
+@contextmanager
+def edited(path):
+    connection = sqlite3.connect(path)
+    yield connection
+    connection.commit()
+    connection.close()
+
+
+@pytest.fixture
+def filled(path):
+    with RunFile.create(path, {"seed": 0}) as file, transaction(file._connection):
+        for number in range(60):
+            file.add(trial(number, message="m" * 1000))
+    return path
+
+
+def test_a_foreign_database_is_refused(path):
+    with edited(path) as connection:
+        connection.execute("CREATE TABLE trials (x)")
+    with pytest.raises(RunFileError, match="is an SQLite database, but not a run file"):
+        RunFile.open(path)
+
+
+def test_another_version_is_refused(filled):
+    for version, advice in ((FORMAT_VERSION + 1, "upgrade mptune"), (0, "its format is no longer read")):
+        with edited(filled) as connection:
+            connection.execute(f"PRAGMA user_version = {version}")
+        with pytest.raises(
+            RunFileError, match=f"has format {version} and this mptune reads {FORMAT_VERSION}: {advice}"
+        ):
+            RunFile.open(filled, read_only=True)
+
+
+def test_truncated_files_are_refused(filled):
+    content = filled.read_bytes()
+    for share in (0.01, 0.3, 0.6, 0.99):
+        filled.write_bytes(content[: int(len(content) * share)])
+        with pytest.raises(RunFileError, match=r"corrupt|not an SQLite database"):
+            RunFile.open(filled, read_only=True)
+
+
+def test_damaged_pages_are_refused(filled):
+    content = bytearray(filled.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 4096] = random.Random(1).randbytes(4096)
+    filled.write_bytes(content)
+    with pytest.raises(RunFileError, match="corrupt"):
+        RunFile.open(filled)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("DROP TABLE trials", "no table trials"),
+        ("UPDATE trials SET status = 'great' WHERE id = 7", "trial 7 cannot be read.*great"),
+        ("UPDATE trials SET metrics = '{\"time_ms\"' WHERE id = 8", "trial 8 cannot be read"),
+        ("UPDATE trials SET metrics = '[1]' WHERE id = 8", "trial 8 cannot be read"),
+        ("UPDATE trials SET configuration = '3' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE trials SET configuration = '{\"a\": {}}' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE trials SET times_ms = x'0102' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE trials SET warnings = 'null' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE settings SET value = 'import os'", "settings cannot be read"),
+    ],
+)
+def test_damaged_rows_are_named(filled, change, message):
+    with edited(filled) as connection:
+        connection.execute(change)
+    with pytest.raises(RunFileError, match=message), RunFile.open(filled, read_only=True) as file:
+        file.trials()
+
+
+# -- no room, no permission -----------------------------------------------------------------------
+
+
+def test_a_full_disk_keeps_what_was_recorded(filled):
+    with RunFile.open(filled) as file:
+        (pages,) = file._connection.execute("PRAGMA page_count").fetchone()
+        file._connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(RunFileError, match="disk is full; every trial recorded so far is safe"):
+            deque(file.add(trial(number, message="m" * 1000)) for number in range(60, 80))
+        recorded = len(file.trials())
+        with pytest.raises(RunFileError, match="disk is full"):
+            file.update({"much": "m" * 100_000})
+    with RunFile.open(filled) as file:
+        assert len(file.trials()) == recorded >= 60
+        file.add(trial(1000))
+        assert dict(file.settings) == {"seed": 0}
+
+
+def test_a_file_taken_away_is_noticed(filled):
+    with RunFile.open(filled) as file:
+        filled.rename(filled.with_name("elsewhere.db"))
+        with pytest.raises(RunFileError, match="moved or deleted while it was in use"):
+            file.add(trial(1000))
+
+
+@contextmanager
+def without_privileges():
+    """Root may write anywhere: be somebody else."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def locked_folder():
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "runs"
+        folder.mkdir()
+        RunFile.create(folder / "run.db", {"seed": 0}).close()
+        (folder / "run.db").chmod(0o444)
+        folder.chmod(0o555)
+        Path(name).chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
+
+
+def test_a_read_only_folder_is_named_and_can_be_read(locked_folder):
+    with without_privileges():
+        for attempt in (
+            lambda: RunFile.create(locked_folder / "new.db", {}),
+            lambda: RunFile.create(locked_folder / "deeper" / "new.db", {}),
+            lambda: RunFile.open(locked_folder / "run.db"),
+        ):
+            with pytest.raises(RunFileError, match=r"run file .*\.db cannot be opened: it or its folder is read-only"):
+                attempt()
+        with RunFile.open(locked_folder / "run.db", read_only=True) as file:
+            assert dict(file.settings) == {"seed": 0}
+            assert file.trials() == []
+
+
+def test_nothing_in_the_file_is_a_pickle(filled):
+    with edited(filled) as connection:
+        rows = connection.execute("SELECT configuration, metrics, durations_s, warnings FROM trials").fetchall()
+        assert all(json.loads(cell) is not None for row in rows for cell in row)
