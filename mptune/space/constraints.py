@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import ConstraintError, ExpressionError
+from mptune.errors import ConstraintError, ExpressionError, UnknownNameError
+from mptune.precision import precision
+from mptune.space.analysis import Facts, is_total
 from mptune.space.expression import Expression
-from mptune.space.syntax import unknown_name
+from mptune.space.syntax import conjuncts, fold, map_children, unknown_name
+from mptune.space.vectors import truth
 
-__all__ = ["Constraint", "compile_constraint"]
+__all__ = ["Constraint", "compile_constraint", "with_canonical_precisions"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
     """One predicate, compiled.
 
     Attributes:
-        text: how it is shown.
+        text: how it is shown: the text it was given as, or a callable's name and arguments.
         names: the parameters it depends on.
-        constants: the constants it uses.
-        predicate: the expression or the callable.
+        predicate: an expression with the constants put in, or the callable.
+        constants: the constants a callable is called with.
     """
 
     text: str
     names: frozenset[str]
-    constants: Mapping[str, Any]
     predicate: Expression | Callable[..., Any]
+    constants: Mapping[str, Any]
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Return whether the configuration with these values satisfies it.
@@ -39,12 +43,12 @@ class Constraint:
         Raises:
             ConstraintError: it cannot be evaluated there; names it and the values.
         """
-        given = {name: values[name] for name in self.names}
         if isinstance(self.predicate, Expression):
             try:
-                return bool(self.predicate.evaluate({**self.constants, **given}))
+                return bool(self.predicate.evaluate(values))
             except ExpressionError as error:
                 raise ConstraintError(f"constraint: {error}") from error
+        given = {name: values[name] for name in sorted(self.names)}
         try:
             return bool(self.predicate(**self.constants, **given))
         except Exception as error:
@@ -52,10 +56,55 @@ class Constraint:
             raise ConstraintError(f"constraint {self.text} fails at {at}: {type(error).__name__}: {error}") from error
 
     def mask(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[np.bool_]:
-        """Return whether each of ``n`` rows satisfies it, (n,)."""
+        """Return whether each of ``n`` rows satisfies it, (n,).
+
+        Args:
+            columns: the values of at least the parameters it depends on, each (n,).
+            n: the number of rows.
+
+        Raises:
+            ConstraintError: it cannot be evaluated in some row; names it and the values.
+        """
+        if isinstance(self.predicate, Expression):
+            try:
+                return truth(self.predicate.evaluate_columns(columns, n), n)
+            except ExpressionError as error:
+                raise ConstraintError(f"constraint: {error}") from error
         names = sorted(self.names)
         rows = zip(*(columns[name].tolist() for name in names), strict=True) if names else iter([()] * n)
         return np.fromiter((self.holds(dict(zip(names, row, strict=True))) for row in rows), np.bool_, n)
+
+    def bind(self, values: Mapping[str, Any]) -> Constraint:
+        """Return the constraint with some parameters fixed to one value."""
+        fixed = {name: value for name, value in values.items() if name in self.names}
+        if not fixed:
+            return self
+        if isinstance(self.predicate, Expression):
+            return self.with_tree(fold(self.predicate.tree, fixed, self.text))
+        return replace(self, names=self.names - set(fixed), constants={**self.constants, **fixed})
+
+    def with_tree(self, tree: ast.expr) -> Constraint:
+        """Return the constraint with another predicate under the same text."""
+        expression = Expression.from_tree(self.text, tree)
+        return replace(self, names=expression.names, predicate=expression)
+
+    def split(self, facts: Facts) -> list[Constraint]:
+        """Return constraints that together say the same, one for each part of a top-level ``and``.
+
+        A part that can fail keeps the parts before it, which may be what protects it (``a != 0 and b % a == 0``).
+        """
+        if not isinstance(self.predicate, Expression):
+            return [self]
+        parts = conjuncts(self.predicate.tree)
+        pieces: list[Constraint] = []
+        for position, part in enumerate(parts):
+            safe = position == 0 or is_total(part, facts)
+            pieces.append(self.with_tree(part if safe else ast.BoolOp(ast.And(), parts[: position + 1])))
+        return pieces
+
+    def is_total(self, facts: Facts) -> bool:
+        """Return whether it can be evaluated whatever the values of its parameters."""
+        return isinstance(self.predicate, Expression) and is_total(self.predicate.tree, facts)
 
 
 def compile_constraint(
@@ -68,45 +117,90 @@ def compile_constraint(
     Raises:
         ConstraintError: it does not parse, or uses a name that is neither a parameter nor a constant.
     """
-    parameters = tuple(names)
-    known = dict(constants or {})
+    parameters, known = tuple(names), dict(constants or {})
+    usable = (*parameters, *known)
     if isinstance(constraint, str):
         try:
-            predicate: Any = Expression(constraint)
+            expression = Expression(constraint)
         except ExpressionError as error:
-            raise ConstraintError(
-                f"constraint: {error} (names that may be used: {_listed(parameters, known)})"
-            ) from error
-        text, used = constraint, predicate.names
-    elif callable(constraint):
-        text, used, predicate = _describe(constraint), _arguments(constraint, parameters, known), constraint
-    else:
+            raise ConstraintError(f"constraint: {error} (names that may be used: {', '.join(usable)})") from error
+        _check_names(expression.names, constraint, usable)
+        folded = Expression.from_tree(constraint, fold(expression.tree, known, constraint))
+        return Constraint(constraint, folded.names, folded, {})
+    if not callable(constraint):
         raise ConstraintError(f"a constraint is text or a callable, not {constraint!r}")
+    text, used = _describe(constraint), _arguments(constraint, usable)
+    _check_names(used, text, usable)
+    held = {name: value for name, value in known.items() if name in used}
+    return Constraint(text, frozenset(used) & frozenset(parameters), constraint, held)
+
+
+def _check_names(used: Iterable[str], text: str, usable: tuple[str, ...]) -> None:
     for name in sorted(used):
-        if name not in parameters and name not in known:
-            raise ConstraintError(f"constraint: {unknown_name(name, text, (*parameters, *known))}")
-    return Constraint(
-        text,
-        frozenset(used) & frozenset(parameters),
-        {name: value for name, value in known.items() if name in used},
-        predicate,
-    )
-
-
-def _listed(parameters: Iterable[str], constants: Iterable[str]) -> str:
-    return ", ".join((*parameters, *constants))
+        if name not in usable:
+            raise ConstraintError(f"constraint: {unknown_name(name, text, usable)}")
 
 
 def _describe(constraint: Callable[..., Any]) -> str:
-    name = getattr(constraint, "__qualname__", type(constraint).__name__)
-    return f"{name}({', '.join(inspect.signature(constraint).parameters)})"
+    name = getattr(constraint, "__qualname__", type(constraint).__name__).rpartition("<locals>.")[2]
+    return f"{name}({', '.join(_signature(constraint))})"
 
 
-def _arguments(constraint: Callable[..., Any], parameters: tuple[str, ...], constants: Mapping[str, Any]) -> set[str]:
+def _signature(constraint: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(constraint).parameters
+    except (ValueError, TypeError) as error:
+        raise ConstraintError(f"constraint {constraint!r}: its arguments cannot be found out") from error
+
+
+def _arguments(constraint: Callable[..., Any], usable: tuple[str, ...]) -> set[str]:
     used: set[str] = set()
-    for name, argument in inspect.signature(constraint).parameters.items():
+    for name, argument in _signature(constraint).items():
         if argument.kind is inspect.Parameter.VAR_KEYWORD:
-            used.update(parameters, constants)
-        elif argument.default is inspect.Parameter.empty or name in parameters or name in constants:
+            used.update(usable)
+        elif argument.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
+            raise ConstraintError(
+                f"constraint {_describe(constraint)}: argument {name!r} cannot be given by name; "
+                f"take parameters as keyword arguments (names that may be used: {', '.join(usable)})"
+            )
+        elif argument.default is inspect.Parameter.empty or name in usable:
             used.add(name)
     return used
+
+
+def with_canonical_precisions(constraint: Constraint, parameters: frozenset[str]) -> Constraint:
+    """Return the constraint with aliases of precisions replaced where they are compared with precision parameters.
+
+    Raises:
+        ConstraintError: a precision parameter is compared with text that names no precision, or by order.
+    """
+    predicate = constraint.predicate
+    if not isinstance(predicate, Expression) or not parameters & predicate.names:
+        return constraint
+    return constraint.with_tree(_canonical(predicate.tree, parameters, constraint.text))
+
+
+def _canonical(node: ast.expr, parameters: frozenset[str], text: str) -> ast.expr:
+    node = map_children(node, lambda child: _canonical(child, parameters, text))
+    if not isinstance(node, ast.Compare):
+        return node
+    operands = [node.left, *node.comparators]
+    compared = [operand.id for operand in operands if isinstance(operand, ast.Name) and operand.id in parameters]
+    if not compared:
+        return node
+    if any(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in node.ops):
+        raise ConstraintError(
+            f"constraint: precisions have no order: {ast.unparse(node)!r} in {text!r}; compare sizeof({compared[0]})"
+        )
+
+    def rename(operand: ast.expr) -> ast.expr:
+        if isinstance(operand, ast.List | ast.Tuple | ast.Set):
+            return map_children(operand, rename)
+        if not (isinstance(operand, ast.Constant) and isinstance(operand.value, str)):
+            return operand
+        try:
+            return ast.Constant(precision(operand.value).name)
+        except UnknownNameError as error:
+            raise ConstraintError(f"constraint {text!r}: {error}") from error
+
+    return map_children(node, rename)

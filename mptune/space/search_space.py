@@ -1,31 +1,66 @@
-"""The search space: all valid configurations, counted and indexed."""
+"""The search space: all valid configurations, counted and indexed without being listed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError
-from mptune.precision import precision
+from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
+from mptune.space.building import build_factors, count
 from mptune.space.configuration import Configuration, Value
-from mptune.space.constraints import Constraint, compile_constraint
-from mptune.space.parameters import (
-    BooleanParameter,
-    CategoricalParameter,
-    Parameter,
-    PermutationParameter,
-    PrecisionParameter,
-)
+from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
+from mptune.space.encoding import Encoding, embed
+from mptune.space.factors import Factor
+from mptune.space.growth import tree_of_rows
+from mptune.space.neighbourhood import KINDS, Kind, neighbours_in, other_values, steps
+from mptune.space.parameters import Parameter, PrecisionParameter
+from mptune.space.sampling import best_spread, stratified, uniform
 
 __all__ = ["SearchSpace"]
 
+Indices = NDArray[np.int64]
+_LARGEST: Final = 2**63 - 1
+
 
 class SearchSpace:
-    """The valid configurations of some parameters under constraints."""
+    """The valid configurations of parameters under constraints.
+
+    Parameters that constraints tie together form groups, each held as a tree of its valid combinations (the chain of
+    trees of Rasch 2021 and Hellsten 2023); the space is their product and is never listed, so its size does not
+    matter to memory. Every valid configuration has an index from 0 to ``size - 1``; equal definitions give equal
+    indices.
+
+    Args:
+        parameters: the parameters, each name once.
+        constraints: expressions over parameters and constants, or callables that take those they need by name.
+        constants: names constraints may use beside the parameters: sizes, limits of a device.
+
+    Attributes:
+        parameters: the parameters.
+        names: their names, in order.
+        constraints: the compiled constraints, in the order they were given.
+        constants: the constants.
+        size: the number of valid configurations.
+        cartesian_size: the number of configurations without any constraint.
+
+    Raises:
+        MptuneError: no parameters, a name twice, or more valid configurations than an index can count.
+        ConstraintError: a constraint does not parse, uses an unknown name, fails for some configuration, or couples
+            more combinations than can be held.
+        EmptySpaceError: no configuration is valid; names the constraint that removed the last ones.
+    """
+
+    parameters: tuple[Parameter, ...]
+    names: tuple[str, ...]
+    constraints: tuple[Constraint, ...]
+    constants: dict[str, Value]
+    size: int
+    cartesian_size: int
 
     def __init__(
         self,
@@ -33,44 +68,83 @@ class SearchSpace:
         constraints: Sequence[str | Callable[..., Any]] = (),
         constants: Mapping[str, Value] | None = None,
     ) -> None:
+        self.constants = dict(constants or {})
+        self._define(parameters)
+        self._given: tuple[str | Callable[..., Any], ...] | None = tuple(constraints)
+        precisions = frozenset(p.name for p in self.parameters if isinstance(p, PrecisionParameter))
+        compiled = [compile_constraint(constraint, self.names, self.constants) for constraint in constraints]
+        self.constraints = tuple(with_canonical_precisions(constraint, precisions) for constraint in compiled)
+        try:
+            self._index_by(build_factors(self.parameters, self.constraints))
+        except EmptySpaceError as error:
+            raise EmptySpaceError(self._blame(str(error))) from None
+
+    @classmethod
+    def from_codes(cls, parameters: Sequence[Parameter], codes: NDArray[Any]) -> SearchSpace:
+        """Return the space of listed configurations, in ascending order of their value codes.
+
+        Args:
+            parameters: the parameters.
+            codes: the position of each value among its parameter's values, (n, n_parameters).
+
+        Raises:
+            EmptySpaceError: the list is empty.
+            MptuneError: as for the constructor, or a code is out of range.
+        """
+        space = cls.__new__(cls)
+        space.constants, space.constraints, space._given = {}, (), None
+        space._define(parameters)
+        radices = [len(p.values) for p in space.parameters]
+        if not len(codes):
+            raise EmptySpaceError("the list of configurations is empty")
+        if codes.shape[1] != len(radices) or np.any(codes < 0) or np.any(codes >= np.array(radices)):
+            raise MptuneError("a value code is out of its parameter's range")
+        tree = tree_of_rows(np.unique(codes, axis=0), radices, tuple(p.is_ordered for p in space.parameters))
+        space._index_by([tree])
+        return space
+
+    def _define(self, parameters: Sequence[Parameter]) -> None:
         self.parameters = tuple(parameters)
         self.names = tuple(p.name for p in self.parameters)
-        self.constants = dict(constants or {})
-        self._given = tuple(constraints)
-        self.constraints: tuple[Constraint, ...] = tuple(
-            compile_constraint(c, self.names, self.constants) for c in constraints
-        )
+        if not self.parameters:
+            raise MptuneError("a search space needs at least one parameter")
+        for position, name in enumerate(self.names):
+            if name in self.names[:position]:
+                raise MptuneError(f"two parameters have the name {name!r}")
+            if name in self.constants:
+                raise MptuneError(f"{name!r} is both a parameter and a constant")
         self.cartesian_size = math.prod(len(p.values) for p in self.parameters)
-        self._codes = self._build()
-        self.size = len(self._codes)
-        self._rows = {tuple(row): i for i, row in enumerate(self._codes.tolist())}
-        self._value_codes = [{v: i for i, v in enumerate(p.values)} for p in self.parameters]
+        self._codes_of = [{value: code for code, value in enumerate(p.values)} for p in self.parameters]
 
-    def _build(self) -> NDArray[np.int32]:
-        rows: list[tuple[int, ...]] = [()]
-        pending = list(self.constraints)
-        assigned: list[Parameter] = []
-        for p in self.parameters:
-            rows = [(*row, c) for row in rows for c in range(len(p.values))]
-            assigned.append(p)
-            names = [q.name for q in assigned]
-            for constraint in [c for c in pending if c.names <= set(names)]:
-                pending.remove(constraint)
-                at = [(n, names.index(n)) for n in constraint.names]
-                memo: dict[tuple[int, ...], bool] = {}
-                kept = []
-                for row in rows:
-                    key = tuple(row[i] for _, i in at)
-                    if key not in memo:
-                        memo[key] = constraint.holds({n: assigned[i].values[row[i]] for n, i in at})
-                    if memo[key]:
-                        kept.append(row)
-                if not kept:
-                    raise EmptySpaceError(
-                        f"constraint {constraint.text!r} removes all of the {len(rows)} configurations left before it"
-                    )
-                rows = kept
-        return np.array(rows, dtype=np.int32).reshape(len(rows), len(self.parameters))
+    def _index_by(self, factors: Sequence[Factor]) -> None:
+        self.size = math.prod(factor.size for factor in factors)
+        if self.size > _LARGEST:
+            raise MptuneError(f"{self.size:.3g} configurations are valid; at most {_LARGEST:.3g} can be indexed")
+        strides = [math.prod(factor.size for factor in factors[k + 1 :]) for k in range(len(factors))]
+        self._factors: tuple[tuple[Factor, int], ...] = tuple(zip(factors, strides, strict=True))
+
+    def _blame(self, fallback: str) -> str:
+        """Say which constraint, in the order given, is the first after which no configuration is left."""
+        try:
+            low, high = 0, len(self.constraints)
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if count(self.parameters, self.constraints[:middle]) else (low, middle)
+            before = count(self.parameters, self.constraints[:low])
+        except ConstraintError:
+            return f"the search space is empty: {fallback}"
+        text = self.constraints[low].text
+        return (
+            f"the search space is empty: constraint {text!r} removes all of the {before:,} configurations "
+            f"that the constraints before it leave (of {self.cartesian_size:,}){self._shown_constants()}"
+        )
+
+    def _shown_constants(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in self.constants.items())
+        return f", with {shown}" if shown else ""
+
+    def __repr__(self) -> str:
+        return f"SearchSpace({self.size:,} of {self.cartesian_size:,} configurations of {', '.join(self.names)})"
 
     def __len__(self) -> int:
         return self.size
@@ -78,105 +152,204 @@ class SearchSpace:
     def __contains__(self, configuration: object) -> bool:
         return isinstance(configuration, Mapping) and self.index(configuration) is not None
 
-    def configuration(self, index: int) -> Configuration:
-        """Return the configuration of an index."""
-        row = self._codes[index]
-        return Configuration({p.name: p.values[c] for p, c in zip(self.parameters, row, strict=True)})
+    def parameter(self, name: str) -> Parameter:
+        """Return the parameter of that name.
 
-    def configurations(self, indices: Sequence[int] | NDArray[np.int64]) -> list[Configuration]:
-        """Return the configurations of indices."""
-        return [self.configuration(int(i)) for i in indices]
+        Raises:
+            UnknownNameError: there is none.
+        """
+        if name not in self.names:
+            raise UnknownNameError("parameter", name, self.names)
+        return self.parameters[self.names.index(name)]
+
+    # -- index and configuration -------------------------------------------------------------------
+
+    def configuration(self, index: int) -> Configuration:
+        """Return the configuration of an index.
+
+        Raises:
+            IndexError: the index is negative or not below ``size``.
+        """
+        index = int(index)
+        if not 0 <= index < self.size:
+            raise IndexError(f"index {index} is not in 0, ..., {self.size - 1}")
+        codes = [0] * len(self.parameters)
+        for factor, stride in self._factors:
+            for position, code in zip(factor.positions, factor.decode_one(index // stride % factor.size), strict=True):
+                codes[position] = code
+        return Configuration({p.name: p.values[code] for p, code in zip(self.parameters, codes, strict=True)})
+
+    def configurations(self, indices: ArrayLike) -> list[Configuration]:
+        """Return the configurations of indices, in order."""
+        columns = [
+            [parameter.values[code] for code in column.tolist()]
+            for parameter, column in zip(self.parameters, self.codes(indices).T, strict=True)
+        ]
+        return [Configuration(dict(zip(self.names, row, strict=True))) for row in zip(*columns, strict=True)]
 
     def index(self, configuration: Mapping[str, Any]) -> int | None:
-        """Return the index of a configuration, None if it is not valid."""
-        if set(configuration) != set(self.names):
+        """Return the index of a configuration, None where it is not valid or has other parameters."""
+        if len(configuration) != len(self.names):
             return None
-        codes = [table.get(configuration[n]) for n, table in zip(self.names, self._value_codes, strict=True)]
-        return self._rows.get(tuple(codes))  # type: ignore[arg-type]
+        try:
+            codes = [codes[configuration[name]] for name, codes in zip(self.names, self._codes_of, strict=True)]
+        except (KeyError, TypeError):
+            return None
+        index = 0
+        for factor, stride in self._factors:
+            leaf = factor.encode_one([codes[position] for position in factor.positions])
+            if leaf < 0:
+                return None
+            index += leaf * stride
+        return index
 
-    def codes(self, indices: Any) -> NDArray[np.int32]:
-        """Return value codes, (n, d)."""
-        return self._codes[np.asarray(indices, dtype=np.int64)]
+    def codes(self, indices: ArrayLike) -> NDArray[np.int32]:
+        """Return the position of each value among its parameter's values, (n, n_parameters) for indices (n,).
 
-    def indices_of(self, codes: NDArray[Any]) -> NDArray[np.int64]:
-        """Return indices of value codes, -1 where invalid, (n,)."""
-        return np.array([self._rows.get(tuple(row), -1) for row in np.asarray(codes).tolist()], dtype=np.int64)
+        Raises:
+            IndexError: an index is negative or not below ``size``.
+        """
+        wanted = np.asarray(indices, dtype=np.int64).reshape(-1)
+        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.size):
+            raise IndexError(f"an index is not in 0, ..., {self.size - 1}")
+        codes = np.empty((len(self.parameters), len(wanted)), dtype=np.int32)
+        for factor, stride in self._factors:
+            codes[list(factor.positions)] = factor.decode(wanted // stride % factor.size).T
+        return codes.T
 
-    def sample(self, n: int, rng: np.random.Generator, exclude: Set[int] | None = None) -> NDArray[np.int64]:
-        """Return up to n distinct indices, uniform."""
-        left = np.setdiff1d(np.arange(self.size), np.fromiter(exclude or (), np.int64))
-        return rng.choice(left, min(n, len(left)), replace=False).astype(np.int64)
+    def indices_of(self, codes: NDArray[Any]) -> Indices:
+        """Return the indices of value codes, -1 where the configuration is not valid, (n,) from (n, n_parameters)."""
+        return self._combine([factor.encode(codes[:, list(factor.positions)]) for factor, _ in self._factors])
 
-    def latin_hypercube(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return n distinct indices that fill the space."""
-        return self.sample(n, rng)
+    def nearest_valid(self, codes: NDArray[Any], rng: np.random.Generator) -> Indices:
+        """Return the index of a valid configuration near each row of codes, (n,) from (n, n_parameters).
 
-    def neighbours(self, index: int, kind: str = "hamming") -> NDArray[np.int64]:
-        """Return sorted indices of the neighbours."""
-        distance = np.abs(self._codes - self._codes[index])
-        changed = (distance > 0).sum(axis=1) == 1
-        if kind == "adjacent":
-            changed &= distance.sum(axis=1) == 1
-        return np.flatnonzero(changed).astype(np.int64)
+        A valid row gives its own index. Otherwise values are kept, parameter by parameter, where the ones fixed before
+        allow it, and moved as little as possible where they do not; ties are drawn.
+        """
+        return self._combine([factor.nearest(codes[:, list(factor.positions)], rng) for factor, _ in self._factors])
 
-    def _columns(self) -> list[tuple[str, NDArray[np.float64]]]:
-        columns: list[tuple[str, NDArray[np.float64]]] = []
-        for p in self.parameters:
-            v: list[Any] = list(p.values)
-            if isinstance(p, PrecisionParameter):
-                columns.append((f"{p.name}.roundoff", np.log2([precision(x).unit_roundoff for x in v])))
-                columns.append((f"{p.name}.bytes", np.log2([precision(x).size_bytes for x in v])))
-            elif isinstance(p, CategoricalParameter):
-                columns.extend((f"{p.name}={x}", np.array([float(x == y) for y in v])) for x in v)
-            elif isinstance(p, PermutationParameter):
-                columns.extend((f"{p.name}[{k}]", np.array([x.index(k) for x in v], float)) for k in range(len(v[0])))
-            elif p.is_numeric or isinstance(p, BooleanParameter):
-                numeric = np.array(v, dtype=np.float64)
-                columns.append((p.name, np.log2(numeric) if p.log_scale else numeric))
-            else:
-                columns.append((p.name, np.arange(len(v), dtype=np.float64)))
-        return columns
+    def _combine(self, leaves: Sequence[Indices]) -> Indices:
+        index = np.zeros(len(leaves[0]), dtype=np.int64)
+        valid = np.ones(len(index), dtype=np.bool_)
+        for (_, stride), leaf in zip(self._factors, leaves, strict=True):
+            valid &= leaf >= 0
+            index += leaf * stride
+        return np.where(valid, index, -1)
 
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the feature columns."""
-        return tuple(name for name, _ in self._columns())
+    def iter_batches(self, size: int) -> Iterator[Indices]:
+        """Yield all indices in ascending batches of at most ``size``.
 
-    def features(self, indices: Any) -> NDArray[np.float64]:
-        """Return features in [0, 1], (n, k)."""
-        codes = self.codes(indices)
-        parts = []
-        for name, table in self._columns():
-            spread = np.ptp(table)
-            scaled = (table - table.min()) / spread if spread else np.zeros_like(table)
-            position = self.names.index(name.split(".")[0].split("=")[0].split("[")[0])
-            parts.append(scaled[codes[:, position]])
-        return np.stack(parts, axis=1)
-
-    def embedding(self, indices: Any) -> NDArray[np.float64]:
-        """Return the embedding of Heldens 2026, Sec. III-E, (n, d)."""
-        epsilon = 1.0 / max(len(p.values) for p in self.parameters)
-        return (self.codes(indices) + 0.5) * epsilon
-
-    def restrict(self, values: Mapping[str, Sequence[Value]]) -> SearchSpace:
-        """Return the space with some parameters restricted to some values."""
-        for name in values:
-            if name not in self.names:
-                raise UnknownNameError("parameter", name, self.names)
-        restricted = [p.restricted(values[p.name]) if p.name in values else p for p in self.parameters]
-        return SearchSpace(restricted, self._given, self.constants)
-
-    def iter_batches(self, size: int) -> Iterator[NDArray[np.int64]]:
-        """Yield all indices in batches."""
+        Raises:
+            ValueError: size is below 1.
+        """
         if size < 1:
-            raise MptuneError(f"a batch needs at least one index, not {size}")
+            raise ValueError(f"a batch needs at least one index, got {size}")
         for start in range(0, self.size, size):
             yield np.arange(start, min(start + size, self.size), dtype=np.int64)
 
+    # -- samples and neighbours ---------------------------------------------------------------------
+
+    def sample(self, n: int, rng: np.random.Generator, exclude: Set[int] | None = None) -> Indices:
+        """Return ``n`` distinct indices, every subset equally likely; all that are left where those are fewer."""
+        return uniform(n, self.size, rng, exclude)
+
+    def latin_hypercube(self, n: int, rng: np.random.Generator) -> Indices:
+        """Return ``n`` distinct indices that fill the space evenly, in random order; all where those are fewer.
+
+        A Latin hypercube of quantiles is taken through the conditional distribution of each value given those before
+        it, so that the points are valid by construction; of several such designs the best spread is kept, and uniform
+        draws stand in for points that coincide.
+        """
+        if n >= self.size:
+            return uniform(n, self.size, rng)
+        chosen = best_spread(n, lambda count: self._stratified(count, rng), self.features)
+        missing = uniform(n - len(chosen), self.size, rng, set(chosen.tolist()))
+        return rng.permutation(np.concatenate([chosen, missing]))
+
+    def _stratified(self, n: int, rng: np.random.Generator) -> Indices:
+        quantiles = stratified(n, len(self.parameters), rng)
+        return self._combine([factor.descend(quantiles[:, list(factor.positions)]) for factor, _ in self._factors])
+
+    def neighbours(self, index: int, kind: Kind = "hamming") -> Indices:
+        """Return the valid configurations next to one, as ascending indices.
+
+        Args:
+            index: the configuration.
+            kind: "hamming": one parameter has another value. "adjacent": one parameter is one step away: the value
+                before or after in its order; any other value for a category; a permutation with two elements that
+                stand next to each other exchanged.
+
+        Raises:
+            UnknownNameError: no such kind.
+            IndexError: the index is negative or not below ``size``.
+        """
+        if kind not in KINDS:
+            raise UnknownNameError("kind of neighbours", kind, KINDS)
+        index = int(index)
+        if not 0 <= index < self.size:
+            raise IndexError(f"index {index} is not in 0, ..., {self.size - 1}")
+        moves = other_values if kind == "hamming" else steps
+        found = []
+        for factor, stride in self._factors:
+            leaf = index // stride % factor.size
+            found.append(index + (neighbours_in(factor, leaf, self.parameters, moves) - leaf) * stride)
+        return np.sort(np.concatenate(found))
+
+    # -- numbers -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _encoding(self) -> Encoding:
+        return Encoding.of(self.parameters)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the columns of :meth:`features`."""
+        return self._encoding.names
+
+    @property
+    def feature_parameters(self) -> tuple[str, ...]:
+        """The parameter each column of :meth:`features` belongs to."""
+        return self._encoding.parameters
+
+    def features(self, indices: ArrayLike) -> NDArray[np.float64]:
+        """Return what a model sees, in [0, 1], (n, n_features); see :class:`mptune.space.encoding.Encoding`."""
+        return self._encoding.encode(self.codes(indices))
+
+    def embedding(self, indices: ArrayLike) -> NDArray[np.float64]:
+        """Return points in the unit cube, (n, n_parameters): Heldens 2026, Sec. III-E."""
+        return embed(self.codes(indices), self.parameters)
+
+    # -- other spaces ---------------------------------------------------------------------------------
+
+    def restrict(self, values: Mapping[str, Sequence[Value]]) -> SearchSpace:
+        """Return the space in which some parameters have only some of their values; its indices are its own.
+
+        Raises:
+            UnknownNameError: no such parameter, or not one of its values.
+            EmptySpaceError: no configuration is left.
+        """
+        for name in values:
+            self.parameter(name)
+        parameters = [p.restricted(values[p.name]) if p.name in values else p for p in self.parameters]
+        if self._given is not None:
+            return SearchSpace(parameters, self._given, self.constants)
+        renumbered = [
+            np.array([new.values.index(v) if v in new.values else -1 for v in old.values])
+            for old, new in zip(self.parameters, parameters, strict=True)
+        ]
+        listed = self.codes(np.arange(self.size))
+        codes = np.stack([table[column] for table, column in zip(renumbered, listed.T, strict=True)], axis=1)
+        kept = codes[(codes >= 0).all(axis=1)]
+        if not len(kept):
+            wanted = ", ".join(f"{name} in {list(chosen)}" for name, chosen in values.items())
+            raise EmptySpaceError(f"none of the {self.size:,} configurations has {wanted}")
+        return SearchSpace.from_codes(parameters, kept)
+
     def describe(self) -> dict[str, Any]:
-        """Return a plain description for storage."""
+        """Return the definition as plain data: parameters (name, kind, values), constraint texts, constants."""
         return {
             "parameters": [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in self.parameters],
-            "constraints": [c.text for c in self.constraints],
+            "constraints": [constraint.text for constraint in self.constraints],
             "constants": dict(self.constants),
         }

@@ -10,10 +10,9 @@ from typing import Any, Final
 from mptune.errors import ExpressionError, MptuneError, did_you_mean
 from mptune.space.evaluation import compile_scalar, fresh_budget
 
-__all__ = ["conjuncts", "fold", "free_names", "parse", "rewrite_names", "unknown_name"]
+__all__ = ["conjuncts", "fold", "free_names", "map_children", "one_line", "parse", "rewrite_names", "unknown_name"]
 
 _MAX_LENGTH: Final = 100_000
-_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
 def parse(text: str) -> ast.expr:
@@ -61,7 +60,7 @@ def unknown_name(name: str, text: str, known: Iterable[str]) -> str:
     return f"unknown name {name!r} in {text!r}{did_you_mean(name, valid)} (names that may be used: {listed})"
 
 
-def free_names(tree: ast.AST) -> frozenset[str]:
+def free_names(tree: ast.expr) -> frozenset[str]:
     """Return the names a tree takes from outside: no functions, no loop variables."""
     found: set[str] = set()
 
@@ -69,88 +68,94 @@ def free_names(tree: ast.AST) -> frozenset[str]:
         found.add(node.id)
         return node
 
-    _visit(tree, note, frozenset())
+    rewrite_names(tree, note)
     return frozenset(found)
 
 
-def rewrite_names(tree: ast.expr, replace: Callable[[ast.Name], ast.expr]) -> ast.expr:
-    """Return a copy of a tree with each free name replaced by what ``replace`` returns for it."""
-    clone = copy.deepcopy(tree)
-    rewritten = _visit(clone, replace, frozenset())
-    assert isinstance(rewritten, ast.expr)
-    return rewritten
+def map_children(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> ast.expr:
+    """Return a node with its operands changed: the node itself where none changes, else a copy.
 
-
-def _visit(node: ast.AST, replace: Callable[[ast.Name], ast.expr], bound: frozenset[str]) -> ast.AST:
-    if isinstance(node, ast.Name):
-        return node if node.id in bound else replace(node)
-    if isinstance(node, _COMPREHENSIONS):
-        for loop in node.generators:
-            loop.iter = _expression(_visit(loop.iter, replace, bound))
-            bound = bound | {name.id for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
-            loop.ifs = [_expression(_visit(test, replace, bound)) for test in loop.ifs]
-        node.elt = _expression(_visit(node.elt, replace, bound))
-        return node
+    The name of a called function is no operand. Trees are never modified, so they may share parts.
+    """
+    changed: dict[str, Any] = {}
     for field, value in ast.iter_fields(node):
-        if isinstance(node, ast.Call) and field == "func":
-            continue
-        if isinstance(value, ast.AST):
-            setattr(node, field, _visit(value, replace, bound))
+        if isinstance(value, ast.expr) and not (field == "func" and isinstance(node, ast.Call)):
+            new = change(value)
+            if new is not value:
+                changed[field] = new
         elif isinstance(value, list):
-            value[:] = [_visit(item, replace, bound) if isinstance(item, ast.AST) else item for item in value]
-    return node
+            items = [change(item) if isinstance(item, ast.expr) else item for item in value]
+            if any(new is not old for new, old in zip(items, value, strict=True)):
+                changed[field] = items
+    if not changed:
+        return node
+    clone = copy.copy(node)
+    for field, value in changed.items():
+        setattr(clone, field, value)
+    return clone
 
 
-def _expression(node: ast.AST) -> ast.expr:
-    assert isinstance(node, ast.expr)
-    return node
+def rewrite_names(
+    tree: ast.expr, replace: Callable[[ast.Name], ast.expr], bound: frozenset[str] = frozenset()
+) -> ast.expr:
+    """Return a tree with each name that is not ``bound`` by a loop replaced by what ``replace`` returns for it."""
+    if isinstance(tree, ast.Name):
+        return tree if tree.id in bound else replace(tree)
+    if not isinstance(tree, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+        return map_children(tree, lambda child: rewrite_names(child, replace, bound))
+    loops: list[ast.comprehension] = []
+    for loop in tree.generators:
+        items = rewrite_names(loop.iter, replace, bound)
+        bound = bound | {name.id for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
+        tests = [rewrite_names(test, replace, bound) for test in loop.ifs]
+        loops.append(ast.comprehension(loop.target, items, tests, loop.is_async))
+    return ast.copy_location(type(tree)(rewrite_names(tree.elt, replace, bound), loops), tree)
 
 
 def fold(tree: ast.expr, values: Mapping[str, Any], text: str) -> ast.expr:
-    """Return a copy of a tree with constants put in for names and constant parts evaluated.
+    """Return a tree with constants put in for names and constant parts evaluated.
 
     A part whose evaluation fails stays as it is, so that the failure shows only if the part is reached.
     """
     replaced = rewrite_names(tree, lambda name: ast.Constant(values[name.id]) if name.id in values else name)
-    return _expression(_Folder(text).visit(replaced))
+    return _fold(replaced, text)
 
 
-class _Folder(ast.NodeTransformer):
-    def __init__(self, text: str) -> None:
-        self.text = text
+def _fold(node: ast.expr, text: str) -> ast.expr:
+    node = map_children(node, lambda child: _fold(child, text))
+    match node:
+        case ast.BoolOp():
+            return _fold_boolean(node)
+        case ast.IfExp(test=ast.Constant(value=decided), body=body, orelse=orelse):
+            return body if decided else orelse
+        case ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Compare() if not free_names(node):
+            return _evaluated(node, text)
+    return node
 
-    def visit(self, node: ast.AST) -> ast.AST:
-        node = super().generic_visit(node)
-        match node:
-            case ast.BoolOp():
-                return self._boolean(node)
-            case ast.IfExp(test=ast.Constant(value=decided), body=body, orelse=orelse):
-                return body if decided else orelse
-            case ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Compare():
-                return self._evaluate(node)
+
+def _fold_boolean(node: ast.BoolOp) -> ast.expr:
+    """Leave out operands that decide nothing and those after one that decides."""
+    conjunction = isinstance(node.op, ast.And)
+    kept: list[ast.expr] = []
+    for position, operand in enumerate(node.values):
+        decides = isinstance(operand, ast.Constant) and bool(operand.value) is not conjunction
+        neutral = isinstance(operand, ast.Constant) and not decides and position < len(node.values) - 1
+        if not neutral:
+            kept.append(operand)
+        if decides:
+            break
+    if len(kept) == len(node.values):
         return node
+    return kept[0] if len(kept) == 1 else ast.BoolOp(node.op, kept)
 
-    def _boolean(self, node: ast.BoolOp) -> ast.AST:
-        conjunction = isinstance(node.op, ast.And)
-        kept: list[ast.expr] = []
-        for position, operand in enumerate(node.values):
-            decided = isinstance(operand, ast.Constant) and bool(operand.value) is not conjunction
-            neutral = isinstance(operand, ast.Constant) and not decided and position < len(node.values) - 1
-            if not neutral:
-                kept.append(operand)
-            if decided:
-                break
-        return kept[0] if len(kept) == 1 else ast.BoolOp(node.op, kept)
 
-    def _evaluate(self, node: ast.expr) -> ast.AST:
-        if free_names(node):
-            return node
-        fresh_budget()
-        try:
-            value = compile_scalar(node, self.text)({})
-        except (MptuneError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError):
-            return node
-        return ast.copy_location(ast.Constant(value), node) if isinstance(value, int | float | str) else node
+def _evaluated(node: ast.expr, text: str) -> ast.expr:
+    fresh_budget()
+    try:
+        value = compile_scalar(node, text)({})
+    except (MptuneError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError):
+        return node
+    return ast.copy_location(ast.Constant(value), node) if isinstance(value, int | float | str) else node
 
 
 def conjuncts(tree: ast.expr) -> list[ast.expr]:

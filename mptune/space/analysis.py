@@ -1,0 +1,227 @@
+"""What can be known about an expression without evaluating it, and how to evaluate parts of it early."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mptune.precision import precision
+from mptune.space.configuration import Value
+from mptune.space.syntax import free_names, map_children
+
+__all__ = ["Facts", "early_parts", "is_integer", "is_numeric", "is_total", "regroup", "replace_parts"]
+
+_NUMERIC_FUNCTIONS: Final = ("min", "max", "abs", "int", "float", "round", "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What holds for every value of some names.
+
+    Attributes:
+        integer: names whose values are all integers or truth values.
+        numeric: names whose values are all numbers or truth values.
+        nonzero: numeric names without a zero.
+        precisions: names whose values are all names of precisions.
+    """
+
+    integer: frozenset[str]
+    numeric: frozenset[str]
+    nonzero: frozenset[str]
+    precisions: frozenset[str]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Iterable[Value]]) -> Facts:
+        """Return the facts of names from all values each can have."""
+        held = {name: tuple(entries) for name, entries in values.items()}
+
+        def names_where(test: Callable[[Value], bool]) -> frozenset[str]:
+            return frozenset(name for name, entries in held.items() if all(test(entry) for entry in entries))
+
+        numeric = names_where(lambda value: isinstance(value, int | float))
+        return cls(
+            integer=names_where(lambda value: isinstance(value, int)),
+            numeric=numeric,
+            nonzero=names_where(lambda value: value != 0) & numeric,
+            precisions=names_where(lambda value: isinstance(value, str) and _is_precision(value)),
+        )
+
+    def with_derived(self, name: str, part: ast.expr) -> Facts:
+        """Return the facts with one more name, that of a part of an expression."""
+        return Facts(
+            self.integer | {name} if is_integer(part, self) else self.integer,
+            self.numeric | {name} if is_numeric(part, self) else self.numeric,
+            self.nonzero | {name} if _is_nonzero(part, self) else self.nonzero,
+            self.precisions,
+        )
+
+
+def _is_precision(text: str) -> bool:
+    try:
+        precision(text)
+    except Exception:
+        return False
+    return True
+
+
+def is_numeric(node: ast.expr, facts: Facts) -> bool:
+    """Return whether a part gives a number or truth value whatever its names' values (when it gives anything)."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float)
+        case ast.Name(id=name):
+            return name in facts.numeric
+        case ast.BinOp(left=left, right=right):
+            return is_numeric(left, facts) and is_numeric(right, facts)
+        case ast.UnaryOp(op=ast.Not()) | ast.Compare():
+            return True
+        case ast.UnaryOp(operand=operand):
+            return is_numeric(operand, facts)
+        case ast.BoolOp(values=operands):
+            return all(is_numeric(operand, facts) for operand in operands)
+        case ast.IfExp(body=body, orelse=orelse):
+            return is_numeric(body, facts) and is_numeric(orelse, facts)
+        case ast.Call(func=ast.Name(id="sizeof")):
+            return True
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _NUMERIC_FUNCTIONS:
+            return bool(arguments) and all(is_numeric(argument, facts) for argument in arguments)
+    return False
+
+
+def is_integer(node: ast.expr, facts: Facts) -> bool:
+    """Return whether a part gives an integer (or truth value) whatever its names' values."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int)
+        case ast.Name(id=name):
+            return name in facts.integer
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() | ast.Mod(), right=right):
+            return is_integer(left, facts) and is_integer(right, facts)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            return is_integer(operand, facts)
+        case ast.UnaryOp(op=ast.Not()) | ast.Compare():
+            return True
+        case ast.BoolOp(values=operands):
+            return all(is_integer(operand, facts) for operand in operands)
+        case ast.Call(func=ast.Name(id="sizeof")):
+            return True
+        case ast.Call(func=ast.Name(id="min" | "max" | "abs"), args=arguments):
+            return bool(arguments) and all(is_integer(argument, facts) for argument in arguments)
+    return False
+
+
+def _is_nonzero(node: ast.expr, facts: Facts) -> bool:
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float) and value != 0
+        case ast.Name(id=name):
+            return name in facts.nonzero
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return is_integer(node, facts) and _is_nonzero(left, facts) and _is_nonzero(right, facts)
+        case ast.Call(func=ast.Name(id="sizeof")):
+            return True
+    return False
+
+
+def is_total(node: ast.expr, facts: Facts) -> bool:
+    """Return whether evaluating a part cannot fail, whatever the values of its names.
+
+    Only such a part may be evaluated where Python's ``and``, ``or`` and ``if`` would not have reached it.
+    """
+    match node:
+        case ast.Constant() | ast.Name():
+            return True
+        case ast.BinOp(left=left, op=op, right=right):
+            safe = isinstance(op, ast.Add | ast.Sub | ast.Mult) or (
+                isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and _is_nonzero(right, facts)
+            )
+            return safe and _all_numeric((left, right), facts) and _all_total((left, right), facts)
+        case ast.UnaryOp(op=op, operand=operand):
+            return is_total(operand, facts) and (isinstance(op, ast.Not) or _all_numeric((operand,), facts))
+        case ast.BoolOp(values=operands):
+            return _all_total(operands, facts)
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return _all_total((test, body, orelse), facts)
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            operands = [left, *comparators]
+            unordered = all(isinstance(op, ast.Eq | ast.NotEq) for op in ops)
+            return _all_total(operands, facts) and (
+                unordered or _contains(ops, comparators) or _all_numeric(operands, facts)
+            )
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return _all_total(elements, facts)
+        case ast.Call(func=ast.Name(id="sizeof"), args=[ast.Name(id=name)]):
+            return name in facts.precisions
+        case ast.Call(func=ast.Name(id=function), args=arguments):
+            enough = len(arguments) >= 2 if function in ("min", "max") else len(arguments) == 1 and function == "abs"
+            return enough and _all_numeric(arguments, facts) and _all_total(arguments, facts)
+    return False
+
+
+def _all_total(nodes: Iterable[ast.expr], facts: Facts) -> bool:
+    return all(is_total(node, facts) for node in nodes)
+
+
+def _all_numeric(nodes: Iterable[ast.expr], facts: Facts) -> bool:
+    return all(is_numeric(node, facts) for node in nodes)
+
+
+def _contains(ops: list[ast.cmpop], comparators: list[ast.expr]) -> bool:
+    membership = len(ops) == 1 and isinstance(ops[0], ast.In | ast.NotIn)
+    return membership and isinstance(comparators[0], ast.List | ast.Tuple)
+
+
+# -- parts that can be evaluated before every name has a value -----------------------------------------
+
+
+def regroup(node: ast.expr, known: frozenset[str], facts: Facts) -> ast.expr:
+    """Return the tree with the operands of integer sums and products reordered, those over ``known`` names first.
+
+    Integer arithmetic is exact, so the order does not matter to the result; it does to what can be evaluated early:
+    in ``a * b * c <= n`` with a and c known, ``(a * c) * b`` leaves one number to remember in place of two.
+    """
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult) and is_integer(node, facts)):
+        return map_children(node, lambda child: regroup(child, known, facts))
+    operands = _chain(node, type(node.op))
+    changed = [regroup(operand, known, facts) for operand in operands]
+    early = [free_names(operand) <= known for operand in operands]
+    if early == sorted(early, reverse=True) and all(a is b for a, b in zip(operands, changed, strict=True)):
+        return node
+    first = [operand for operand, now in zip(changed, early, strict=True) if now]
+    last = [operand for operand, now in zip(changed, early, strict=True) if not now]
+    tree, *rest = first + last
+    for operand in rest:
+        tree = ast.BinOp(tree, node.op, operand)
+    return tree
+
+
+def _chain(node: ast.expr, op: type[ast.operator]) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, op):
+        return _chain(node.left, op) + _chain(node.right, op)
+    return [node]
+
+
+def replace_parts(node: ast.expr, names: Mapping[int, str]) -> ast.expr:
+    """Return the tree with some of its parts, given by their ``id``, replaced by names."""
+    if id(node) in names:
+        return ast.Name(names[id(node)], ast.Load())
+    return map_children(node, lambda child: replace_parts(child, names))
+
+
+def early_parts(node: ast.expr, known: frozenset[str], facts: Facts) -> list[ast.expr]:
+    """Return the largest parts of a tree that use only ``known`` names, cannot fail and are worth remembering.
+
+    A part that is a name alone is left out: remembering it is remembering the name.
+    """
+    names = free_names(node)
+    if names and names <= known and not isinstance(node, ast.Name | ast.Tuple | ast.List) and is_total(node, facts):
+        return [node]
+    if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+        return []
+    found: list[ast.expr] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr) and not (isinstance(node, ast.Call) and child is node.func):
+            found.extend(early_parts(child, known, facts))
+    return found
