@@ -19,7 +19,6 @@ from mptune.errors import MptuneError, SpaceFileError
 from mptune.precision import POLICIES, PRECISIONS, precision
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
-from mptune.space.from_rows import from_rows
 from mptune.space.parameters import (
     BooleanParameter,
     CategoricalParameter,
@@ -137,7 +136,7 @@ def assemble(
                 for n, column in zip(names, columns, strict=True)
             ]
         codes = _encode(parameters, columns)
-        space = from_rows(parameters, codes)
+        space = SearchSpace.from_codes(parameters, codes)
     except SpaceFileError:
         raise
     except MptuneError as error:
@@ -258,7 +257,6 @@ def _encode(parameters: Sequence[Parameter], columns: Sequence[Sequence[Value]])
     for j, (parameter, column) in enumerate(zip(parameters, columns, strict=True)):
         code_of: dict[Value, int] = {value: code for code, value in enumerate(parameter.values)}
         for value in set(column) - set(code_of):
-            known = precision(value).name if isinstance(parameter, PrecisionParameter) else value  # type: ignore[arg-type]
-            code_of[value] = parameter.values.index(parameter.parse(known))
+            code_of[value] = parameter.values.index(parameter.parse(value))
         codes[:, j] = [code_of[value] for value in column]
     return codes

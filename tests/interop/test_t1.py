@@ -140,7 +140,13 @@ def test_text_in_a_file_is_never_run(tmp_path: Path, where: str, template: str) 
 
 @needs_spaces
 @pytest.mark.parametrize(
-    ("name", "valid", "cartesian"), [("convolution_milo", 4_362, 10_240), ("dedispersion_milo", 11_130, 22_272)]
+    ("name", "valid", "cartesian"),
+    [
+        ("convolution_milo", 4_362, 10_240),
+        ("dedispersion_milo", 11_130, 22_272),
+        ("gemm_milo", 116_928, 663_552),
+        ("hotspot_milo", 82_984, 4_440_000),
+    ],
 )
 def test_a_published_space_has_the_recorded_configurations(name: str, valid: int, cartesian: int) -> None:
     space = read_t1(SPACES / "t1" / f"{name}.json")

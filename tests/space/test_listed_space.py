@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from mptune.errors import EmptySpaceError, UnknownNameError
 from mptune.space.configuration import Configuration
-from mptune.space.from_rows import from_rows
 from mptune.space.parameters import BooleanParameter, CategoricalParameter, OrdinalParameter, Parameter
 from mptune.space.search_space import SearchSpace
 
@@ -33,7 +32,7 @@ def configuration_of(row: tuple[int, ...]) -> Configuration:
 def test_valid_is_what_was_given_and_nothing_else(given_rows: list[tuple[int, ...]], random: object) -> None:
     shuffled = [*given_rows, given_rows[0]]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    space = from_rows(PARAMETERS, np.array(shuffled))
+    space = SearchSpace.from_codes(PARAMETERS, np.array(shuffled))
     assert space.size == len(space) == len(given_rows)
     assert space.cartesian_size == 48
     assert space.names == ("block", "layout", "padding", "tile")
@@ -48,14 +47,14 @@ def test_valid_is_what_was_given_and_nothing_else(given_rows: list[tuple[int, ..
     # The same set of rows in another order is the same space.
     assert (
         space.codes(range(space.size)).tolist()
-        == from_rows(PARAMETERS, np.array(given_rows)).codes(range(space.size)).tolist()
+        == SearchSpace.from_codes(PARAMETERS, np.array(given_rows)).codes(range(space.size)).tolist()
     )
 
 
 @given(rows)
 @settings(max_examples=40, deadline=None)
 def test_samples_and_neighbours_stay_inside(given_rows: list[tuple[int, ...]]) -> None:
-    space = from_rows(PARAMETERS, np.array(given_rows))
+    space = SearchSpace.from_codes(PARAMETERS, np.array(given_rows))
     rng = np.random.default_rng(1)
     for drawn in (space.sample(space.size, rng), space.latin_hypercube(space.size, rng)):
         assert sorted(drawn.tolist()) == list(range(space.size))
@@ -73,7 +72,7 @@ def test_samples_and_neighbours_stay_inside(given_rows: list[tuple[int, ...]]) -
 def test_a_restriction_keeps_the_rows_with_those_values(
     given_rows: list[tuple[int, ...]], blocks: tuple[int, ...], layouts: tuple[str, ...]
 ) -> None:
-    space = from_rows(PARAMETERS, np.array(given_rows))
+    space = SearchSpace.from_codes(PARAMETERS, np.array(given_rows))
     wanted = {c for c in map(configuration_of, given_rows) if c["block"] in blocks and c["layout"] in layouts}
     if not wanted:
         with pytest.raises(EmptySpaceError):
@@ -87,18 +86,18 @@ def test_a_restriction_keeps_the_rows_with_those_values(
 
 def test_a_restriction_of_an_unknown_name_is_an_error() -> None:
     with pytest.raises(UnknownNameError, match="'bock'; did you mean 'block'"):
-        from_rows(PARAMETERS, np.zeros((1, 4))).restrict({"bock": (32,)})
+        SearchSpace.from_codes(PARAMETERS, np.zeros((1, 4), dtype=np.int32)).restrict({"bock": (32,)})
 
 
 def test_few_rows_of_a_huge_product_are_no_trouble() -> None:
     parameters = [OrdinalParameter(f"p{i}", tuple(range(10))) for i in range(18)]
     rng = np.random.default_rng(3)
     codes = np.unique(rng.integers(0, 10, (2_000, 18)), axis=0)
-    space = from_rows(parameters, codes)
+    space = SearchSpace.from_codes(parameters, codes)
     assert (space.size, space.cartesian_size) == (len(codes), 10**18)
     assert np.array_equal(space.indices_of(codes), np.arange(len(codes)))
     assert space.indices_of((codes[:5] + 1) % 10).tolist() == [-1] * 5
 
 
 def test_it_is_a_search_space() -> None:
-    assert isinstance(from_rows(PARAMETERS, np.zeros((1, 4), dtype=np.int32)), SearchSpace)
+    assert isinstance(SearchSpace.from_codes(PARAMETERS, np.zeros((1, 4), dtype=np.int32)), SearchSpace)
