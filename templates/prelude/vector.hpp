@@ -204,8 +204,14 @@ MPTUNE_INLINE vec<typename detail::bare<T>::type, N> load(const T* pointer) {
 // N elements to memory aligned like a vec<T, N>, converted to its type.
 template <class T, class U, int N>
 MPTUNE_INLINE void store(T* pointer, const vec<U, N>& v) {
+#if defined(MPTUNE_HOST)
+    // A converted vector in between would keep g++ from vectorising a loop of threads.
+    MPTUNE_UNROLL
+    for (int i = 0; i < N; ++i) pointer[i] = static_cast<T>(v.data[i]);
+#else
     const vec<T, N> converted(v);
     detail::move(reinterpret_cast<vec<T, N>*>(pointer), &converted);
+#endif
 }
 
 }  // namespace mp
