@@ -70,7 +70,7 @@ def _evaluate(configuration: Configuration) -> Trial:
     code = sum(ord(c) * (i + 1) for i, c in enumerate(str(configuration)))
     if code % 7 == 0:
         return Trial(configuration, Status.LAUNCH_ERROR, "too many resources")
-    error = max((10.0 ** -{"fp64": 16, "fp32": 7, "fp16": 3}.get(str(v), 20) for v in configuration.values()))
+    error = max(10.0 ** -{"fp64": 16, "fp32": 7, "fp16": 3}.get(str(v), 20) for v in configuration.values())
     numbers = [float(v) for v in configuration.values() if isinstance(v, int | float)]
     time_ms = 1.0 + sum(abs(math.log2(1.0 + v) - 3.0) for v in numbers) + 0.1 * (code % 5)
     return Trial(configuration, Status.OK, measurement=Measurement({"time_ms": time_ms, "error": error}))
@@ -123,10 +123,12 @@ class StrategyConformance:
         return asked
 
     def test_has_a_name(self) -> None:
+        """Its registry key, in lower case with hyphens."""
         assert self.strategy.name == self.strategy.name.lower()
         assert "_" not in self.strategy.name
 
     def test_visits_a_small_space_once_and_ends(self) -> None:
+        """No configuration is left out or proposed twice, and the search ends."""
         for batch in (1, 7, 1000):
             space = _small_space()
             strategy = self.make(space)
@@ -136,16 +138,19 @@ class StrategyConformance:
             assert strategy.ask(3) == []
 
     def test_fills_a_batch_while_the_space_lasts(self) -> None:
+        """A batch is short only when the space is exhausted."""
         space = _small_space()
         assert len(self.make(space).ask(space.size - 1)) == space.size - 1
         assert len(self.make(space).ask(space.size + 1)) == space.size
 
     def test_works_on_a_single_configuration(self) -> None:
+        """A space of one configuration is searched and ends."""
         space = SearchSpace([OrdinalParameter("block", [32]), PrecisionParameter("x_type", ["fp32"])])
         strategy = self.make(space, Objective(threshold=1e-3), signature=["x_type"])
         assert self.run(strategy) == [space.configuration(0)]
 
     def test_refuses_an_ask_for_nothing(self) -> None:
+        """A batch of less than one is a mistake of the caller."""
         for n in (0, -1):
             refused = False
             try:
@@ -155,6 +160,7 @@ class StrategyConformance:
             assert refused, f"ask({n}) must raise ValueError"
 
     def test_same_seed_same_sequence(self) -> None:
+        """The seed and the trials decide everything, in batches too."""
         for batch in (1, 4):
             runs = [
                 self.run(
@@ -167,11 +173,13 @@ class StrategyConformance:
             assert runs[0] == runs[1]
 
     def test_goes_on_when_everything_fails(self) -> None:
+        """Failures alone do not end the search."""
         space = _small_space()
         asked = self.run(self.make(space), _all_fail, batch=2)
         assert len(set(asked)) == space.size
 
     def test_goes_on_without_numbers(self) -> None:
+        """Missing, zero, infinite and NaN numbers do not end the search."""
         space = _small_space()
         asked = self.run(self.make(space), _without_numbers)
         assert len(set(asked)) == space.size
@@ -180,6 +188,7 @@ class StrategyConformance:
         assert len(set(asked)) == len(asked) > 0
 
     def test_never_proposes_what_it_was_told(self) -> None:
+        """A resumed run and the baseline are told before the first ask."""
         space = _small_space()
         told = space.configurations(range(0, space.size, 3))
         strategy = self.make(space)
@@ -189,6 +198,7 @@ class StrategyConformance:
         assert len(asked) == space.size - len(told)
 
     def test_takes_duplicates_and_foreign_trials(self) -> None:
+        """Duplicates and configurations of another space are harmless."""
         space = _small_space()
         strategy = self.make(space)
         first = strategy.ask(4)
@@ -200,6 +210,7 @@ class StrategyConformance:
         assert len(set(asked) | set(first)) == len(asked) + 4 == space.size
 
     def test_may_be_asked_again_before_it_is_told(self) -> None:
+        """Trials may come later than the next ask, and in another order."""
         space = _small_space()
         strategy = self.make(space)
         waiting = [c for _ in range(9) for c in strategy.ask(3)]
@@ -209,6 +220,7 @@ class StrategyConformance:
         assert len(set(asked) | set(waiting)) == len(asked) + 27 == space.size
 
     def test_searches_under_a_threshold(self) -> None:
+        """A feasible configuration is found."""
         space = _mixed_space()
         objective = Objective(threshold=1e-5)
         strategy = self.make(space, objective, signature=["x_type", "y_type"], seed=1)
@@ -217,6 +229,7 @@ class StrategyConformance:
         assert objective.best([_evaluate(c) for c in asked]) is not None
 
     def test_works_on_a_large_space(self) -> None:
+        """The space is never held as a whole."""
         space = _large_space()
         assert space.size == 10**8
         asked = self.run(self.make(space), batch=3, limit=24)

@@ -22,11 +22,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_ndtr
 
 from mptune.precision import precision
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
+from mptune.strategies.linear_algebra import cholesky, product
 
 __all__ = ["ErrorModel"]
 
@@ -104,7 +104,7 @@ class ErrorModel:
             group.append(_Term(column, np.array(constants), coefficients))
         self._exponents = self._prior.copy()
         self._residual = _RESIDUAL
-        self._factor = cho_factor(np.diag(self._precision))
+        self._spread = np.diag(1.0 / np.sqrt(self._precision))
 
     def _unknown(self, mean: float, deviation: float) -> int:
         self._means.append(mean)
@@ -132,7 +132,8 @@ class ErrorModel:
         for start in range(0, len(codes), _BLOCK):
             block = slice(start, start + _BLOCK)
             means[block], jacobian = self._evaluate(codes[block])
-            variance = np.einsum("ij,ji->i", jacobian, cho_solve(self._factor, jacobian.T))
+            whitened = product(self._spread, jacobian.T)
+            variance = np.einsum("ij,ij->j", whitened, whitened)
             deviations[block] = np.sqrt(variance + self._residual**2)
         return means, deviations
 
@@ -171,13 +172,16 @@ class ErrorModel:
         damping = 1e-3
         for _ in range(_ITERATIONS):
             weighted = jacobian.T * weights
-            curvature = weighted @ jacobian
-            curvature.flat[:: len(self._prior) + 1] += self._precision
-            gradient = weighted @ (targets - value) - self._precision * (self._exponents - self._prior)
+            curvature = self._curvature(weighted, jacobian)
+            gradient = product(weighted, (targets - value)[:, None])[:, 0] - self._precision * (
+                self._exponents - self._prior
+            )
             damped = curvature.copy()
             damped.flat[:: len(self._prior) + 1] *= 1.0 + damping
             before = self._exponents
-            self._exponents = before + cho_solve(cho_factor(damped), gradient)
+            _, spread = cholesky(damped)
+            whitened = np.einsum("ij,j->i", spread, gradient)
+            self._exponents = before + np.einsum("ij,i->j", spread, whitened)
             new_value, new_jacobian = self._evaluate(codes)
             new = loss(targets - new_value, self._exponents)
             if new <= current:
@@ -190,6 +194,10 @@ class ErrorModel:
                 damping *= 10.0
                 if damping > 1e6:
                     break
-        curvature = (jacobian.T * weights) @ jacobian
+        _, self._spread = cholesky(self._curvature(jacobian.T * weights, jacobian))
+
+    def _curvature(self, weighted: Array, jacobian: Array) -> Array:
+        """Return the curvature of the log posterior in the Gauss-Newton approximation, ``(n_unknowns, n_unknowns)``."""
+        curvature = product(weighted, jacobian)
         curvature.flat[:: len(self._prior) + 1] += self._precision
-        self._factor = cho_factor(curvature)
+        return curvature

@@ -15,18 +15,20 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
+
+from mptune.strategies.linear_algebra import NotPositiveDefinite, cholesky, lower_gram, product
 
 __all__ = ["Hyperparameters", "Posterior", "Prior", "fit", "log_posterior", "matern52"]
 
 Array = NDArray[np.float64]
-Single = NDArray[np.float32]
 
 #: Added to the variance of every observation, relative to the signal's: keeps factorisations positive definite.
 _JITTER: Final = 1e-8
 #: Candidates whose covariances are computed at once; a block stays in the cache.
 _BLOCK: Final = 2048
+#: Stands for an infinite loss, which a line search cannot step back from.
+_NO_VALUE: Final = 1e25
 #: Smallest posterior variance, relative to the signal's; single precision resolves no less.
 _LEAST_VARIANCE: Final = 1e-7
 
@@ -94,8 +96,10 @@ def matern52(squared: NDArray[Any]) -> NDArray[Any]:
 
 def _squared_distances(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     """Return squared Euclidean distances, shape ``(len(a), len(b))``."""
-    squared = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)[None, :] - 2.0 * (a @ b.T)
-    return np.asarray(np.maximum(squared, 0.0))
+    squared = product(a, -2.0 * b.T)
+    squared += np.einsum("ij,ij->i", a, a)[:, None]
+    squared += np.einsum("ij,ij->i", b, b)[None, :]
+    return np.asarray(np.maximum(squared, 0.0, out=squared))
 
 
 def log_posterior(vector: Array, x: Array, y: Array, prior: Prior) -> tuple[float, Array]:
@@ -121,19 +125,19 @@ def log_posterior(vector: Array, x: Array, y: Array, prior: Prior) -> tuple[floa
     signal = slope + decay * (r * r / 3.0)
     covariance = signal.copy()
     covariance.flat[:: n + 1] += noise2 + _JITTER * signal2
-    lower, failed = lapack.dpotrf(covariance, lower=1, clean=1, overwrite_a=1)
-    if failed:
+    try:
+        lower, inverse_lower = cholesky(covariance)
+    except NotPositiveDefinite:
         return -math.inf, np.zeros_like(vector)
-    alpha, _ = lapack.dpotrs(lower, y, lower=1)
-    inverse, _ = lapack.dpotri(lower, lower=1)
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    whitened = np.einsum("ij,j->i", inverse_lower, y)
+    alpha = np.einsum("ij,i->j", inverse_lower, whitened)
     z = (vector - prior.means) / prior.deviations
-    value = -0.5 * float(y @ alpha) - float(np.log(np.diag(lower)).sum()) - 0.5 * float(z @ z)
+    value = -0.5 * float((whitened * whitened).sum()) - float(np.log(np.diag(lower)).sum()) - 0.5 * float((z * z).sum())
 
-    sensitivity = np.outer(alpha, alpha) - inverse
+    sensitivity = np.outer(alpha, alpha) - lower_gram(inverse_lower)
     weights = sensitivity * slope * (5.0 / 3.0)
     gradient = np.empty_like(vector)
-    gradient[:k] = (scaled * scaled * weights.sum(axis=1)[:, None] - scaled * (weights @ scaled)).sum(axis=0)
+    gradient[:k] = (scaled * scaled * weights.sum(axis=1)[:, None] - scaled * product(weights, scaled)).sum(axis=0)
     gradient[k] = (sensitivity * signal).sum() + _JITTER * signal2 * np.trace(sensitivity)
     gradient[k + 1] = noise2 * np.trace(sensitivity)
     return value, gradient - z / prior.deviations
@@ -146,36 +150,29 @@ def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max
         x: features, shape ``(n, n_features)``.
         y: observations with mean near zero and deviation near one, shape ``(n,)``.
         prior: of the hyperparameters.
-        starts: where L-BFGS-B starts, at least one.
-        max_iterations: of L-BFGS-B from each start.
+        starts: where BFGS starts, at least one.
+        max_iterations: of BFGS from each start.
     """
-    low = prior.means - 4.0 * prior.deviations
-    high = prior.means + 4.0 * prior.deviations
 
-    def loss(vector: Array) -> tuple[float, Array]:
-        value, gradient = log_posterior(vector, x, y, prior)
-        return (-value, -gradient) if math.isfinite(value) else (1e25, gradient)
+    def loss(z: Array) -> tuple[float, Array]:
+        value, gradient = log_posterior(prior.means + prior.deviations * z, x, y, prior)
+        return (-value, -prior.deviations * gradient) if math.isfinite(value) else (_NO_VALUE, gradient)
 
-    best, least = prior.means, math.inf
+    best, least = np.zeros_like(prior.means), math.inf
     for start in starts:
-        found = minimize(
-            loss,
-            np.clip(start.to_vector(), low, high),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(low, high, strict=True)),
-            options={"maxiter": max_iterations},
-        )
+        # Not L-BFGS-B: scipy's spreads its tiny triangular solves over threads.
+        origin = (start.to_vector() - prior.means) / prior.deviations
+        found = minimize(loss, origin, jac=True, method="BFGS", options={"maxiter": max_iterations, "gtol": 1e-3})
         if found.fun < least:
             best, least = found.x, float(found.fun)
-    return Hyperparameters.from_vector(np.asarray(best, dtype=np.float64))
+    return Hyperparameters.from_vector(prior.means + prior.deviations * best)
 
 
 class Posterior:
     """The posterior over a fixed set of candidates, extended by one observation at a time.
 
     With the Cholesky factor L of the observations' covariance, row i of ``V = L^-1 K(observations, candidates)``
-    depends on the first i observations alone. So an observation adds one row to L and V and takes time
+    depends on the first i observations alone. So an observation adds one row to L^-1 and V and takes time
     proportional to observations times candidates; taking the last ones back is free.
 
     Args:
@@ -190,7 +187,7 @@ class Posterior:
         self._inverse_lengths = 1.0 / hyperparameters.lengths
         self._scaled = (candidates * self._inverse_lengths).astype(np.float32)
         self._x = np.empty((0, candidates.shape[1]))
-        self._lower = np.empty((0, 0))
+        self._inverse = np.empty((0, 0))
         self._whitened = np.empty(0)
         self._rows = np.empty((0, len(candidates)), dtype=np.float32)
         self._n = 0
@@ -208,46 +205,47 @@ class Posterior:
     @property
     def deviation(self) -> Array:
         """Posterior standard deviation of the function (without noise), shape ``(n_candidates,)``."""
-        return np.asarray(np.sqrt(np.maximum(self._variance, _LEAST_VARIANCE * self._signal2)))
+        return self._deviation(self._variance)
 
     def condition(self, x: Array, y: Array) -> None:
         """Replace all observations: features ``(n, n_features)`` and values ``(n,)``."""
-        self._n = n = len(x)
+        self._n = 0
+        n = len(x)
         self._reserve(n + 16)
-        self._x[:n] = x * self._inverse_lengths
-        scaled = self._x[:n]
-        covariance = self._signal2 * matern52(_squared_distances(scaled, scaled))
+        scaled = x * self._inverse_lengths
+        covariance = self._covariances(scaled, scaled)
         covariance.flat[:: n + 1] = self._diagonal
-        lower, _ = lapack.dpotrf(covariance, lower=1, clean=1)
-        self._lower[:n, :n] = lower
-        self._whitened[:n] = solve_triangular(lower, y, lower=True, check_finite=False)
-        rows = self._rows[:n]
-        single = lower.astype(np.float32)
+        _, inverse = cholesky(covariance)
+        self._x[:n], self._inverse[:n, :n] = scaled, inverse
+        self._whitened[:n] = np.einsum("ij,j->i", inverse, y)
+        factor, at, weights = inverse.astype(np.float32), scaled.astype(np.float32), self._whitened[:n]
         for block in self._blocks():
-            rows[:, block] = solve_triangular(
-                single, self._covariances(scaled, block), lower=True, check_finite=False, overwrite_b=True
-            )
-            self._variance[block] = self._signal2 - np.einsum("ij,ij->j", rows[:, block], rows[:, block])
-        self._mean = (self._whitened[:n].astype(np.float32) @ rows).astype(np.float64)
+            rows = product(factor, self._covariances(at, self._scaled[block]), triangular=True)
+            self._rows[:n, block] = rows
+            self._mean[block] = np.einsum("i,ij->j", weights.astype(np.float32), rows)
+            self._variance[block] = self._signal2 - np.einsum("ij,ij->j", rows, rows)
+        self._n = n
 
     def append(self, x: Array, y: float) -> None:
         """Add one observation: features ``(n_features,)`` and its value."""
         n = self._n
         self._reserve(n + 1)
         scaled = x * self._inverse_lengths
-        known = self._signal2 * matern52(_squared_distances(self._x[:n], scaled[None, :]))[:, 0]
-        new = solve_triangular(self._lower[:n, :n], known, lower=True, check_finite=False) if n else known
-        pivot = math.sqrt(max(self._diagonal - float(new @ new), _JITTER * self._signal2))
-        value = (y - float(new @ self._whitened[:n])) / pivot
-        self._x[n], self._lower[n, :n], self._lower[n, n], self._whitened[n] = scaled, new, pivot, value
-        row = self._rows[n]
+        known = self._covariances(scaled[None, :], self._x[:n])[0]
+        new = np.einsum("ij,j->i", self._inverse[:n, :n], known)
+        pivot = math.sqrt(max(self._diagonal - float((new * new).sum()), _JITTER * self._signal2))
+        value = (y - float((new * self._whitened[:n]).sum())) / pivot
+        self._x[n], self._whitened[n] = scaled, value
+        self._inverse[n, :n] = np.einsum("i,ij->j", new, self._inverse[:n, :n]) / -pivot
+        self._inverse[n, n] = 1.0 / pivot
+        at, weights = scaled[None, :].astype(np.float32), new.astype(np.float32)
         for block in self._blocks():
-            row[block] = self._covariances(scaled[None, :], block)[0]
-        if n:
-            row -= new.astype(np.float32) @ self._rows[:n]
-        row /= np.float32(pivot)
-        self._mean += value * row
-        self._variance -= row.astype(np.float64) ** 2
+            row = self._covariances(at, self._scaled[block])[0]
+            row -= np.einsum("i,ij->j", weights, self._rows[:n, block])
+            row /= np.float32(pivot)
+            self._rows[n, block] = row
+            self._mean[block] += value * row
+            self._variance[block] -= row.astype(np.float64) ** 2
         self._n = n + 1
 
     def truncate(self, n: int) -> None:
@@ -260,30 +258,33 @@ class Posterior:
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation at other points, features ``(m, n_features)``."""
         n = self._n
-        if not n:
-            return np.zeros(len(x)), np.full(len(x), math.sqrt(self._signal2))
-        covariance = self._signal2 * matern52(_squared_distances(self._x[:n], x * self._inverse_lengths))
-        rows = solve_triangular(self._lower[:n, :n], covariance, lower=True, check_finite=False)
-        variance = self._signal2 - np.einsum("ij,ij->j", rows, rows)
-        return self._whitened[:n] @ rows, np.sqrt(np.maximum(variance, _LEAST_VARIANCE * self._signal2))
+        rows = product(
+            self._inverse[:n, :n], self._covariances(self._x[:n], x * self._inverse_lengths), triangular=True
+        )
+        mean = np.einsum("i,ij->j", self._whitened[:n], rows)
+        return mean, self._deviation(self._signal2 - np.einsum("ij,ij->j", rows, rows))
+
+    def _deviation(self, variance: Array) -> Array:
+        return np.asarray(np.sqrt(np.maximum(variance, _LEAST_VARIANCE * self._signal2)))
 
     def _blocks(self) -> Iterator[slice]:
         for start in range(0, len(self._scaled), _BLOCK):
             yield slice(start, start + _BLOCK)
 
-    def _covariances(self, scaled: Array, block: slice) -> Single:
-        squared = _squared_distances(scaled.astype(np.float32), self._scaled[block])
-        return np.asarray(np.float32(self._signal2) * matern52(squared), dtype=np.float32)
+    def _covariances(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        """Return the signal's covariances of scaled features, in their type, shape ``(len(a), len(b))``."""
+        covariance = matern52(_squared_distances(a, b))
+        covariance *= self._signal2
+        return covariance
 
     def _reserve(self, n: int) -> None:
         """Make room for ``n`` observations."""
-        held = len(self._x)
+        held, used = len(self._x), self._n
         if n <= held:
             return
         size = max(n, held + held // 2, 16)
-        used = self._n if self._n <= held else 0
-        x, lower, whitened = np.empty((size, self._x.shape[1])), np.zeros((size, size)), np.empty(size)
+        x, inverse, whitened = np.empty((size, self._x.shape[1])), np.zeros((size, size)), np.empty(size)
         rows = np.empty((size, len(self._scaled)), dtype=np.float32)
-        x[:used], lower[:used, :used] = self._x[:used], self._lower[:used, :used]
+        x[:used], inverse[:used, :used] = self._x[:used], self._inverse[:used, :used]
         whitened[:used], rows[:used] = self._whitened[:used], self._rows[:used]
-        self._x, self._lower, self._whitened, self._rows = x, lower, whitened, rows
+        self._x, self._inverse, self._whitened, self._rows = x, inverse, whitened, rows

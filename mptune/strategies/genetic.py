@@ -156,12 +156,18 @@ class GeneticStrategy(Strategy):
         ranked = sorted(self._population, key=self._rank_key)
         parents = self.space.codes(np.array(ranked, dtype=np.int64))
         cross = CROSSOVERS[self.options.crossover]
-        children: list[int] = []
-        while len(children) < self.options.population:
+        codes: list[Codes] = []
+        origins: list[Codes] = []
+        while len(codes) < self.options.population:
             first, second = self._select(len(ranked))
-            for child, parent in zip(cross(parents[first], parents[second], self.rng), (first, second), strict=True):
-                children.append(self._mutated(self._valid(child, parents[parent])))
-        return children[: self.options.population]
+            codes += cross(parents[first], parents[second], self.rng)
+            origins += [parents[first], parents[second]]
+        children = np.stack(codes[: self.options.population])
+        found = self.space.indices_of(children).tolist()
+        return [
+            self._mutated(index if index >= 0 else self._repaired(child, origin))
+            for index, child, origin in zip(found, children, origins, strict=False)
+        ]
 
     def _select(self, size: int) -> tuple[int, int]:
         """Draw the ranks of two parents, different ones where there are two."""
@@ -178,27 +184,23 @@ class GeneticStrategy(Strategy):
         neighbours = self.space.neighbours(index, "hamming")
         return int(self.rng.choice(neighbours)) if len(neighbours) else index
 
-    def _valid(self, child: Codes, parent: Codes) -> int:
-        """Return the child's index, repaired where it is not valid.
+    def _repaired(self, child: Codes, parent: Codes) -> int:
+        """Return the index of a valid configuration near a child that is not valid.
 
         A random single change that makes it valid is taken; where none does, it goes back to its parent one
         parameter at a time, which ends because the parent is valid.
         """
-        index = self._index(child)
-        if index >= 0:
-            return index
         variants = np.array([child, *self._single_changes(child)], dtype=np.int32)
         found = self.space.indices_of(variants)
         found = found[found >= 0]
         if len(found):
             return int(self.rng.choice(found))
-        repaired = child.copy()
-        for position in self.rng.permutation(np.flatnonzero(child != parent)):
-            repaired[position] = parent[position]
-            index = self._index(repaired)
-            if index >= 0:
-                break
-        return index
+        order = self.rng.permutation(np.flatnonzero(child != parent))
+        returning = np.tile(child, (len(order), 1))
+        for step, position in enumerate(order):
+            returning[step:, position] = parent[position]
+        found = self.space.indices_of(returning)
+        return int(found[found >= 0][0])
 
     def _single_changes(self, codes: Codes) -> Iterator[Codes]:
         for position, parameter in enumerate(self.space.parameters):
@@ -207,6 +209,3 @@ class GeneticStrategy(Strategy):
                     changed = codes.copy()
                     changed[position] = code
                     yield changed
-
-    def _index(self, codes: Codes) -> int:
-        return int(self.space.indices_of(codes[np.newaxis, :])[0])
