@@ -211,12 +211,12 @@ def replace_parts(node: ast.expr, names: Mapping[int, str]) -> ast.expr:
 
 
 def early_parts(node: ast.expr, known: frozenset[str], facts: Facts) -> list[ast.expr]:
-    """Return the largest parts of a tree that use only ``known`` names, cannot fail and are worth remembering.
+    """Return the largest parts of a tree that give a number from ``known`` names alone and cannot fail.
 
     A part that is a name alone is left out: remembering it is remembering the name.
     """
     names = free_names(node)
-    if names and names <= known and not isinstance(node, ast.Name | ast.Tuple | ast.List) and is_total(node, facts):
+    if names and names <= known and not isinstance(node, ast.Name) and is_numeric(node, facts) and is_total(node, facts):
         return [node]
     if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
         return []

@@ -86,7 +86,7 @@ def _settle(domains: Mapping[str, Domain], constraints: list[Constraint]) -> tup
         pending = [constraint for constraint in pending if len(constraint.names) > 1]
         if not alone:
             return allowed, pending
-        for constraint in alone:
+        for constraint in sorted(alone, key=lambda constraint: not constraint.is_total(facts)):
             (name,) = constraint.names
             allowed[name] = _restricted(allowed[name], name, constraint)
 

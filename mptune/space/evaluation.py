@@ -213,7 +213,7 @@ def compile_scalar(node: ast.expr, text: str) -> Scalar:
     """
     match node:
         case ast.Constant(value=constant):
-            if constant is not None and not isinstance(constant, int | float | str):
+            if not isinstance(constant, int | float | str):
                 raise _forbidden(node, text, "this kind of constant")
             return lambda _: constant
         case ast.Name(id=name):

@@ -29,7 +29,8 @@ def parse(text: str) -> ast.expr:
     if not source:
         raise ExpressionError("the expression is empty")
     try:
-        return ast.parse(source, mode="eval").body
+        # The line break makes the parser report an early end where it is.
+        return ast.parse(source + "\n", mode="eval").body
     except SyntaxError as error:
         raise ExpressionError(_syntax_message(source, error)) from None
     except (ValueError, MemoryError, RecursionError):

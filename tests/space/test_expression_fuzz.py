@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -40,10 +39,14 @@ def numbers(depth: int) -> st.SearchStrategy[str]:
     condition = conditions(depth - 1)
     return st.one_of(
         leaf,
-        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
-        st.tuples(inner, st.sampled_from(["<<", ">>", "&", "|", "^", "**"]), st.sampled_from(["(j % 7)", "(i % 40)", "(k % 5 - 2)", "2", "5"])).map(
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%"]), inner).map(
             lambda t: f"({t[0]} {t[1]} {t[2]})"
         ),
+        st.tuples(
+            inner,
+            st.sampled_from(["<<", ">>", "&", "|", "^", "**"]),
+            st.sampled_from(["(j % 7)", "(i % 40)", "(k % 5 - 2)", "2", "5"]),
+        ).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
         st.tuples(st.sampled_from(["-", "+", "~"]), inner).map(lambda t: f"({t[0]}{t[1]})"),
         st.tuples(st.sampled_from(["abs", "round", "int", "float", "sqrt", "log2", "bool"]), inner).map(
             lambda t: f"{t[0]}({t[1]})"
@@ -62,8 +65,14 @@ def conditions(depth: int) -> st.SearchStrategy[str]:
     base = st.one_of(
         st.tuples(operand, relation, operand).map(" ".join),
         st.tuples(operand, relation, operand, relation, operand).map(" ".join),
-        st.tuples(st.sampled_from(TEXTS), st.sampled_from(["==", "!=", "<"]), st.sampled_from(["'fp64'", "'fp16'", "t", "i"])).map(" ".join),
-        st.tuples(st.sampled_from(INTEGERS + TEXTS), st.sampled_from(["in", "not in"]), st.sampled_from(["(1, 2, 4)", "[i, 'fp64', 3]", "range(0, 9, 3)", "{4, 8}"])).map(" ".join),
+        st.tuples(
+            st.sampled_from(TEXTS), st.sampled_from(["==", "!=", "<"]), st.sampled_from(["'fp64'", "'fp16'", "t", "i"])
+        ).map(" ".join),
+        st.tuples(
+            st.sampled_from(INTEGERS + TEXTS),
+            st.sampled_from(["in", "not in"]),
+            st.sampled_from(["(1, 2, 4)", "[i, 'fp64', 3]", "range(0, 9, 3)", "{4, 8}"]),
+        ).map(" ".join),
     ).map(lambda text: f"({text})")
     if depth == 0:
         return base

@@ -1,0 +1,300 @@
+"""Expressions: what is allowed, what is refused and how the refusal reads, and that columns are really columns."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mptune.errors import ExpressionError
+from mptune.space.expression import Expression, parse_values
+
+COLUMNS: dict[str, Any] = {
+    "a": np.array([0, 1, 2, 3, 4]),
+    "b": np.array([8, 8, 7, 9, 0]),
+    "x": np.array([0.5, 1.0, -2.0, 4.0, 0.0]),
+    "t": np.array(["fp64", "fp32", "fp16", "bf16", "fp64"]),
+    "flag": np.array([True, False, True, False, True]),
+}
+
+
+def by_rows(text: str) -> list[Any]:
+    rows = zip(*(column.tolist() for column in COLUMNS.values()), strict=True)
+    return [Expression(text).evaluate(dict(zip(COLUMNS, row, strict=True))) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 + 2 * 3", 7),
+        ("7 // 2 - -7 // 2", 7),
+        ("-7 % 4", 1),
+        ("2 ** -1", 0.5),
+        ("1 < 2 < 3 <= 3 != 4", True),
+        ("1 < 2 > 5", False),
+        ("0 or 5", 5),
+        ("1 and 0 or 'x'", "x"),
+        ("not 0", True),
+        ("3 in (1, 2, 4)", False),
+        ("'p' in 'fp32'", True),
+        ("3 not in [1, 2]", True),
+        ("5 if 0 else 6", 6),
+        ("6 & 3 | 8 ^ 1", 6 & 3 | 8 ^ 1),
+        ("~5 << 2 >> 1", ~5 << 2 >> 1),
+        ("ceildiv(7, 2) + ceildiv(-7, 2)", 1),
+        ("sizeof('double') + sizeof('e4m3')", 9),
+        ("min(3, 1, 2) + max([4, 5])", 6),
+        ("round(2.5) + int(3.9) + abs(-2)", 7),
+        ("sum([i * j for i in range(3) for j in range(i) if j != 1])", 0),
+        ("all(i > 0 for i in (1, 2)) and any({0, 0})", False),
+        ("len([1, 2] + [3]) * 2", 6),
+        ("[4, 5, 6][1]", 5),
+        ("log2(8) + sqrt(16)", 7.0),
+        (" \n 1 +\n 2 ", 3),
+    ],
+)
+def test_evaluates_as_python_does(text: str, value: Any) -> None:
+    found = Expression(text).evaluate({})
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_names_are_those_taken_from_outside() -> None:
+    expression = Expression("sum([i * a for i in range(n) if i != k]) + min(b, 3)")
+    assert expression.names == {"a", "n", "k", "b"}
+    assert expression.evaluate({"a": 2, "n": 4, "k": 1, "b": 9}) == 13
+    # The first list of a comprehension is evaluated outside of it.
+    assert Expression("[i for i in i]").names == {"i"}
+
+
+@pytest.mark.parametrize(
+    ("text", "token"),
+    [
+        ("a.b", "attribute access (.b) is not allowed in an expression: 'a.b'"),
+        ("().__class__", "attribute access (.__class__)"),
+        ("lambda: 1", "lambda is not allowed in an expression: 'lambda: 1'"),
+        ("f'{a}'", "a formatted string is not allowed"),
+        ("(a := 1)", "an assignment is not allowed"),
+        ("{1: 2}", "a dictionary is not allowed"),
+        ("a[1:2]", "a slice is not allowed in an expression: 'a[1:2]'"),
+        ("[*a]", "unpacking with * is not allowed in an expression: '*a'"),
+        ("a is None", "the operator 'is' is not allowed"),
+        ("a @ b", "this operator is not allowed in an expression: 'a @ b'"),
+        ("(1)(2)", "a call of anything but a named function is not allowed"),
+        ("min(a, key=b)", "a keyword argument is not allowed in an expression: 'min(a, key=b)'"),
+        ("[i for i, j in a]", "a loop over more than one name is not allowed in an expression: 'i, j'"),
+        ("b'x'", "this kind of constant is not allowed in an expression: \"b'x'\""),
+        ("1j", "this kind of constant"),
+        ("__import__('os')", "unknown function '__import__'"),
+        ("open('x')", "unknown function 'open'"),
+        ("mim(a, b)", "unknown function 'mim'; did you mean 'min'? in 'mim(a, b)' (valid: min, max, abs"),
+        ("a +* b", "cannot parse 'a +* b': invalid syntax at '*' (column 4)"),
+        ("a b", "at 'b' (column 3)"),
+        ("(a", "'(' was never closed at '(' (column 1)"),
+        ("a = 3", "at '=' (column 3)"),
+        ("a) or (b", "unmatched ')' at ')' (column 2)"),
+        ("3 +", "invalid syntax at the end (column 4)"),
+        ("a; b", "at ';' (column 2)"),
+        ("", "the expression is empty"),
+        ("  ", "the expression is empty"),
+        ("-" * 5000 + "1", "nested too deeply"),
+        ("(" * 300 + ")" * 300, "cannot parse"),
+        ("a" * 100_001, "the expression has 100001 characters; at most 100000 are read"),
+    ],
+)
+def test_refusals_name_the_token(text: str, token: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        Expression(text)
+    assert token in str(caught.value)
+
+
+def test_text_is_needed() -> None:
+    with pytest.raises(ExpressionError, match="an expression is text, not 3"):
+        Expression(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("9 ** 9 ** 9", "9**387420489 has more than 4096 bits"),
+        ("2 ** 5000", "more than 4096 bits"),
+        ("(-2) ** 5000", "more than 4096 bits"),
+        ("pow(7, 10 ** 8)", "more than 4096 bits"),
+        ("1 << 10 ** 9", "a shift by 1000000000 is more than 4096 bits"),
+        ("*".join(["2 ** 4000"] * 3), "a number of more than 4096 bits"),
+        ("10.0 ** 400", "Numerical result out of range"),
+        ("(-8) ** 0.5", "is not real"),
+        ("round(5, -10 ** 9)", "rounding to -1000000000 digits"),
+        ("[0] * 10 ** 9", "sequences of more than 1000000 items"),
+        ("list(range(10 ** 9))", "sequences of more than 1000000 items"),
+        ("sum(range(10 ** 12))", "sequences of more than 1000000 items"),
+        ("[i for i in range(10 ** 9)]", "sequences of more than 1000000 items"),
+        ("[1 for i in range(2000) for j in range(2000)]", "sequences of more than 1000000 items"),
+        ("[sum([j for j in range(2000)]) for i in range(2000)]", "sequences of more than 1000000 items"),
+        ("[[0] * 1000000 for i in range(1000)]", "sequences of more than 1000000 items"),
+        ("'%999999999d' % 3", "% needs numbers, not '%999999999d'"),
+        ("'a' * 10 ** 9", "* needs numbers, not 'a'"),
+        ("1 // 0", "zero"),
+        ("sqrt(-1)", "math domain error"),
+        ("[1][5]", "list index out of range"),
+        ("1 < 'a'", "not supported"),
+        ("[1] + 'a'", "can only concatenate list"),
+        ("sizeof('fp33')", "unknown precision 'fp33'; did you mean 'fp32'?"),
+    ],
+)
+def test_failures_and_bounds_say_why(text: str, reason: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        Expression(text).evaluate({})
+    assert reason in str(caught.value)
+    assert text in str(caught.value)
+
+
+def test_a_power_of_one_is_not_too_large() -> None:
+    assert Expression("1 ** 10 ** 9 + (-1) ** (10 ** 9 + 1) + 0 ** 10 ** 9").evaluate({}) == 0
+
+
+def test_a_failure_holds_the_values_it_fails_at() -> None:
+    with pytest.raises(ExpressionError, match=r"expression 'b % a == 0' fails at a=0, b=8: .*zero"):
+        Expression("b % a == 0").evaluate({"a": 0, "b": 8, "c": 1})
+    with pytest.raises(ExpressionError, match=r"fails at a=0, b=8"):
+        Expression("b % a == 0").evaluate_columns(COLUMNS, 5)
+
+
+def test_a_missing_name_is_named_with_those_that_may_be_used() -> None:
+    wanted = r"unknown name 'blok' in 'blok \* 2'; did you mean 'block'\? \(names that may be used: block, grid\)"
+    with pytest.raises(ExpressionError, match=wanted):
+        Expression("blok * 2").evaluate({"block": 1, "grid": 2})
+    with pytest.raises(ExpressionError, match=wanted):
+        Expression("blok * 2").evaluate_columns({"block": np.ones(2), "grid": np.ones(2)}, 2)
+    with pytest.raises(ExpressionError, match=r"names that may be used: none"):
+        Expression("x").evaluate({})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a * b + a - b",
+        "a <= b < 9 != a",
+        "a != 0 and b % a == 0",
+        "a == 0 or b // a > 3",
+        "a and b",
+        "a or b",
+        "not (a > 1 and flag)",
+        "(b // a if a else -1) + 2",
+        "b % a if a > 0 else a",
+        "0 < a <= b % a if a else a == 0",
+        "b / (a + 1)",
+        "x * 2 - a",
+        "x / (a + 1) > 0.25",
+        "x % 3 + x // 2",
+        "t == 'fp64'",
+        "t != 'fp64' and t in ('fp32', 'bf16')",
+        "t == 3 or t != 4",
+        "t < 'fp32'",
+        "sizeof(t) * a <= 16",
+        "a in (1, 2, 4) or b not in [7, 8]",
+        "a in range(1, 5, 2)",
+        "a in list(range(2)) + [4]",
+        "a in (b, 1)",
+        "2 ** a + (1 << a) + (b >> a)",
+        "a & 3 | b ^ 1",
+        "flag & (a > 1)",
+        "flag + flag + ~flag",
+        "-a + +b - ~a",
+        "min(a, b) + max(a, b, 3)",
+        "max([a, b])",
+        "sum((a, b, 1)) + sum([flag])",
+        "any([a > 3, flag]) and all((b, True))",
+        "abs(a - b) + abs(x)",
+        "ceildiv(b, a + 1)",
+        "round(x) + int(x) + float(a)",
+        "sqrt(a) + log2(b + 1)",
+        "bool(a) == flag",
+        "1 + 1",
+        "'x' == 'x'",
+        "not t",
+    ],
+)
+def test_columns_need_no_row_loop(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = by_rows(text)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError(f"{text} fell back to rows")
+
+    monkeypatch.setattr(Expression, "_row_by_row", refuse)
+    found = Expression(text).evaluate_columns(COLUMNS, 5)
+    assert found.shape == (5,)
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("2 ** i", {"i": np.array([3, 62, 63, 64, 200])}),
+        ("i * i * i", {"i": np.array([2**21, 2**31, -(2**40)])}),
+        ("i + 1", {"i": np.array([2**63 - 1, 5])}),
+        ("-i", {"i": np.array([-(2**63), 5])}),
+        ("abs(i)", {"i": np.array([-(2**63), 5])}),
+        ("i // -1", {"i": np.array([-(2**63), 5])}),
+        ("i / 3", {"i": np.array([2**62 + 1, 2**53 + 1])}),
+        ("i == 9007199254740992.0", {"i": np.array([2**53, 2**53 + 1])}),
+        ("i < 2 ** 70", {"i": np.array([1, 2])}),
+        ("i & 2 ** 70", {"i": np.array([1, 2])}),
+        ("x ** 0.5", {"x": np.array([2.0, 3.0])}),
+        ("o[0] == 1", {"o": np.array([(0, 1), (1, 0), None], dtype=object)[:2]}),
+        ("sum([k for k in range(i)])", {"i": np.array([3, 4])}),
+        ("v * 2", {"v": np.array([1, 2.5], dtype=object)}),
+        ("i if i > 1 else x", {"i": np.array([1, 2]), "x": np.array([0.5, 0.5])}),
+        ("u > 3", {"u": np.array([2**63 + 1, 1], dtype=np.uint64)}),
+    ],
+)
+def test_what_numpy_would_get_wrong_is_exact(text: str, columns: dict[str, Any]) -> None:
+    n = len(next(iter(columns.values())))
+    rows = [{name: column.tolist()[r] for name, column in columns.items()} for r in range(n)]
+    expected = [Expression(text).evaluate(row) for row in rows]
+    assert Expression(text).evaluate_columns(columns, n).tolist() == expected
+
+
+def test_columns_may_be_empty_and_are_never_shared() -> None:
+    empty = Expression("a * 2 > b").evaluate_columns({"a": np.empty(0, np.int64), "b": np.empty(0, np.int64)}, 0)
+    assert empty.shape == (0,)
+    constant = Expression("3").evaluate_columns({}, 4)
+    constant[0] = 1
+    assert Expression("3").evaluate_columns({}, 4).tolist() == [3, 3, 3, 3]
+
+
+def test_an_expression_can_be_pickled() -> None:
+    copy = pickle.loads(pickle.dumps(Expression("a * 2 < n")))
+    assert copy.text == "a * 2 < n"
+    assert copy.evaluate({"a": 1, "n": 3}) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("[1, 2, 4]", [1, 2, 4]),
+        ("(0.5, 1)", [0.5, 1]),
+        ("range(3)", [0, 1, 2]),
+        ("[1, 2, 4, 8, 16] + list(range(32, 1024+1, 32))", [1, 2, 4, 8, 16, *range(32, 1025, 32)]),
+        ("[2**i for i in range(0, 6)]", [1, 2, 4, 8, 16, 32]),
+        ("['a', True]", ["a", True]),
+    ],
+)
+def test_reads_t1_values(text: str, values: list[Any]) -> None:
+    assert parse_values(text) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("3", "values need a list, not 3"),
+        ("[n, 2]", "values cannot use names: 'n'"),
+        ("[[1], [2]]", r"\[1\] is not a value of a parameter"),
+        ("[None]", "this kind of constant is not allowed in an expression: 'None'"),
+    ],
+)
+def test_refuses_what_is_no_list_of_values(text: str, message: str) -> None:
+    with pytest.raises(ExpressionError, match=message):
+        parse_values(text)

@@ -1,0 +1,185 @@
+"""Parameters: their values, what is refused, and how text becomes a value."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.space.parameters import (
+    BooleanParameter,
+    CategoricalParameter,
+    IntegerParameter,
+    OrdinalParameter,
+    Parameter,
+    PermutationParameter,
+    PolicyParameter,
+    PrecisionParameter,
+    RealParameter,
+)
+
+ALL: list[Parameter] = [
+    OrdinalParameter("o", [1, 2, 4, 8]),
+    IntegerParameter("i", -2, 7, 3),
+    RealParameter("r", 0.1, 1.0, 4),
+    CategoricalParameter("c", ["row", "column"]),
+    BooleanParameter("b"),
+    PermutationParameter("p", 3),
+    PrecisionParameter("t", ["double", "half"]),
+    PolicyParameter("m"),
+]
+
+
+@pytest.mark.parametrize("parameter", ALL, ids=lambda p: p.kind)
+def test_every_value_reads_back_from_itself_and_from_its_text(parameter: Parameter) -> None:
+    for value in parameter.values:
+        assert parameter.parse(value) == value
+        assert parameter.parse(str(value)) == value
+        assert type(parameter.parse(str(value))) is type(value)
+
+
+@pytest.mark.parametrize("parameter", ALL, ids=lambda p: p.kind)
+def test_copies_and_pickles(parameter: Parameter) -> None:
+    assert pickle.loads(pickle.dumps(parameter)) == parameter
+    assert copy.deepcopy(parameter) == parameter
+    assert hash(copy.copy(parameter)) == hash(parameter)
+
+
+@pytest.mark.parametrize("parameter", ALL, ids=lambda p: p.kind)
+def test_restriction_keeps_kind_order_and_scale(parameter: Parameter) -> None:
+    last_and_first = [parameter.values[-1], str(parameter.values[0])]
+    restricted = parameter.restricted(last_and_first)
+    assert restricted.values == (parameter.values[0], parameter.values[-1])
+    assert (restricted.kind, restricted.log_scale) == (parameter.kind, parameter.log_scale)
+    with pytest.raises(UnknownNameError, match=f"value of parameter {parameter.name}: 'nothing'"):
+        parameter.restricted(["nothing"])
+    with pytest.raises(MptuneError, match=f"parameter {parameter.name} is restricted to no values"):
+        parameter.restricted([])
+
+
+def test_values_of_each_kind() -> None:
+    assert IntegerParameter("i", -2, 7, 3).values == (-2, 1, 4, 7)
+    assert IntegerParameter("i", 3, 3).values == (3,)
+    assert RealParameter("r", 0.0, 1.0, 5).values == (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert RealParameter("r", 1.0, 100.0, 3, log=True).values == pytest.approx((1.0, 10.0, 100.0))
+    assert RealParameter("r", 0.1, 0.7, 3).values[-1] == 0.7
+    assert BooleanParameter("b").values == (False, True)
+    assert PermutationParameter("p", 3).values[:3] == ((0, 1, 2), (0, 2, 1), (1, 0, 2))
+    assert PrecisionParameter("t", ["double", "__half", "bfloat16"]).values == ("fp64", "fp16", "bf16")
+    assert PolicyParameter("m").values == ("accurate", "fast", "approx")
+    numpy_values = OrdinalParameter("o", np.array([1, 2])).values  # type: ignore[arg-type]
+    assert [type(value) for value in numpy_values] == [int, int]
+
+
+@pytest.mark.parametrize(
+    ("values", "log"),
+    [
+        ([1, 2, 4, 8], True),
+        ([256, 32, 64, 128], True),
+        ([1, 10, 100], True),
+        ([1, 2, 3, 4, 6, 8, 12, 16], True),
+        ([1, 2, 3, 4], False),
+        ([16, 32, 48, 64], False),
+        ([1, 2, 4, 8, 16, *range(32, 1025, 32)], False),
+        ([0, 1, 2, 4, 8], False),
+        ([1, 1000], False),
+        (["a", "b", "c"], False),
+    ],
+)
+def test_an_exponential_list_gets_a_log_scale(values: list[Any], log: bool) -> None:
+    assert OrdinalParameter("o", values).log_scale is log
+
+
+def test_the_scale_can_be_chosen() -> None:
+    assert not OrdinalParameter("o", [1, 2, 4], log=False).log_scale
+    assert OrdinalParameter("o", [1, 2, 3], log=True).log_scale
+    assert IntegerParameter("i", 1, 3, log=True).log_scale
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: OrdinalParameter("block size", [1]), "parameter name 'block size' is not an identifier"),
+        (lambda: OrdinalParameter("", [1]), "parameter name '' is not an identifier"),
+        (lambda: OrdinalParameter("o", []), "parameter o has no values"),
+        (lambda: OrdinalParameter("o", "124"), "parameter o: values need a list, not '124'"),
+        (lambda: CategoricalParameter("o", 3), "parameter o: values need a list, not 3"),  # type: ignore[arg-type]
+        (lambda: OrdinalParameter("o", [1, 2, 1]), "parameter o has the value 1 twice"),
+        (lambda: OrdinalParameter("o", [1, 1.0]), "parameter o has the value 1.0 twice"),
+        (lambda: OrdinalParameter("o", [1, float("nan")]), "parameter o: the value nan is not finite"),
+        (lambda: OrdinalParameter("o", [1, None]), "parameter o: None is not a number, text"),  # type: ignore[list-item]
+        (lambda: OrdinalParameter("o", [0, 1], log=True), "parameter o: a log scale needs positive numbers"),
+        (lambda: OrdinalParameter("o", ["a", "b"], log=True), "parameter o: a log scale needs positive numbers"),
+        (lambda: IntegerParameter("i", 1.5, 3), "parameter i: low needs an integer, not 1.5"),  # type: ignore[arg-type]
+        (lambda: IntegerParameter("i", 1, True), "parameter i: high needs an integer, not True"),
+        (lambda: IntegerParameter("i", 4, 3), "parameter i: needs low <= high and step >= 1, not 4, 3, 1"),
+        (lambda: IntegerParameter("i", 1, 3, 0), "parameter i: needs low <= high and step >= 1"),
+        (lambda: IntegerParameter("i", 0, 10**9), "parameter i has more than 1000000 values"),
+        (lambda: RealParameter("r", 0.0, float("inf"), 3), "parameter r: high needs a number, not inf"),
+        (lambda: RealParameter("r", 0.0, 1.0, 1), "parameter r: steps needs an integer from 2 to 1000000, not 1"),
+        (lambda: RealParameter("r", 1.0, 1.0, 3), "parameter r: needs low < high, not 1.0, 1.0"),
+        (lambda: RealParameter("r", 0.0, 1.0, 3, log=True), "parameter r: needs low < high and 0 < low"),
+        (lambda: PermutationParameter("p", 9), "parameter p: n needs an integer from 1 to 8, not 9"),
+        (lambda: PrecisionParameter("t", ["fp64", "fp31"]), "unknown precision 'fp31'; did you mean 'fp32'?"),
+        (lambda: PrecisionParameter("t", ["fp64", "double"]), "parameter t has the value 'fp64' twice"),
+        (lambda: PolicyParameter("m", ["quick"]), "unknown policy 'quick'"),
+    ],
+)
+def test_refusals_name_the_parameter_and_what_was_expected(make: Any, message: str) -> None:
+    with pytest.raises(MptuneError) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "raw", "value"),
+    [
+        (OrdinalParameter("o", [16, 32]), "0x20", 32),
+        (OrdinalParameter("o", [16, 32]), 32.0, 32),
+        (OrdinalParameter("o", [16, 32]), np.int32(16), 16),
+        (OrdinalParameter("o", [0.5, 1.5]), "5e-1", 0.5),
+        (OrdinalParameter("o", ["small", "large"]), " large ", "large"),
+        (CategoricalParameter("c", [1, "1a"]), "1", 1),
+        (RealParameter("r", 0.0, 1.0, 11), "0.3", 0.1 * 3),
+        (BooleanParameter("b"), "Yes", True),
+        (BooleanParameter("b"), 0, False),
+        (BooleanParameter("b"), np.True_, True),
+        (PermutationParameter("p", 3), "2,0,1", (2, 0, 1)),
+        (PermutationParameter("p", 3), [2, 0, 1], (2, 0, 1)),
+        (PrecisionParameter("t", ["fp16"]), "HALF", "fp16"),
+    ],
+)
+def test_other_spellings_are_read(parameter: Parameter, raw: Any, value: Any) -> None:
+    assert parameter.parse(raw) == pytest.approx(value) if isinstance(value, float) else parameter.parse(raw) == value
+
+
+@pytest.mark.parametrize(
+    ("parameter", "raw"),
+    [
+        (OrdinalParameter("o", [16, 32]), "48"),
+        (OrdinalParameter("o", [16, 32]), "abc"),
+        (OrdinalParameter("o", [16, 32]), None),
+        (RealParameter("r", 0.0, 1.0, 3), 0.3),
+        (RealParameter("r", 0.0, 1.0, 3), "nan"),
+        (BooleanParameter("b"), "maybe"),
+        (PermutationParameter("p", 3), "0,0,1"),
+        (PermutationParameter("p", 3), 3),
+        (PrecisionParameter("t", ["fp16"]), "fp64"),
+        (PolicyParameter("m"), "exact"),
+    ],
+)
+def test_an_unknown_value_is_refused_with_the_valid_ones(parameter: Parameter, raw: Any) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        parameter.parse(raw)
+    assert f"unknown value of parameter {parameter.name}: {str(raw)!r}" in str(caught.value)
+    assert all(str(value) in str(caught.value) for value in parameter.values)
+
+
+def test_only_quantities_are_numeric() -> None:
+    assert [p.kind for p in ALL if p.is_numeric] == ["ordinal", "integer", "real"]
+    assert [p.kind for p in ALL if not p.is_ordered] == ["categorical", "permutation"]
+    assert not OrdinalParameter("o", ["a", "b"]).is_numeric
