@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ __all__ = ["BinaryCache", "cache_directory"]
 
 _DIGEST_BYTES: Final = 32
 _STALE_S: Final = 3600.0
+_WORKSPACES: Final = "work"
 _INSERTIONS_PER_PRUNING: Final = 64
 
 
@@ -62,8 +64,7 @@ class BinaryCache:
             return None
         binary = content[_DIGEST_BYTES:]
         if hashlib.sha256(binary).digest() != content[:_DIGEST_BYTES]:
-            with contextlib.suppress(OSError):
-                path.unlink()
+            _remove(path)
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
@@ -87,21 +88,38 @@ class BinaryCache:
                 self.prune()
             self._insertions += 1
 
+    @contextlib.contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """Give an empty folder to compile in, removed afterwards.
+
+        It lies beside the entries, so that what a killed process leaves is found and removed later; where that
+        cannot be written, among the system's temporary files.
+        """
+        parent = self.directory.absolute() / _WORKSPACES
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            folder = tempfile.mkdtemp(dir=parent)
+        except OSError:
+            folder = tempfile.mkdtemp(prefix="mptune-")
+        try:
+            yield Path(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def prune(self) -> None:
         """Remove least recently used entries down to nine tenths of the limit, and what killed writers left."""
         entries = []
         for path, status in self._files():
-            if path.name.startswith("."):
+            if path.name.startswith(".") or path.parent.name == _WORKSPACES:
                 if time.time() - status.st_mtime > _STALE_S:
-                    path.unlink(missing_ok=True)
+                    _remove(path)
             else:
                 entries.append((status.st_mtime, status.st_size, path))
         total = sum(size for _, size, _ in entries)
         if total <= self.limit_bytes:
             return
         for _, size, path in sorted(entries):
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+            _remove(path)
             total -= size
             if total <= 0.9 * self.limit_bytes:
                 return
@@ -113,3 +131,11 @@ class BinaryCache:
 
     def _path(self, key: str) -> Path:
         return self.directory / key[:2] / key[2:]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

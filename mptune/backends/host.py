@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import math
 import os
 import threading
@@ -232,7 +233,8 @@ class HostBackend(Backend):
         if cached is not None:
             return Binary(function, cached, cached=True)
         start = time.perf_counter()
-        image, log = compiler.compile(source, function, flags, options.timeout_s, self._cache.directory.parent)
+        with self._cache.workspace() as folder:
+            image, log = compiler.compile(source, function, flags, options.timeout_s, folder)
         compile_s = time.perf_counter() - start
         self._cache.put(key, image)
         return Binary(function, image, log=log, compile_s=compile_s)
@@ -274,10 +276,18 @@ def _open(function: str, image: bytes) -> tuple[ctypes.CDLL, int]:
     try:
         with os.fdopen(handle, "wb", closefd=False) as file:
             file.write(image)
+        _load_math_library()
         return ctypes.CDLL(f"/proc/self/fd/{handle}", mode=os.RTLD_NOW | os.RTLD_LOCAL), handle
     except OSError as error:
         os.close(handle)
         raise LaunchError(f"the library of {function} cannot be opened: {error}") from error
+
+
+@functools.cache
+def _load_math_library() -> None:
+    # Not every binary names the library it takes exp and the like from, nor does every Python come with it.
+    with contextlib.suppress(OSError):  # musl has it in its C library
+        ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
 def _close(library: ctypes.CDLL, handle: int) -> None:

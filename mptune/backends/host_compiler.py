@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +32,14 @@ _FLAGS: Final = (
 )
 #: Without the C++ library and the start files of a program linking takes half the time. libgcc has the
 #: conversions of _Float16.
-_GCC_FLAGS: Final = ("-nostdlib",)
+#: g++ takes a condition that is the same for all threads of a block out of their loop, so that the loop can be
+#: vectorised, but by default only where its body is short; conversions of half are not.
+_GCC_FLAGS: Final = ("-nostdlib", "--param=max-unswitch-insns=1000")
 _GCC_LIBRARIES: Final = ("-lgcc", "-lm", "-lc")
-_ZIG_FLAGS: Final = ("-fno-sanitize=undefined",)
+_CLANG_FLAGS: Final = ("-nostdlib++",)
+_CLANG_LIBRARIES: Final = ("-lm",)
+#: zig would build the C library first, which takes seconds; the process that loads the binary has one.
+_ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")
 _SOURCE_NAME: Final = "<stdin>"
 _MESSAGE_LINES: Final = 20
 _CRASH: Final = re.compile(r"internal compiler error|Please submit a|PLEASE submit a bug report|Killed signal")
@@ -58,11 +62,16 @@ class Compiler:
 
     def flags(self, architecture: str = "", extra: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the flags a source is compiled with; an empty architecture stands for this processor."""
-        family = {"gcc": _GCC_FLAGS, "clang": (), "zig": _ZIG_FLAGS}[self.family]
-        libraries = _GCC_LIBRARIES if self.family == "gcc" else ("-lm",)
-        return (*_FLAGS, *family, f"-march={architecture or 'native'}", *extra, "-x", "c++", "-", *libraries)
+        own, libraries = {
+            "gcc": (_GCC_FLAGS, _GCC_LIBRARIES),
+            "clang": (_CLANG_FLAGS, _CLANG_LIBRARIES),
+            "zig": (_ZIG_FLAGS, ()),
+        }[self.family]
+        return (*_FLAGS, *own, f"-march={architecture or 'native'}", *extra, "-x", "c++", "-", *libraries)
 
-    def compile(self, source: str, name: str, flags: Sequence[str], timeout_s: float, cache: Path) -> tuple[bytes, str]:
+    def compile(
+        self, source: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
+    ) -> tuple[bytes, str]:
         """Compile a source.
 
         Args:
@@ -70,7 +79,7 @@ class Compiler:
             name: what messages call it.
             flags: as of :meth:`flags`.
             timeout_s: when to give up.
-            cache: a folder the compiler may keep files of its own in.
+            folder: an empty folder for the compiler's files, absolute.
 
         Returns:
             The shared library and what the compiler printed.
@@ -78,15 +87,14 @@ class Compiler:
         Raises:
             CompileError: the compiler rejected the source, crashed or ran out of time.
         """
-        with tempfile.TemporaryDirectory(prefix="mptune-", ignore_cleanup_errors=True) as folder:
-            library = Path(folder) / "kernel.so"
-            environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
-            if self.family == "zig":
-                environment |= _zig_folders(cache, folder)
-            status, log = _run([*self.command, *flags, "-o", str(library)], source, environment, timeout_s, name)
-            log = log.replace(_SOURCE_NAME, name)
-            if status == 0 and library.exists():
-                return library.read_bytes(), log
+        library = folder / "kernel.so"
+        environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
+        if self.family == "zig":
+            environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
+        status, log = _run([*self.command, *flags, "-o", str(library)], source, environment, timeout_s, name)
+        log = log.replace(_SOURCE_NAME, name)
+        if status == 0 and library.exists():
+            return library.read_bytes(), log
         raise CompileError(self._explain(name, status, log))
 
     def _explain(self, name: str, status: int, log: str) -> str:
@@ -134,16 +142,6 @@ def _identify(command: tuple[str, ...], path: str) -> Compiler:  # noqa: ARG001 
     if "zig" in command[0] or "ziglang" in command:
         return Compiler(command, version, "zig")
     return Compiler(command, version, "clang" if "clang" in answer.stdout.lower() else "gcc")
-
-
-def _zig_folders(cache: Path, temporary: str) -> dict[str, str]:
-    # zig builds its C library once and keeps it; without a folder that lasts every compilation would.
-    try:
-        (cache / "zig").mkdir(parents=True, exist_ok=True)
-        kept = str(cache / "zig")
-    except OSError:
-        kept = temporary
-    return {"ZIG_GLOBAL_CACHE_DIR": kept, "ZIG_LOCAL_CACHE_DIR": temporary}
 
 
 def _run(

@@ -15,7 +15,6 @@
 #define __host__
 #define __constant__ static
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static thread_local __attribute__((aligned(64)))
@@ -176,7 +175,7 @@ MPTUNE_NO_WARPS(__syncthreads_or)
 #else
 
 #define SHARED_DYNAMIC(type, name)                                    \
-    extern __shared__ __align__(16) unsigned char mptune_dynamic_shared[]; \
+    extern __shared__ __attribute__((aligned(16))) unsigned char mptune_dynamic_shared[]; \
     type* const name = reinterpret_cast<type*>(mptune_dynamic_shared)
 
 #endif

@@ -35,7 +35,8 @@ __asm__(
     "    popq %r12\n"
     "    popq %rbx\n"
     "    popq %rbp\n"
-    "    ret\n"
+    "    popq %rcx\n"
+    "    jmp *%rcx\n"
     ".size mptune_switch, .-mptune_switch\n");
 #else
 __asm__(
