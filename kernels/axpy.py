@@ -1,7 +1,7 @@
 """axpy: y = a * x + y, the example of Heldens 2026 (Listings 1 and 2).
 
-Two loads and a store for one multiplication: the kernel runs at the speed of the memory, so its time is
-proportional to the bytes of x and y, while the precision of a costs nothing.
+Two loads and a store for one multiplication: the kernel runs at the speed of memory. Its time follows the bytes of
+x and y, whose precisions decide the error too; the precision of a costs nothing.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from mptune.kernel import InOut, In, Kernel, Scalar, Sizes
+from mptune.kernel import In, InOut, Kernel, Scalar, Sizes
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 TYPES = ("fp64", "fp32", "fp16", "bf16")
 
 
 def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
-    """One step of an explicit integrator: temperatures y (relative to 300 K) move by a times their rates x."""
+    """One step of an explicit integrator: temperatures y, in units of 300 K, move by a time step a at their rates x."""
     return {
         "y": rng.normal(1.0, 0.05, size.n),
         "x": rng.normal(0.0, 1.0, size.n),
@@ -27,7 +27,7 @@ def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
 
 kernel = Kernel(
     name="axpy",
-    description="y = a * x + y, bound by memory",
+    description="y = a * x + y on long vectors, bound by memory",
     parameters=[
         OrdinalParameter("block_size", [32, 64, 128, 256, 512, 1024]),
         OrdinalParameter("vector_width", [1, 2, 4, 8]),

@@ -13,6 +13,6 @@ from mptune.kernel import Sizes
 __all__ = ["reference"]
 
 
-def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.float64]]:
+def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.float64]]:  # noqa: ARG001
     """Return ``y`` (n,): ``a * x + y``."""
     return {"y": inputs["a"] * inputs["x"] + inputs["y"]}

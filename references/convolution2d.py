@@ -13,7 +13,10 @@ from mptune.kernel import Sizes
 __all__ = ["reference"]
 
 
-def reference(inputs: Mapping[str, NDArray[np.float64]], size: Sizes) -> dict[str, NDArray[np.float64]]:
+def reference(
+    inputs: Mapping[str, NDArray[np.float64]],
+    size: Sizes,  # noqa: ARG001
+) -> dict[str, NDArray[np.float64]]:
     """Return ``output`` (height, width): ``output[y, x] = sum_ji filter[j, i] * input[y + j, x + i]``.
 
     Computed block-wise by fast Fourier transforms (overlap-add): every term is positive here, so the

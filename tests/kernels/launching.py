@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import CompileOptions, Function
 from mptune.backends.host import HostBackend, HostBuffer
 from mptune.buffers import DataManager
-from mptune.kernel import Argument, Kernel, Role
+from mptune.errors import EmptySpaceError
+from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.rendering import render
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, Value
 
 
 @functools.cache
@@ -31,7 +32,7 @@ class Launcher:
 
     kernel: Kernel
     data: DataManager
-    options: CompileOptions = CompileOptions()
+    options: CompileOptions = field(default_factory=CompileOptions)
 
     def run(self, configuration: Configuration) -> dict[str, NDArray[np.float64]]:
         """Return the outputs in fp64; fails where an element was left unwritten.
@@ -94,7 +95,9 @@ class Launcher:
 _GUARD = np.full(256, 0x5A, dtype=np.uint8)
 
 
-def launcher(kernel: Kernel, sizes: Mapping[str, int] | None = None, *, preset: str = "smoke", seed: int = 0) -> Launcher:
+def launcher(
+    kernel: Kernel, sizes: Mapping[str, int] | None = None, *, preset: str = "smoke", seed: int = 0
+) -> Launcher:
     """Return a launcher at a preset's sizes, some of them replaced."""
     return Launcher(kernel, DataManager(kernel, kernel.resolve_sizes(preset, sizes), seed=seed))
 
@@ -102,3 +105,19 @@ def launcher(kernel: Kernel, sizes: Mapping[str, int] | None = None, *, preset: 
 def nrmse(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
     """Return the root mean square error over the mean of the reference, in plain NumPy."""
     return float(np.sqrt(np.mean((output - reference) ** 2)) / np.mean(reference))
+
+
+def covering_sample(
+    kernel: Kernel, sizes: Sizes, fixed: Mapping[str, Value], rng: np.random.Generator
+) -> list[Configuration]:
+    """Return random configurations with these values that between them have every valid value of the others."""
+    space = kernel.search_space(sizes).restrict({name: (value,) for name, value in fixed.items()})
+    chosen: list[Configuration] = []
+    for parameter in space.parameters:
+        for value in parameter.values:
+            if any(configuration[parameter.name] == value for configuration in chosen):
+                continue
+            with contextlib.suppress(EmptySpaceError):
+                having = space.restrict({parameter.name: (value,)})
+                chosen.extend(having.configurations(having.sample(1, rng)))
+    return chosen

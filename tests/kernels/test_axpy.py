@@ -1,0 +1,77 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from launching import covering_sample, launcher, nrmse
+
+from mptune.kernel import Kernel
+from mptune.precision import PRECISIONS, precision
+from mptune.registry import load_kernel
+
+TYPES = ("a_type", "x_type", "y_type")
+
+
+@pytest.fixture(scope="module")
+def axpy() -> Kernel:
+    return load_kernel("axpy")
+
+
+def all_in(name: str) -> dict[str, str]:
+    return dict.fromkeys(TYPES, name)
+
+
+def test_reference_against_exact_arithmetic(axpy: Kernel) -> None:
+    sizes = axpy.resolve_sizes("smoke", {"n": 101})
+    inputs = axpy.inputs(np.random.default_rng(5), sizes)
+    y = axpy.reference(inputs, sizes)["y"]
+    for i in range(sizes.n):
+        exact = Fraction(inputs["a"]) * Fraction(inputs["x"][i]) + Fraction(inputs["y"][i])
+        assert abs(Fraction(y[i]) - exact) <= Fraction(2) ** -51
+
+
+def test_fp64_agrees_with_the_reference(axpy: Kernel) -> None:
+    run = launcher(axpy)
+    output = run.run(axpy.configuration({**all_in("fp64"), "vector_width": 4, "block_size": 128}))["y"]
+    np.testing.assert_allclose(output, run.data.references["y"], rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
+def test_narrow_types_err_by_their_unit_roundoff(axpy: Kernel, name: str) -> None:
+    run = launcher(axpy, seed=2)
+    error = nrmse(run.run(axpy.configuration({**all_in(name), "vector_width": 2}))["y"], run.data.references["y"])
+    # y is near 1 and rounded twice, when read and when written.
+    assert 0.2 < error / PRECISIONS[name].unit_roundoff < 2
+
+
+def test_the_widest_type_of_the_three_computes(axpy: Kernel) -> None:
+    """Operands are rounded once to their own types; in between nothing is lost."""
+    run = launcher(axpy, {"n": 1009}, seed=3)
+    configuration = axpy.configuration({"a_type": "fp32", "x_type": "fp16", "y_type": "bf16", "vector_width": 8})
+    a, x, y = (
+        np.asarray(run.data.inputs[n], precision(str(configuration[f"{n}_type"])).dtype).astype(np.float64)
+        for n in "axy"
+    )
+    expected = (a * x + y).astype(np.float32).astype(PRECISIONS["bf16"].dtype).astype(np.float64)
+    np.testing.assert_array_equal(run.run(configuration)["y"], expected)
+
+
+@pytest.mark.parametrize("name", ["fp64", "bf16"])
+def test_optimisation_parameters_change_nothing(axpy: Kernel, name: str) -> None:
+    run = launcher(axpy, seed=4)
+    sample = covering_sample(axpy, run.data.sizes, all_in(name), np.random.default_rng(4))
+    outputs = [run.run(configuration)["y"] for configuration in sample]
+    for configuration, output in zip(sample, outputs, strict=True):
+        np.testing.assert_array_equal(output, outputs[0], err_msg=str(configuration))
+
+
+@pytest.mark.parametrize("n", [1, 7, 31, 256, 2049])
+@pytest.mark.parametrize("vector_width", [1, 8])
+def test_every_length(axpy: Kernel, n: int, vector_width: int) -> None:
+    run = launcher(axpy, {"n": n}, seed=n)
+    values = {**all_in("fp64"), "x_type": "fp32", "vector_width": vector_width, "block_size": 32}
+    output = run.run(axpy.configuration(values))["y"]
+    np.testing.assert_allclose(output, run.data.references["y"], rtol=0, atol=1e-8)
+
+
+def test_configurations(axpy: Kernel) -> None:
+    assert axpy.search_space(axpy.resolve_sizes()).size == 6 * 4 * 4**3

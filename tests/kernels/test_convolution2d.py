@@ -1,0 +1,136 @@
+import numpy as np
+import pytest
+from launching import covering_sample, launcher, nrmse
+from numpy.typing import NDArray
+
+from mptune.errors import EmptySpaceError
+from mptune.kernel import Kernel
+from mptune.precision import PRECISIONS
+from mptune.registry import load_kernel
+
+TYPES = ("input_type", "filter_type", "accumulator_type", "output_type")
+REUSING = {"vector_width": 8, "tile_size_x": 2, "tile_size_y": 4, "block_size_x": 16, "block_size_y": 4}
+
+
+@pytest.fixture(scope="module")
+def convolution() -> Kernel:
+    return load_kernel("convolution2d")
+
+
+def all_in(name: str) -> dict[str, str]:
+    return dict.fromkeys(TYPES, name)
+
+
+def brute_force(image: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    rows, columns = weights.shape
+    output = np.empty((image.shape[0] - rows + 1, image.shape[1] - columns + 1))
+    for y, x in np.ndindex(output.shape):
+        output[y, x] = sum(
+            weights[j, i] * image[y + j, x + i].astype(np.longdouble) for j in range(rows) for i in range(columns)
+        )
+    return output
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"width": 23, "height": 19, "filter_width": 17, "filter_height": 17},
+        {"width": 70, "height": 3, "filter_width": 4, "filter_height": 7},
+        {"width": 1, "height": 1, "filter_width": 5, "filter_height": 2},
+    ],
+    ids=str,
+)
+def test_reference_against_a_loop(convolution: Kernel, sizes: dict[str, int]) -> None:
+    size = convolution.resolve_sizes("smoke", sizes)
+    inputs = convolution.inputs(np.random.default_rng(1), size)
+    lopsided = np.random.default_rng(2).random((size.filter_height, size.filter_width))
+    for weights in (inputs["filter"], lopsided):
+        output = convolution.reference({**inputs, "filter": weights}, size)["output"]
+        np.testing.assert_allclose(output, brute_force(inputs["input"], weights), rtol=1e-14)
+
+
+def test_the_image_is_a_picture(convolution: Kernel) -> None:
+    size = convolution.resolve_sizes("smoke", {"width": 301, "height": 203})
+    inputs = convolution.inputs(np.random.default_rng(3), size)
+    image, weights = inputs["input"], inputs["filter"]
+    assert 0 < image.min() < 0.4
+    assert 0.9 < image.max() <= 1
+    # Neighbours are alike, unlike noise; but there are edges.
+    steps = np.abs(np.diff(image, axis=1))
+    assert np.median(steps) < 0.2 * image.std()
+    assert steps.max() > 2 * image.std()
+    assert weights.min() > 0
+    assert weights.sum() == pytest.approx(1)
+    assert not np.allclose(weights, weights[::-1, ::-1], rtol=0.1)
+    for name in ("fp16", "bf16"):
+        assert min(image.min(), weights.min()) > PRECISIONS[name].smallest_normal
+
+
+@pytest.mark.parametrize("use_shared", [False, True])
+def test_fp64_agrees_with_the_reference(convolution: Kernel, use_shared: bool) -> None:
+    run = launcher(convolution)
+    output = run.run(convolution.configuration({**all_in("fp64"), **REUSING, "use_shared": use_shared}))["output"]
+    np.testing.assert_allclose(output, run.data.references["output"], rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
+def test_narrow_types_err_by_their_unit_roundoff(convolution: Kernel, name: str) -> None:
+    run = launcher(convolution, {"width": 61, "height": 47}, seed=4)
+    output = run.run(convolution.configuration({**all_in(name), **REUSING}))["output"]
+    error = nrmse(output, run.data.references["output"])
+    # 289 roundings of a growing sum: more than one of the result's, less than if all of them had one direction.
+    assert 1 < error / PRECISIONS[name].unit_roundoff < 289 / 4
+
+
+def test_a_wide_accumulator_leaves_only_the_rounding_of_the_output(convolution: Kernel) -> None:
+    run = launcher(convolution, {"width": 61, "height": 47}, seed=5)
+    types = {"input_type": "fp32", "filter_type": "fp32", "accumulator_type": "fp32", "output_type": "fp16"}
+    output = run.run(convolution.configuration({**types, **REUSING, "use_shared": True}))["output"]
+    np.testing.assert_array_less(
+        np.abs(output - run.data.references["output"]), 1.01 * PRECISIONS["fp16"].unit_roundoff
+    )
+    assert 0.1 < nrmse(output, run.data.references["output"]) / PRECISIONS["fp16"].unit_roundoff < 1
+
+
+@pytest.mark.parametrize("types", [all_in("fp64"), {**all_in("fp32"), "input_type": "fp16"}], ids=["fp64", "mixed"])
+def test_optimisation_parameters_change_nothing(convolution: Kernel, types: dict[str, str]) -> None:
+    run = launcher(convolution, {"width": 149, "height": 83}, seed=6)
+    sample = covering_sample(convolution, run.data.sizes, types, np.random.default_rng(6))
+    outputs = [run.run(configuration)["output"] for configuration in sample]
+    for configuration, output in zip(sample, outputs, strict=True):
+        np.testing.assert_array_equal(output, outputs[0], err_msg=str(configuration))
+
+
+@pytest.mark.parametrize("use_shared", [False, True])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"width": 1, "height": 1},
+        {"width": 3, "height": 131},
+        {"width": 257, "height": 2},
+        {"width": 67, "height": 37, "filter_width": 2, "filter_height": 5},
+        {"width": 16, "height": 5, "filter_width": 1, "filter_height": 1},
+    ],
+    ids=str,
+)
+def test_every_size(convolution: Kernel, sizes: dict[str, int], use_shared: bool) -> None:
+    run = launcher(convolution, sizes, seed=7)
+    values = {**all_in("fp64"), **REUSING, "use_shared": use_shared, "padding": int(use_shared)}
+    output = run.run(convolution.configuration(values))["output"]
+    np.testing.assert_allclose(output, run.data.references["output"], rtol=1e-13)
+
+
+def test_configurations(convolution: Kernel) -> None:
+    space = convolution.search_space(convolution.resolve_sizes())
+    # Heldens 2026, Table II: 864 x 112, of which the device allows 72,112.
+    assert space.size == 71_070
+    signatures = {convolution.signature_of(c) for c in space.configurations(np.arange(space.size))}
+    assert len(signatures) == 107
+    assert space.restrict({**dict.fromkeys(TYPES, ("fp16",)), "use_shared": (False,)}).size == 288
+
+
+def test_shared_memory_bounds_the_tiles(convolution: Kernel) -> None:
+    space = convolution.search_space(convolution.resolve_sizes())
+    largest = {"block_size_x": (64,), "tile_size_x": (2,), "vector_width": (16,), "use_shared": (True,)}
+    with pytest.raises(EmptySpaceError, match="sizeof"):
+        space.restrict({**largest, "accumulator_type": ("fp64",)})
