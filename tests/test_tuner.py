@@ -55,7 +55,7 @@ def test_budget_counts_unique_configurations_and_every_status(finished: tuple[Ru
     assert run.evaluations == 14
     assert len({t.configuration for t in run.trials}) == 14
     assert sum(run.statuses.values()) == 14
-    assert [p.phase for p in told] == ["baseline"] * 3 + ["search"] * 11
+    assert [p.phase for p in told] == ["baseline"] * 2 + ["search"] * 11 + ["baseline"]
     for trial in run.trials:
         assert trial.is_valid
         assert (trial.status is Status.OK) == (trial.error <= 1e-5)
@@ -192,3 +192,39 @@ def test_wrong_settings_say_what_is_wrong(kernel: Kernel, case: str) -> None:
     changes, message = BAD[case]
     with pytest.raises(MptuneError, match=message):
         tune(kernel, settings(**changes))
+
+
+def test_stale_trials_are_set_aside_not_shown_and_come_back(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    shutil.copy(OWN, own)
+    path = tmp_path / "run.db"
+    first = tune(own, settings(budget=4), output=path)
+    original = own.read_text()
+    own.write_text(original.replace("p = p * t + {{ x_type }}(1.0)", "p = {{ x_type }}(1.0) + p * t"))
+    edited = tune(own, settings(budget=2), output=path, resume=True)
+    assert edited.settings["stale"] == 4
+    assert len(Run.load(path).trials) == 2
+    own.write_text(original)
+    told: list[Progress] = []
+    again = tune(own, settings(budget=4), output=path, resume=True, on_progress=told.append)
+    assert all(p.replayed for p in told)
+    assert {t.configuration: t.time_ms for t in again.trials} == {t.configuration: t.time_ms for t in first.trials}
+
+
+def test_resume_under_another_threshold_judges_anew(kernel: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "poly.db"
+    strict = tune(kernel, settings(budget=8, max_error=1e-30), output=path)
+    assert strict.best is None
+    loose = tune(kernel, settings(budget=8, max_error=1.0), output=path, resume=True)
+    assert loose.statuses == {"ok": 8}
+    assert Run.load(path).statuses == {"ok": 8}
+
+
+def test_fast_configurations_get_the_baseline_s_types(kernel: Kernel) -> None:
+    told: list[Progress] = []
+    tune(kernel, settings(budget=20, baseline_share=0.3, seed=2), on_progress=told.append)
+    phases = [p.phase for p in told]
+    assert phases == ["baseline"] * 4 + ["search"] * 14 + ["baseline"] * 2
+    fastest = min((p.trial for p in told[:18]), key=lambda t: t.time_ms)
+    own = {**fastest.configuration, "x_type": "fp64", "y_type": "fp64"}
+    assert own in [dict(p.trial.configuration) for p in told]

@@ -9,15 +9,13 @@ import typer
 
 from mptune.cli.display import output, pareto_table, print_json, print_run
 from mptune.errors import UnknownNameError
-from mptune.interop.tables import to_csv, to_json
+from mptune.interop import EXPORTERS
 from mptune.run import Run
 
 __all__ = ["export", "pareto", "show"]
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN.db", help="A run file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-_WRITERS = {"csv": to_csv, "json": to_json}
 
 
 def show(run_file: RunPath, json: AsJson = False) -> None:
@@ -45,13 +43,13 @@ def pareto(
 
 def export(
     run_file: RunPath,
-    format: Annotated[str, typer.Option("--format", help="csv or json.")] = "csv",
+    format: Annotated[str, typer.Option("--format", help="csv, json, cache (Kernel Tuner) or t4.")] = "csv",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
 ) -> None:
     """Write every trial of a run as a table."""
-    if format not in _WRITERS:
-        raise UnknownNameError("export format", format, _WRITERS)
-    text = _WRITERS[format](Run.load(run_file))
+    if format not in EXPORTERS:
+        raise UnknownNameError("export format", format, EXPORTERS)
+    text = EXPORTERS[format](Run.load(run_file))
     if output is None:
         typer.echo(text, nl=not text.endswith("\n"))
     else:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mptune.cli.arguments import parse_assignments
-from mptune.cli.display import number, output, print_json, table
+from mptune.cli.display import complain, number, output, print_json, table
 from mptune.simulation import simulate as simulate_space
 
 __all__ = ["simulate"]
@@ -41,15 +43,22 @@ def simulate(
     document = simulation.to_json()
     if json:
         print_json(document)
-        return
-    output.print(
-        f"[bold]{document['space']}[/]: {document['configurations']:,} configurations, "
-        f"optimum {number(document['optimum'], 6)} {document['unit']}"
-    )
+    else:
+        _print(document, strategy)
+    if document["optimum"] is None:
+        complain("no recorded configuration meets the threshold")
+        raise typer.Exit(1)
+
+
+def _print(document: Mapping[str, Any], strategy: str) -> None:
+    unit, optimum = document["unit"], document["optimum"]
+    found = "none feasible" if optimum is None else f"{number(optimum, 6)} {unit}"
+    output.print(f"[bold]{document['space']}[/]: {document['configurations']:,} configurations, optimum {found}")
     rows = []
     for run in document["runs"]:
-        best = next((value for value in reversed(run["best"]) if value is not None), float("nan"))
-        rows.append((run["seed"], len(run["best"]), number(best, 6), f"{100 * (best / document['optimum'] - 1):.2f}%"))
-    columns = ("seed", "evaluations", f"best ({document['unit']})", "from the optimum")
+        best = next((value for value in reversed(run["best"]) if value is not None), math.nan)
+        distance = abs(best - optimum) / abs(optimum) if optimum else math.nan
+        rows.append((run["seed"], len(run["best"]), number(best, 6), f"{number(100 * distance, 3)} %"))
+    columns = ("seed", "evaluations", f"best ({unit})", "from the optimum")
     output.print(table(columns, rows, right=columns))
     output.print(f"{strategy}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")

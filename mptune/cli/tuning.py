@@ -88,6 +88,8 @@ def _report(run: Run, path: Path, json: bool) -> int:
         print_json(run.summary())
     else:
         print_run(run)
+    if run.settings.get("stale"):
+        remark(f"{run.settings['stale']} stored trials are set aside: source, compiler, device or data have changed")
     if run.best is None:
         complain(_nothing_found(run))
     remark(f"run file: {path}")

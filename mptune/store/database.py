@@ -16,6 +16,7 @@ from mptune.errors import RunFileError
 __all__ = [
     "FORMAT_VERSION",
     "INSERT_TRIAL",
+    "RETIRE_TRIAL",
     "SELECT_TRIALS",
     "UPSERT_SETTING",
     "connect",
@@ -63,8 +64,9 @@ INSERT_TRIAL: Final = (
 )
 SELECT_TRIALS: Final = (
     "SELECT id, key, configuration, status, message, metrics, times_ms, durations_s, reused_error, warnings "
-    "FROM trials WHERE phase = ?1 OR ?1 IS NULL ORDER BY id"
+    "FROM trials WHERE phase = ?1 OR (?1 IS NULL AND phase != 'stale') ORDER BY id"
 )
+RETIRE_TRIAL: Final = "UPDATE trials SET phase = 'stale' WHERE key = ? AND configuration = ?"
 UPSERT_SETTING: Final = (
     "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )

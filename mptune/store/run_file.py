@@ -6,7 +6,7 @@ import enum
 import json
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, Final, Self
@@ -151,8 +151,18 @@ class RunFile:
         with database.explained(self._path):
             self._open_connection().execute(database.INSERT_TRIAL, row)
 
+    def retire(self, trials: Sequence[Trial]) -> None:
+        """Set trials aside that were measured under other conditions (phase "stale"); nothing is deleted.
+
+        Raises:
+            RunFileError: the file cannot be written.
+        """
+        connection = self._open_connection()
+        with database.explained(self._path), database.transaction(connection):
+            connection.executemany(database.RETIRE_TRIAL, [(t.key, t.configuration.to_json()) for t in trials])
+
     def trials(self, phase: str | None = None) -> list[Trial]:
-        """Return the trials in the order they were recorded, of one phase or of all.
+        """Return the trials in the order they were recorded, of one phase or of all but "stale".
 
         Raises:
             RunFileError: the file is corrupt.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mptune.errors import EmptySpaceError
@@ -26,10 +26,16 @@ __all__ = ["NoFile", "Tuning"]
 class NoFile:
     """Stands in for a run file where none is wanted."""
 
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = dict(settings)
+
     def add(self, trial: Trial, phase: str = "search") -> None:
         """Keep nothing."""
 
-    def trials(self) -> list[Trial]:
+    def retire(self, trials: Sequence[Trial]) -> None:
+        """Keep nothing."""
+
+    def trials(self, phase: str | None = None) -> list[Trial]:  # noqa: ARG002 - as a run file has it
         """Return nothing."""
         return []
 
@@ -44,7 +50,18 @@ class NoFile:
 
 
 class Tuning:
-    """One run of the ask → evaluate → tell loop."""
+    """One run of the ask → evaluate → tell loop.
+
+    Args:
+        kernel: the kernel.
+        settings: how to tune.
+        objective: scores trials.
+        space: the valid configurations.
+        evaluator: turns configurations into trials.
+        file: keeps every trial; those it has already are not evaluated again.
+        on_progress: told about every trial.
+        start: when the run began, by ``time.monotonic``.
+    """
 
     def __init__(
         self,
@@ -54,7 +71,6 @@ class Tuning:
         space: SearchSpace,
         evaluator: DeviceEvaluator,
         file: RunFile | NoFile,
-        described: Mapping[str, Any],
         on_progress: Callable[[Progress], None],
         start: float,
     ) -> None:
@@ -64,36 +80,64 @@ class Tuning:
         self._space = space
         self._evaluator = evaluator
         self._file = file
-        self._described = dict(described)
         self._on_progress = on_progress
-        self._stored = {trial.configuration: trial for trial in file.trials()}
-        self._trials: dict[Configuration, Trial] = {}
         self._start = start
-        self._wall_before_s = float(self._described.get("wall_s") or 0.0)
+        self._wall_before_s = float(file.settings.get("wall_s") or 0.0)
+        self._trials: dict[Configuration, Trial] = {}
+        self._stored = self._read_stored()
 
     def run(self) -> Run:
-        """Search the baseline, then the space; return everything."""
-        settings = self._settings
-        baseline = self._search_baseline(max(1, round(settings.budget * settings.baseline_share)))
-        if baseline is not None:
-            self._objective = self._objective.with_baseline(self._objective.value(baseline))
+        """Search the baseline, then the space, then the winners' own baselines; return everything."""
+        budget = self._settings.budget
+        share = max(1, round(budget * self._settings.baseline_share)) if self._settings.baseline_share else 0
+        # A third of the share is kept for the end, when it is known which configurations are fast.
+        kept = share // 3
+        self._search_baseline(share - kept)
         strategy = self._strategy(self._space)
         strategy.tell(list(self._trials.values()))
-        self._loop(strategy, settings.budget, "search")
+        self._search(strategy, budget - kept, "search")
+        self._confirm_baseline(budget)
+        strategy.tell(list(self._trials.values()))
+        self._search(strategy, budget, "search")
         run = self._result()
         self._file.update({"wall_s": run.settings["wall_s"]})
         return run
 
-    def _search_baseline(self, budget: int) -> Trial | None:
-        """Return the fastest valid configuration found among the all-fp64, accurate ones."""
-        if self._settings.baseline_share == 0.0:
-            return None
+    # -- phases --------------------------------------------------------------------------------
+
+    def _search_baseline(self, budget: int) -> None:
+        """Search among the all-fp64, accurate configurations, and measure speedup against the fastest."""
         try:
             space = self._space.restrict(self._kernel.baseline_values())
         except EmptySpaceError:
-            return None
-        self._loop(self._strategy(space), budget, "baseline")
-        return self._result().baseline
+            return
+        self._search(self._strategy(space), budget, "baseline")
+        baseline = self._result().baseline
+        if baseline is not None:
+            self._objective = self._objective.with_baseline(self._objective.value(baseline))
+
+    def _confirm_baseline(self, budget: int) -> None:
+        """Give the fastest configurations the baseline's types, so that their speedup is not the tuning's alone."""
+        types = {name: values[0] for name, values in self._kernel.baseline_values().items()}
+        while self._may_go_on(budget):
+            valid = sorted((t for t in self._trials.values() if t.is_valid), key=self._objective.performance)
+            siblings = (Configuration({**t.configuration, **types}) for t in reversed(valid))
+            untried = (c for c in siblings if c not in self._trials and c in self._space)
+            configuration = next(untried, None)
+            if configuration is None:
+                return
+            self._evaluate(configuration, "baseline")
+
+    def _search(self, strategy: Strategy, budget: int, phase: str) -> None:
+        while self._may_go_on(budget):
+            asked = strategy.ask(1)
+            if not asked:
+                return
+            if asked[0] not in self._stored:
+                strategy.tell(self._take_leftovers())
+                if not self._may_go_on(budget):
+                    return
+            strategy.tell([self._evaluate(asked[0], phase)])
 
     def _strategy(self, space: SearchSpace) -> Strategy:
         return make(
@@ -105,38 +149,46 @@ class Tuning:
             options=dict(self._settings.strategy_options),
         )
 
-    def _loop(self, strategy: Strategy, budget: int, phase: str) -> None:
-        while len(self._trials) < budget and not self._out_of_time():
-            asked = strategy.ask(1)
-            if not asked:
-                return
-            trial = self._replay(asked[0])
-            replayed = trial is not None
-            if trial is None:
-                strategy.tell(self._take_leftovers())
-                trial = self._judge(next(iter(self._evaluator.evaluate(asked))))
-                self._file.add(trial, phase)
-            self._trials[trial.configuration] = trial
-            strategy.tell([trial])
-            elapsed_s = time.monotonic() - self._start
-            self._on_progress(Progress(phase, trial, self._result, self._settings.budget, elapsed_s, replayed))
+    # -- trials --------------------------------------------------------------------------------
 
-    def _replay(self, configuration: Configuration) -> Trial | None:
-        """Return the stored trial of a configuration, if it was measured under the present conditions."""
-        stored = self._stored.get(configuration)
-        if stored is None or stored.key != self._evaluator.key_of(configuration):
-            return None
-        del self._stored[configuration]
-        self._evaluator.remember(stored)
-        return self._judge(stored)
+    def _evaluate(self, configuration: Configuration, phase: str) -> Trial:
+        """Return the trial of a configuration, from the run file if it is there, and tell of it."""
+        stored = self._stored.pop(configuration, None)
+        trial = stored
+        if trial is None:
+            trial = next(iter(self._evaluator.evaluate([configuration])))
+        else:
+            self._evaluator.remember(trial)
+        trial = self._keep(self._judge(trial), phase)
+        elapsed_s = time.monotonic() - self._start
+        self._on_progress(Progress(phase, trial, self._result, self._settings.budget, elapsed_s, stored is not None))
+        return trial
+
+    def _keep(self, trial: Trial, phase: str) -> Trial:
+        self._file.add(trial, phase)
+        self._trials[trial.configuration] = trial
+        return trial
+
+    def _read_stored(self) -> dict[Configuration, Trial]:
+        """Return the stored trials measured under the present conditions; set the others aside."""
+        current, stale = {}, []
+        for trial in (*self._file.trials("stale"), *self._file.trials()):
+            same_space = trial.configuration in self._space
+            if same_space and trial.key == self._evaluator.key_of(trial.configuration):
+                current[trial.configuration] = trial
+            else:
+                stale.append(trial)
+        self._file.retire(stale)
+        self._file.update({"stale": len(stale)})
+        return current
 
     def _take_leftovers(self) -> list[Trial]:
         """Return stored trials a differently set up strategy did not ask for; they are as good as its own."""
-        leftovers = [self._replay(configuration) for configuration in list(self._stored)]
+        leftovers = [self._keep(self._judge(trial), "search") for trial in self._stored.values()]
+        for trial in leftovers:
+            self._evaluator.remember(trial)
         self._stored.clear()
-        found = [trial for trial in leftovers if trial is not None]
-        self._trials.update({trial.configuration: trial for trial in found})
-        return found
+        return leftovers
 
     def _judge(self, trial: Trial) -> Trial:
         """Give a valid trial its status under the threshold."""
@@ -147,12 +199,11 @@ class Tuning:
         message = f"error {trial.error:.3g} is above the threshold"
         return dataclasses.replace(trial, status=Status.INACCURATE, message=message)
 
-    def _out_of_time(self) -> bool:
+    def _may_go_on(self, budget: int) -> bool:
         limit_s = self._settings.time_limit_s
-        return limit_s is not None and time.monotonic() - self._start >= limit_s
-
-    def _wall_s(self) -> float:
-        return self._wall_before_s + time.monotonic() - self._start
+        in_time = limit_s is None or time.monotonic() - self._start < limit_s
+        return in_time and len(self._trials) < budget
 
     def _result(self) -> Run:
-        return Run({**self._described, "wall_s": self._wall_s()}, list(self._trials.values()))
+        wall_s = self._wall_before_s + time.monotonic() - self._start
+        return Run({**self._file.settings, "wall_s": wall_s}, list(self._trials.values()))

@@ -89,7 +89,7 @@ def tune(
         render(kernel, space.configuration(0), sizes)
         described = _describe(kernel, sizes, settings, objective, metric.name, space, ready, command)
         with _open_run(output, resume, described) as file:
-            return Tuning(kernel, settings, objective, space, evaluator, file, described, on_progress, start).run()
+            return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
 
 
 def _check_outputs(kernel: Kernel, threshold: float | Mapping[str, float] | None) -> None:
@@ -121,7 +121,7 @@ def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]
 
 def _open_run(output: str | Path | None, resume: bool, described: Mapping[str, Any]) -> RunFile | NoFile:
     if output is None:
-        return NoFile()
+        return NoFile(described)
     if not (resume and Path(output).exists()):
         return RunFile.create(output, described)
     file = RunFile.open(output)
