@@ -135,13 +135,13 @@ class SearchSpace:
             return f"the search space is empty: {fallback}"
         text = self.constraints[low].text
         return (
-            f"the search space is empty: constraint {text!r} removes all of the {before:,} configurations "
-            f"that the constraints before it leave (of {self.cartesian_size:,}){self._shown_constants()}"
+            f"the search space is empty: constraint {text!r} removes the last {before:,} "
+            f"of {self.cartesian_size:,} configurations{self._shown_constants()}"
         )
 
     def _shown_constants(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self.constants.items())
-        return f", with {shown}" if shown else ""
+        return f" (with {shown})" if shown else ""
 
     def __repr__(self) -> str:
         return f"SearchSpace({self.size:,} of {self.cartesian_size:,} configurations of {', '.join(self.names)})"

@@ -1,0 +1,181 @@
+"""Constraints: what they depend on, what they may use, and how failures read."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mptune.errors import ConstraintError
+from mptune.space.analysis import Facts
+from mptune.space.constraints import compile_constraint, with_canonical_precisions
+
+NAMES = ("block", "tile", "t")
+
+
+def test_constants_are_put_in_and_are_no_parameters() -> None:
+    constraint = compile_constraint("block * tile <= n // 2 and k > 0", NAMES, {"n": 64, "k": 1})
+    assert constraint.names == {"block", "tile"}
+    assert constraint.holds({"block": 8, "tile": 4})
+    assert not constraint.holds({"block": 8, "tile": 5})
+    mask = constraint.mask({"block": np.array([8, 8]), "tile": np.array([4, 5])}, 2)
+    assert mask.tolist() == [True, False]
+
+
+def test_a_constraint_on_constants_alone_depends_on_nothing() -> None:
+    constraint = compile_constraint("n % 32 == 0", NAMES, {"n": 64})
+    assert constraint.names == frozenset()
+    assert constraint.holds({})
+
+
+def test_a_decided_part_takes_its_parameters_along() -> None:
+    assert compile_constraint("n > 1 or block > 3", NAMES, {"n": 2}).names == frozenset()
+    assert compile_constraint("n > 1 and block > 3", NAMES, {"n": 2}).names == {"block"}
+    assert compile_constraint("(block if n > 1 else tile) > 3", NAMES, {"n": 2}).names == {"block"}
+    # A part before the one that decides is still evaluated, as Python would.
+    assert compile_constraint("block > 3 and n > 9", NAMES, {"n": 2}).names == {"block"}
+
+
+def fits(block: int, tile: int, n: int, spare: int = 0) -> bool:
+    return block * tile + spare <= n
+
+
+def test_a_callable_takes_what_it_needs_by_name() -> None:
+    constraint = compile_constraint(fits, NAMES, {"n": 32, "other": 1})
+    assert (constraint.text, constraint.names) == ("fits(block, tile, n, spare)", {"block", "tile"})
+    assert constraint.holds({"block": 8, "tile": 4, "t": "fp64"})
+    assert constraint.mask({"block": np.array([8, 8]), "tile": np.array([4, 5])}, 2).tolist() == [True, False]
+    assert constraint.bind({"tile": 5, "t": "fp64"}).names == {"block"}
+    assert not constraint.bind({"tile": 5}).holds({"block": 8})
+
+
+def test_a_callable_may_take_everything() -> None:
+    def small(**values: Any) -> bool:
+        return sum(v for v in values.values() if isinstance(v, int)) < 40
+
+    constraint = compile_constraint(small, NAMES, {"n": 32})
+    assert constraint.names == set(NAMES)
+    assert constraint.holds({"block": 1, "tile": 2, "t": "fp64"})
+    assert constraint.text == "small(values)"
+
+
+def test_other_callables() -> None:
+    class Limit:
+        def __call__(self, block: int) -> bool:
+            return block < 3
+
+    assert compile_constraint(Limit(), NAMES).text == "Limit(block)"
+    assert compile_constraint(partial(fits, n=32), NAMES).names == {"block", "tile"}
+
+
+def test_a_callable_sees_plain_python_values() -> None:
+    seen: list[type] = []
+
+    def note(block: int) -> bool:
+        seen.append(type(block))
+        return True
+
+    compile_constraint(note, NAMES).mask({"block": np.array([1, 2], dtype=np.int16)}, 2)
+    assert seen == [int, int]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message"),
+    [
+        (
+            "blok > 2",
+            "unknown name 'blok' in 'blok > 2'; did you mean 'block'? (names that may be used: block, tile, t, n)",
+        ),
+        ("block > ", "invalid syntax at the end (column 8) (names that may be used: block, tile, t, n)"),
+        ("block.x > 2", "attribute access (.x) is not allowed in an expression: 'block.x'"),
+        (lambda bloc: True, "unknown name 'bloc' in '<lambda>(bloc)'; did you mean 'block'?"),
+        (lambda block, /: True, "argument 'block' cannot be given by name"),
+        (lambda *values: True, "argument 'values' cannot be given by name"),
+        (3, "a constraint is text or a callable, not 3"),
+        (dict, "its arguments cannot be found out"),
+    ],
+)
+def test_refusals(constraint: Any, message: str) -> None:
+    with pytest.raises(ConstraintError) as caught:
+        compile_constraint(constraint, NAMES, {"n": 32})
+    assert message in str(caught.value)
+
+
+def test_failures_hold_the_constraint_and_the_values() -> None:
+    wanted = r"constraint: expression 'tile % block == 0' fails at block=0, tile=3: .*zero"
+    constraint = compile_constraint("tile % block == 0", NAMES)
+    with pytest.raises(ConstraintError, match=wanted):
+        constraint.holds({"block": 0, "tile": 3})
+    with pytest.raises(ConstraintError, match=wanted):
+        constraint.mask({"block": np.array([1, 0]), "tile": np.array([2, 3])}, 2)
+
+    def divides(tile: int, block: int) -> bool:
+        return tile % block == 0
+
+    with pytest.raises(ConstraintError, match=r"constraint divides\(tile, block\) fails at block=0, tile=3: ZeroDiv"):
+        compile_constraint(divides, NAMES).holds({"block": 0, "tile": 3})
+
+
+def test_aliases_of_precisions_compare_equal() -> None:
+    for text in ("t == 'double'", "'float64' == t", "t in ('double', 'half')", "not t != 'FP64'"):
+        constraint = with_canonical_precisions(compile_constraint(text, NAMES), frozenset({"t"}))
+        assert constraint.holds({"t": "fp64"}), text
+        assert not constraint.holds({"t": "bf16"}), text
+        assert constraint.text == text
+    untouched = with_canonical_precisions(compile_constraint("t == 'double'", NAMES), frozenset())
+    assert untouched.holds({"t": "double"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("t == 'fp33'", "constraint \"t == 'fp33'\": unknown precision 'fp33'; did you mean 'fp32'?"),
+        ("t < 'fp32'", "precisions have no order: \"t < 'fp32'\" in \"t < 'fp32'\"; compare sizeof(t)"),
+    ],
+)
+def test_comparisons_of_precisions_that_make_no_sense(text: str, message: str) -> None:
+    with pytest.raises(ConstraintError) as caught:
+        with_canonical_precisions(compile_constraint(text, NAMES), frozenset({"t"}))
+    assert message in str(caught.value)
+
+
+FACTS = Facts.of({"a": [0, 1], "b": [1, 2], "s": ["x"], "t": ["fp64"], "x": [0.5]})
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("a < 2 and b < 3 and a < b", ["a < 2", "b < 3", "a < b"]),
+        ("a < 2 and (b < 3 and s == 'x')", ["a < 2", "b < 3", "s == 'x'"]),
+        ("a < 2 or b < 3", ["a < 2 or b < 3"]),
+        # A divisor that can be zero keeps what protects it; one that cannot does not need to.
+        ("a != 0 and b % a == 0", ["a != 0", "a != 0 and b % a == 0"]),
+        ("a < 2 and a % b == 0", ["a < 2", "a % b == 0"]),
+        ("a < 2 and a % (b * sizeof(t)) == 0", ["a < 2", "a % (b * sizeof(t)) == 0"]),
+        ("a < 2 and 2 ** a > 1", ["a < 2", "a < 2 and 2 ** a > 1"]),
+        ("a < 2 and s < 3", ["a < 2", "a < 2 and s < 3"]),
+        ("a < 2 and min(a, b) < 3", ["a < 2", "min(a, b) < 3"]),
+        ("a < 2 and x - a < 3", ["a < 2", "x - a < 3"]),
+    ],
+)
+def test_a_conjunction_is_split_where_that_cannot_fail(text: str, pieces: list[str]) -> None:
+    constraint = compile_constraint(text, ("a", "b", "s", "t", "x"))
+    found = constraint.split(FACTS)
+    assert [ast.unparse(piece.predicate.tree) for piece in found] == pieces  # type: ignore[union-attr]
+    assert all(piece.text == text for piece in found)
+
+
+def test_a_callable_is_one_piece() -> None:
+    constraint = compile_constraint(lambda a: a > 1, ("a",))
+    assert constraint.split(FACTS) == [constraint]
+    assert not constraint.is_total(FACTS)
+
+
+def test_constraints_can_be_pickled() -> None:
+    constraint = pickle.loads(pickle.dumps(compile_constraint("block * n > 3", NAMES, {"n": 2})))
+    assert constraint.holds({"block": 2})
+    assert not constraint.holds({"block": 1})

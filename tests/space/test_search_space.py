@@ -1,0 +1,447 @@
+"""The search space against brute force: every combination through Python's own evaluation of the constraints."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
+from mptune.precision import precision
+from mptune.space import growth
+from mptune.space.configuration import Configuration
+from mptune.space.neighbourhood import KINDS
+from mptune.space.parameters import (
+    BooleanParameter,
+    CategoricalParameter,
+    IntegerParameter,
+    OrdinalParameter,
+    Parameter,
+    PermutationParameter,
+    PrecisionParameter,
+    RealParameter,
+)
+from mptune.space.search_space import SearchSpace
+
+BUILTINS = {"min": min, "max": max, "abs": abs, "sizeof": lambda name: precision(name).size_bytes, "any": any}
+
+
+def brute_force(
+    parameters: Sequence[Parameter],
+    constraints: Sequence[str | Callable[..., Any]],
+    constants: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """All valid configurations, constraints evaluated by Python in the order they are given."""
+    names = [p.name for p in parameters]
+    found = []
+    for row in itertools.product(*(p.values for p in parameters)):
+        values = dict(zip(names, row, strict=True))
+        if all(_holds(constraint, values, dict(constants or {})) for constraint in constraints):
+            found.append(values)
+    return found
+
+
+def _holds(constraint: str | Callable[..., Any], values: dict[str, Any], constants: dict[str, Any]) -> bool:
+    if isinstance(constraint, str):
+        return bool(eval(constraint, {"__builtins__": {}, **BUILTINS, **constants}, values))  # the independent answer
+    wanted = constraint.__code__.co_varnames[: constraint.__code__.co_argcount]
+    return bool(constraint(**{name: {**values, **constants}[name] for name in wanted}))
+
+
+def check_against(space: SearchSpace, expected: list[dict[str, Any]]) -> None:
+    """Check size, index and configuration, codes, membership and neighbours against the list of what is valid."""
+    wanted = {Configuration(values) for values in expected}
+    every = np.arange(space.size)
+    assert space.size == len(space) == len(wanted)
+    configurations = space.configurations(every)
+    assert set(configurations) == wanted
+    assert configurations == [space.configuration(i) for i in range(space.size)]
+    assert [space.index(configuration) for configuration in configurations] == every.tolist()
+    codes = space.codes(every)
+    assert codes.shape == (space.size, len(space.parameters))
+    assert codes.dtype == np.int32
+    assert space.indices_of(codes).tolist() == every.tolist()
+    for values, row in zip(configurations, codes, strict=True):
+        assert [p.values[code] for p, code in zip(space.parameters, row, strict=True)] == list(values.values())
+    grid = list(itertools.product(*(range(len(p.values)) for p in space.parameters)))[:3000]
+    valid = [
+        Configuration({p.name: p.values[c] for p, c in zip(space.parameters, row, strict=True)}) in wanted
+        for row in grid
+    ]
+    assert (space.indices_of(np.array(grid)) >= 0).tolist() == valid
+
+
+def check_neighbours(space: SearchSpace) -> None:
+    codes = space.codes(np.arange(space.size))
+    for index in range(0, space.size, max(space.size // 7, 1)):
+        differs = codes != codes[index]
+        one = differs.sum(axis=1) == 1
+        assert space.neighbours(index).tolist() == np.flatnonzero(one).tolist()
+        step = one & np.array([_is_step(space, codes[index], other) for other in codes])
+        assert space.neighbours(index, "adjacent").tolist() == np.flatnonzero(step).tolist()
+
+
+def _is_step(space: SearchSpace, a: Any, b: Any) -> bool:
+    for parameter, x, y in zip(space.parameters, a, b, strict=True):
+        if x == y:
+            continue
+        if parameter.kind == "permutation":
+            p, q = parameter.values[x], parameter.values[y]
+            assert isinstance(p, tuple)
+            assert isinstance(q, tuple)
+            at = [k for k in range(len(p)) if p[k] != q[k]]
+            if not (len(at) == 2 and at[1] == at[0] + 1):
+                return False
+        elif parameter.kind != "categorical" and abs(int(x) - int(y)) != 1:
+            return False
+    return True
+
+
+# -- random spaces ----------------------------------------------------------------------------------
+
+KINDS_OF_PARAMETERS: list[Callable[[str], Parameter]] = [
+    lambda name: OrdinalParameter(name, [1, 2, 4, 8]),
+    lambda name: OrdinalParameter(name, [0, 3, 5]),
+    lambda name: IntegerParameter(name, -2, 4, 2),
+    lambda name: IntegerParameter(name, 1, 5),
+    lambda name: RealParameter(name, 0.5, 2.0, 4),
+    lambda name: OrdinalParameter(name, [7]),
+    BooleanParameter,
+]
+TEXTS: list[Callable[[str], Parameter]] = [
+    lambda name: PrecisionParameter(name, ["fp64", "fp32", "fp16"]),
+    lambda name: PrecisionParameter(name, ["fp64", "bf16", "fp8_e5m2"]),
+    lambda name: CategoricalParameter(name, ["fp64", "x"]),
+]
+
+
+@st.composite
+def definitions(draw: st.DrawFn) -> tuple[list[Parameter], list[Any]]:
+    numeric = [draw(st.sampled_from(KINDS_OF_PARAMETERS))(f"p{k}") for k in range(draw(st.integers(2, 5)))]
+    texts = [draw(st.sampled_from(TEXTS))(f"t{k}") for k in range(draw(st.integers(0, 2)))]
+    parameters = draw(st.permutations([*numeric, *texts]))
+    number = st.sampled_from([p.name for p in numeric])
+    sized = [p.name for p in texts if p.kind == "precision"]
+
+    def fill(template: str) -> str:
+        for slot in "ABCDE":
+            template = template.replace(slot, draw(number))
+        text = draw(st.sampled_from([p.name for p in texts])) if texts else "'fp64'"
+        return template.replace("T", text).replace("S", f"sizeof({draw(st.sampled_from(sized))})" if sized else "4")
+
+    templates = [
+        "A * B <= 8", "A + B + C < n", "A < B", "A <= B <= C or D == 2", "A * B * C * D <= 16 and E > 0",
+        "A != 0 and B % A == 0", "A == 0 or B // A >= 1", "A > 1", "T == 'fp64' or A > 1", "T != 'fp64'",
+        "A * S <= 16", "S * A + B * S <= n", "A in (1, 2, 5)", "not (A == 2 and B == 2)", "(A if B > 1 else C) < 4",
+        "min(A, B) < 3 or abs(C) > 1", "any([A > 2, B > 2])", "A / 2 + B < n", "A - B != C", "n > 3",
+        "A * (B + C) > 2 * D",
+    ]  # fmt: skip
+    constraints: list[Any] = [fill(draw(st.sampled_from(templates))) for _ in range(draw(st.integers(0, 5)))]
+    if draw(st.booleans()):
+        constraints.append(_callable(draw(number), draw(number)))
+    return list(parameters), constraints
+
+
+def _callable(a: str, b: str) -> Callable[..., bool]:
+    names = a if a == b else f"{a}, {b}"
+    made: Callable[..., bool] = eval(f"lambda {names}: {a} + {b} != 3")
+    return made
+
+
+@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(definition=definitions(), seed=st.integers(0, 2**32))
+def test_random_spaces_are_what_brute_force_finds(definition: tuple[list[Parameter], list[Any]], seed: int) -> None:
+    parameters, constraints = definition
+    constants = {"n": 6}
+    expected = brute_force(parameters, constraints, constants)
+    if not expected:
+        with pytest.raises(EmptySpaceError):
+            SearchSpace(parameters, constraints, constants)
+        return
+    space = SearchSpace(parameters, constraints, constants)
+    check_against(space, expected)
+    check_neighbours(space)
+    rng = np.random.default_rng(seed)
+    every = np.arange(space.size)
+    points = space.latin_hypercube(min(space.size, 9), rng)
+    assert len(set(points.tolist())) == min(space.size, 9)
+    assert set(points.tolist()) <= set(every.tolist())
+    assert space.nearest_valid(space.codes(every), rng).tolist() == every.tolist()
+    anything = np.stack([rng.integers(0, len(p.values), 20) for p in parameters], axis=1)
+    assert set(space.nearest_valid(anything, rng).tolist()) <= set(every.tolist())
+    features = space.features(every)
+    assert features.shape == (space.size, len(space.feature_names))
+    assert features.min(initial=0.0) >= 0.0
+    assert features.max(initial=1.0) <= 1.0
+    again = SearchSpace(parameters, constraints, constants)
+    assert again.codes(every).tolist() == space.codes(every).tolist()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(definition=definitions(), seed=st.integers(0, 2**32))
+def test_a_restricted_space_is_what_brute_force_finds(definition: tuple[list[Parameter], list[Any]], seed: int) -> None:
+    parameters, constraints = definition
+    constants = {"n": 6}
+    expected = brute_force(parameters, constraints, constants)
+    if not expected:
+        return
+    space = SearchSpace(parameters, constraints, constants)
+    rng = np.random.default_rng(seed)
+    chosen = {
+        p.name: [v for v in p.values if rng.random() < 0.7] or [p.values[0]] for p in parameters if rng.random() < 0.6
+    }
+    left = [values for values in expected if all(values[name] in kept for name, kept in chosen.items())]
+    if left:
+        check_against(space.restrict(chosen), left)
+    else:
+        with pytest.raises(EmptySpaceError):
+            space.restrict(chosen)
+
+
+# -- chosen spaces ----------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_chain_of_trees_paper() -> None:
+    # Hellsten 2023, Sec. 4.2: two trees, {p1, p2} and {p3, p4, p5}.
+    parameters = [
+        OrdinalParameter(f"p{k}", values)
+        for k, values in enumerate([[2, 4], [2, 4], [1, 4], [1, 2, 4], [2, 4, 8]], start=1)
+    ]
+    constraints = ["p1 >= p2", "p4 >= p3", "p5 >= 2 * p4"]
+    space = SearchSpace(parameters, constraints)
+    check_against(space, brute_force(parameters, constraints))
+    assert {"p1": 2, "p2": 2, "p3": 4, "p4": 4, "p5": 8} in space
+    assert space.cartesian_size == 2 * 2 * 2 * 3 * 3
+
+
+def test_without_constraints_it_is_the_product() -> None:
+    parameters = [IntegerParameter("a", 1, 3), BooleanParameter("b"), PermutationParameter("p", 3)]
+    space = SearchSpace(parameters)
+    check_against(space, brute_force(parameters, []))
+    check_neighbours(space)
+    assert repr(space) == "SearchSpace(36 of 36 configurations of a, b, p)"
+
+
+def test_membership_takes_any_mapping_and_nothing_else() -> None:
+    space = SearchSpace([IntegerParameter("a", 1, 3), PermutationParameter("p", 2)], ["a > 1"])
+    assert {"p": (1, 0), "a": 2} in space
+    assert {"p": (1, 0), "a": 1} not in space
+    assert {"p": (1, 0), "a": 7} not in space
+    assert {"p": [1, 0], "a": 2} not in space
+    assert {"a": 2} not in space
+    assert {"a": 2, "q": (1, 0)} not in space
+    assert {"a": 2, "p": (1, 0), "q": 1} not in space
+    assert "a" not in space
+    assert space.index({"p": (0, 1), "a": 2}) is not None
+
+
+def test_codes_out_of_range_are_not_valid() -> None:
+    space = SearchSpace([IntegerParameter("a", 1, 3), IntegerParameter("b", 1, 3), BooleanParameter("c")], ["a <= b"])
+    rows = np.array([[0, 0, 0], [-1, 0, 0], [0, 3, 0], [3, 0, 0], [0, 0, 2], [0, 0, -1], [1, -3, 0]])
+    assert (space.indices_of(rows) >= 0).tolist() == [True] + [False] * 6
+
+
+@pytest.mark.parametrize("index", [-1, 9])
+def test_an_index_out_of_range_is_refused(index: int) -> None:
+    space = SearchSpace([IntegerParameter("a", 1, 9)])
+    for call in (space.configuration, space.neighbours, lambda i: space.codes([0, i])):
+        with pytest.raises(IndexError, match=r"not in 0, \.\.\., 8"):
+            call(index)
+
+
+def test_batches_cover_every_index_once() -> None:
+    space = SearchSpace([IntegerParameter("a", 1, 10)])
+    assert [batch.tolist() for batch in space.iter_batches(4)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    with pytest.raises(ValueError, match="a batch needs at least one index, got 0"):
+        next(space.iter_batches(0))
+
+
+def test_parameters_by_name() -> None:
+    space = SearchSpace([IntegerParameter("block", 1, 3)])
+    assert space.parameter("block").values == (1, 2, 3)
+    with pytest.raises(UnknownNameError, match="unknown parameter 'blok'; did you mean 'block'"):
+        space.parameter("blok")
+    with pytest.raises(UnknownNameError, match="unknown parameter 'blok'; did you mean 'block'"):
+        space.restrict({"blok": [1]})
+    with pytest.raises(UnknownNameError, match="unknown value of parameter block: '4'"):
+        space.restrict({"block": [4]})
+    with pytest.raises(UnknownNameError, match=f"unknown kind of neighbours 'near' .*{KINDS[0]}, {KINDS[1]}"):
+        space.neighbours(0, "near")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "constants", "message"),
+    [
+        ([], {}, "a search space needs at least one parameter"),
+        ([BooleanParameter("a"), IntegerParameter("a", 1, 2)], {}, "two parameters have the name 'a'"),
+        ([BooleanParameter("a")], {"a": 3}, "'a' is both a parameter and a constant"),
+        (
+            [IntegerParameter(f"p{k}", 1, 100) for k in range(10)],
+            {},
+            r"1e\+20 configurations are valid; at most 9.22e\+18",
+        ),
+    ],
+)
+def test_refusals(parameters: list[Parameter], constants: dict[str, Any], message: str) -> None:
+    with pytest.raises(MptuneError, match=message):
+        SearchSpace(parameters, (), constants)
+
+
+def test_too_many_valid_configurations_in_one_group() -> None:
+    parameters = [BooleanParameter(f"p{k}") for k in range(64)]
+    some = " + ".join(p.name for p in parameters)
+    with pytest.raises(ConstraintError, match=r"more than 4e\+18 configurations are valid"):
+        SearchSpace(parameters, [f"{some} > 0"])
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        (["a <= b", "a * b > 99"], "constraint 'a * b > 99' removes the last 10 of 16 configurations"),
+        (["a > b", "b > a"], "constraint 'b > a' removes the last 6 of 16 configurations"),
+        (["a > 9"], "constraint 'a > 9' removes the last 16 of 16 configurations"),
+        (["a >= b", "n % 7 == 0", "a > 9"], "constraint 'n % 7 == 0' removes the last 10 of 16 configurations"),
+        (["a > 1", "a < 2"], "constraint 'a < 2' removes the last 12 of 16 configurations"),
+        (["a == 1 and b == 5"], "constraint 'a == 1 and b == 5' removes the last 16 of 16 configurations"),
+        (["a == 2", "b == 3", "a + b == 6"], "constraint 'a + b == 6' removes the last 1 of 16 configurations"),
+    ],
+)
+def test_an_empty_space_names_the_first_constraint_that_empties_it(constraints: list[str], message: str) -> None:
+    with pytest.raises(EmptySpaceError) as caught:
+        SearchSpace([IntegerParameter("a", 1, 4), IntegerParameter("b", 1, 4)], constraints, {"n": 32})
+    assert str(caught.value) == f"the search space is empty: {message} (with n=32)"
+
+
+def test_an_empty_space_names_a_callable_too() -> None:
+    def never(a: int) -> bool:
+        return a > 9
+
+    with pytest.raises(EmptySpaceError, match=r"constraint 'never\(a\)' removes the last 4 of 4 configurations"):
+        SearchSpace([IntegerParameter("a", 1, 4)], [never])
+
+
+def test_a_restriction_that_leaves_nothing_says_so() -> None:
+    space = SearchSpace([IntegerParameter("a", 1, 4), IntegerParameter("b", 1, 4)], ["a < b"])
+    with pytest.raises(EmptySpaceError, match="constraint 'a < b' removes the last 1 of 1 configurations"):
+        space.restrict({"a": [4], "b": [3]})
+
+
+def test_a_guard_in_another_constraint_protects() -> None:
+    parameters = [IntegerParameter("a", 0, 4), IntegerParameter("b", 0, 4), IntegerParameter("c", 0, 1)]
+    constraints = ["a + c > 1", "b > 0 and c >= 0", "(a + c) % b == 0", "b % (a + c - 1) == 0"]
+    check_against(SearchSpace(parameters, constraints), brute_force(parameters, constraints))
+    # The order they are written in does not matter where a single parameter decides.
+    check_against(SearchSpace(parameters, ["a % b == 0", "b != 0"]), brute_force(parameters, ["b != 0", "a % b == 0"]))
+
+
+def test_a_constraint_that_fails_for_a_configuration_is_an_error() -> None:
+    with pytest.raises(ConstraintError, match=r"constraint: expression 'a % b == 0' fails at a=\d, b=0: .*zero"):
+        SearchSpace([IntegerParameter("a", 1, 4), IntegerParameter("b", 0, 4)], ["a % b == 0"])
+    with pytest.raises(ConstraintError, match="unknown name 'c' in 'c > 1'"):
+        SearchSpace([IntegerParameter("a", 1, 4)], ["c > 1"])
+
+
+def test_precisions_compare_with_their_aliases_and_their_size() -> None:
+    parameters = [PrecisionParameter("x", ["double", "float", "half"]), PrecisionParameter("y", ["fp64", "fp32"])]
+    space = SearchSpace(parameters, ["x != 'double' or y == 'double'", "sizeof(x) <= sizeof(y)"])
+    assert space.size == len(brute_force(parameters, ["x != 'fp64' or y == 'fp64'", "sizeof(x) <= sizeof(y)"]))
+
+
+def test_values_of_mixed_types_and_permutations_work_in_constraints() -> None:
+    parameters = [OrdinalParameter("a", [1, 2.5, 4]), PermutationParameter("p", 3), CategoricalParameter("c", [1, "x"])]
+    constraints = ["a * 2 > 4", "p[0] < p[1] or a > 3", "c == 'x' or a == 4"]
+    check_against(SearchSpace(parameters, constraints), brute_force(parameters, constraints))
+
+
+def test_numbers_beyond_64_bits_are_exact() -> None:
+    parameters = [IntegerParameter("a", 1, 70), IntegerParameter("b", 1, 70)]
+    constraints = ["2 ** a - 1 < 2 ** b", "2 ** a * 2 ** b % (2 ** 70 - 1) != 1"]
+    check_against(SearchSpace(parameters, constraints), brute_force(parameters, constraints))
+
+
+def test_a_space_can_be_pickled() -> None:
+    space = SearchSpace([IntegerParameter("a", 1, 4), IntegerParameter("b", 1, 4)], ["a * b < n"], {"n": 9})
+    copy = pickle.loads(pickle.dumps(space))
+    assert copy.configurations(np.arange(copy.size)) == space.configurations(np.arange(space.size))
+    assert copy.restrict({"a": [4]}).size == 2
+
+
+def test_the_description_is_plain_data() -> None:
+    parameters = [PrecisionParameter("t", ["double"]), OrdinalParameter("a", [1, 2])]
+    space = SearchSpace(parameters, ["a < n", lambda a: a > 0], {"n": 2})
+    assert space.describe() == {
+        "parameters": [
+            {"name": "t", "kind": "precision", "values": ["fp64"]},
+            {"name": "a", "kind": "ordinal", "values": [1, 2]},
+        ],
+        "constraints": ["a < n", "<lambda>(a)"],
+        "constants": {"n": 2},
+    }
+
+
+# -- large spaces -----------------------------------------------------------------------------------
+
+
+def test_a_huge_product_is_counted_and_indexed_without_being_listed() -> None:
+    # Three groups of dependent tile sizes: more than 1e11 combinations, 447,697,125 of them valid.
+    parameters = [IntegerParameter(f"{group}{k}", 1, 17) for group in "abc" for k in range(3)]
+    constraints = [f"{g}0 * {g}1 * {g}2 <= 1024 and {g}0 % {g}1 == 0" for g in "abc"]
+    space = SearchSpace(parameters, constraints)
+    one = brute_force(parameters[:3], constraints[:1])
+    assert space.cartesian_size == 17**9
+    assert space.size == len(one) ** 3
+    indices = space.sample(2000, np.random.default_rng(1))
+    assert space.indices_of(space.codes(indices)).tolist() == indices.tolist()
+    for configuration in space.configurations(indices[:50]):
+        assert all(_holds(constraint, dict(configuration), {}) for constraint in constraints)
+    index = int(indices[0])
+    values = space.configuration(index)
+    expected = sum({**values, p.name: v} in space for p in parameters for v in p.values if v != values[p.name])
+    assert len(space.neighbours(index)) == expected
+
+
+def test_one_group_of_billions_is_never_listed() -> None:
+    # Only the product so far is remembered, so eight coupled parameters need few states.
+    parameters = [IntegerParameter(f"p{k}", 1, 12) for k in range(8)]
+    space = SearchSpace(parameters, ["p0 * p3 * p1 * p2 * p4 * p7 * p6 * p5 <= 100000"])
+    ways = {1: 1}
+    for _ in parameters:
+        grown: dict[int, int] = {}
+        for product, n in ways.items():
+            for value in range(1, 13):
+                grown[product * value] = grown.get(product * value, 0) + n
+        ways = grown
+    assert space.size == sum(n for product, n in ways.items() if product <= 100000)
+    indices = space.sample(500, np.random.default_rng(2))
+    assert space.indices_of(space.codes(indices)).tolist() == indices.tolist()
+    assert all(np.prod(list(c.values())) <= 100000 for c in space.configurations(indices))
+
+
+def test_too_many_partial_configurations_name_what_couples_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "MAX_EDGES", 1000)
+    parameters = [IntegerParameter(f"p{k}", 1, 20) for k in range(4)]
+
+    def coupled(p0: int, p1: int, p2: int, p3: int) -> bool:
+        return (p0 * 7 + p1 * 5 + p2 * 3 + p3) % 11 != 0
+
+    with pytest.raises(ConstraintError, match="more than 1,000 partial configurations are needed at parameter p2"):
+        SearchSpace(parameters, [coupled])
+
+
+def test_blocks_of_nodes_give_the_same_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = [IntegerParameter(f"p{k}", 1, 9) for k in range(4)]
+    constraints = ["(p0 * 7 + p1 * 5 + p2 * 3 + p3) % 11 != 0", "p0 < p1 or p2 < p3"]
+    whole = SearchSpace(parameters, constraints)
+    monkeypatch.setattr(growth, "_BLOCK", 50)
+    monkeypatch.setattr(growth, "_TABLE", 1)
+    pieces = SearchSpace(parameters, constraints)
+    every = np.arange(whole.size)
+    assert pieces.size == whole.size
+    assert pieces.codes(every).tolist() == whole.codes(every).tolist()
+    check_against(pieces, brute_force(parameters, constraints))
