@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from mptune.strategies.linear_algebra import NotPositiveDefinite, cholesky, lower_gram, product
+from mptune.strategies.minimisation import minimise
 
 __all__ = ["Hyperparameters", "Posterior", "Prior", "fit", "log_posterior", "matern52"]
 
@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 _JITTER: Final = 1e-8
 #: Candidates whose covariances are computed at once; a block stays in the cache.
 _BLOCK: Final = 2048
-#: Stands for an infinite loss, which a line search cannot step back from.
-_NO_VALUE: Final = 1e25
+#: Hyperparameters stay within so many prior deviations of the prior's centre.
+_MOST_DEVIATIONS: Final = 5.0
 #: Smallest posterior variance, relative to the signal's; single precision resolves no less.
 _LEAST_VARIANCE: Final = 1e-7
 
@@ -150,21 +150,20 @@ def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max
         x: features, shape ``(n, n_features)``.
         y: observations with mean near zero and deviation near one, shape ``(n,)``.
         prior: of the hyperparameters.
-        starts: where BFGS starts, at least one.
-        max_iterations: of BFGS from each start.
+        starts: where the minimiser starts, at least one.
+        max_iterations: of the minimiser from each start.
     """
 
     def loss(z: Array) -> tuple[float, Array]:
         value, gradient = log_posterior(prior.means + prior.deviations * z, x, y, prior)
-        return (-value, -prior.deviations * gradient) if math.isfinite(value) else (_NO_VALUE, gradient)
+        return -value, -prior.deviations * gradient
 
     best, least = np.zeros_like(prior.means), math.inf
     for start in starts:
-        # Not L-BFGS-B: scipy's spreads its tiny triangular solves over threads.
         origin = (start.to_vector() - prior.means) / prior.deviations
-        found = minimize(loss, origin, jac=True, method="BFGS", options={"maxiter": max_iterations, "gtol": 1e-3})
-        if found.fun < least:
-            best, least = found.x, float(found.fun)
+        found, value = minimise(loss, origin, bound=_MOST_DEVIATIONS, max_iterations=max_iterations)
+        if value < least:
+            best, least = found, value
     return Hyperparameters.from_vector(prior.means + prior.deviations * best)
 
 
