@@ -38,6 +38,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "arithmetic.hpp",
     "functions.hpp",
     "math_device.hpp",
+    "polynomials.hpp",
     "math_host.hpp",
     "math.hpp",
     "vector.hpp",

@@ -5,12 +5,15 @@ namespace detail {
 
 // accurately(double), accurately(float): within a unit in the last place or so.
 // quickly(float): the fast policy.
-// narrowly(float): accurate enough that rounding it to fp16 or bf16 is as good as rounding the true value.
+// narrowly<T>(float): accurate enough that rounding it to T, fp16 or bf16, is as good as rounding the true value.
 // coarsely(float), roughly(half), roughly(bfloat16): the approx policy.
 template <class F>
 struct function_defaults {
     static MPTUNE_INLINE float quickly(float x) { return F::accurately(x); }
-    static MPTUNE_INLINE float narrowly(float x) { return F::accurately(x); }
+    template <class T>
+    static MPTUNE_INLINE float narrowly(float x) {
+        return F::accurately(x);
+    }
     static MPTUNE_INLINE float coarsely(float x) { return F::quickly(x); }
     template <class T>
     static MPTUNE_INLINE T roughly(T x) {

@@ -80,7 +80,10 @@ struct exp_function : function_defaults<exp_function> {
     static MPTUNE_INLINE double accurately(double x) { return ::exp(x); }
     static MPTUNE_INLINE float accurately(float x) { return ::expf(x); }
     static MPTUNE_INLINE float quickly(float x) { return __expf(x); }
-    static MPTUNE_INLINE float narrowly(float x) { return __expf(x); }
+    template <class T>
+    static MPTUNE_INLINE float narrowly(float x) {
+        return __expf(x);
+    }
 #if defined(MPTUNE_CUDA)
     static MPTUNE_INLINE half roughly(half x);
     static MPTUNE_INLINE bfloat16 roughly(bfloat16 x);
@@ -90,7 +93,10 @@ struct exp2_function : function_defaults<exp2_function> {
     static MPTUNE_INLINE double accurately(double x) { return ::exp2(x); }
     static MPTUNE_INLINE float accurately(float x) { return ::exp2f(x); }
     static MPTUNE_INLINE float quickly(float x) { return quick_exp2(x); }
-    static MPTUNE_INLINE float narrowly(float x) { return quick_exp2(x); }
+    template <class T>
+    static MPTUNE_INLINE float narrowly(float x) {
+        return quick_exp2(x);
+    }
 #if defined(MPTUNE_CUDA)
     static MPTUNE_INLINE half roughly(half x) {
         half y;

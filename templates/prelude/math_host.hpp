@@ -1,34 +1,165 @@
-// The mathematical functions on the host.
+// The mathematical functions on the host: accurately by the C library, in double so that float results are rounded
+// once; quickly and roughly by the polynomials.
 
 #if defined(MPTUNE_HOST)
+
+// Since 2.35 the GNU C library has vector versions of these functions (to 4 units in the last place). g++ calls them
+// from the loops it vectorises where a declaration says so; without them a loop with a call stays scalar.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#include <features.h>
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 35))
+#define MPTUNE_VECTOR_LIBRARY 1
+#endif
+#endif
+
+#define MPTUNE_LIBRARY_FUNCTIONS(one, two)                                                                       \
+    one(exp) one(exp2) one(log) one(log2) one(log10) one(sin) one(cos) one(tan) one(asin) one(acos) one(atan)    \
+    one(sinh) one(cosh) one(tanh) one(cbrt) one(erf) one(erfc) two(pow) two(atan2) two(hypot)
+
+#if defined(MPTUNE_VECTOR_LIBRARY)
+#define MPTUNE_DECLARE(name) \
+    extern "C" __attribute__((simd("notinbranch"), const, nothrow)) double name(double) noexcept;
+#define MPTUNE_DECLARE2(name) \
+    extern "C" __attribute__((simd("notinbranch"), const, nothrow)) double name(double, double) noexcept;
+MPTUNE_LIBRARY_FUNCTIONS(MPTUNE_DECLARE, MPTUNE_DECLARE2)
+#undef MPTUNE_DECLARE
+#undef MPTUNE_DECLARE2
+#endif
 
 namespace mp {
 namespace detail {
 
-#define MPTUNE_LIBRARY_FUNCTION(name)                                                           \
-    struct name##_function : function_defaults<name##_function> {                               \
-        static MPTUNE_INLINE double accurately(double x) { return __builtin_##name(x); }        \
-        static MPTUNE_INLINE float accurately(float x) { return __builtin_##name##f(x); }       \
+#if defined(MPTUNE_VECTOR_LIBRARY)
+#define MPTUNE_CALL(name) ::name
+#else
+#define MPTUNE_CALL(name) __builtin_##name
+#endif
+
+// The C library's functions, in float by way of double: within 0.51 units in the last place.
+struct library {
+#define MPTUNE_LIBRARY(name)                                                                                      \
+    static MPTUNE_INLINE double name(double x) { return MPTUNE_CALL(name)(x); }                                   \
+    static MPTUNE_INLINE float name(float x) { return static_cast<float>(MPTUNE_CALL(name)(static_cast<double>(x))); }
+#define MPTUNE_LIBRARY2(name)                                                                                     \
+    static MPTUNE_INLINE double name(double x, double y) { return MPTUNE_CALL(name)(x, y); }                      \
+    static MPTUNE_INLINE float name(float x, float y) {                                                           \
+        return static_cast<float>(MPTUNE_CALL(name)(static_cast<double>(x), static_cast<double>(y)));             \
+    }
+    MPTUNE_LIBRARY_FUNCTIONS(MPTUNE_LIBRARY, MPTUNE_LIBRARY2)
+#undef MPTUNE_LIBRARY
+#undef MPTUNE_LIBRARY2
+};
+#undef MPTUNE_CALL
+#undef MPTUNE_LIBRARY_FUNCTIONS
+
+#define MPTUNE_ACCURATELY                                                    \
+    template <class T>                                                       \
+    static MPTUNE_INLINE T accurately(T x)
+#define MPTUNE_QUICKLY static MPTUNE_INLINE float quickly(float x)
+#define MPTUNE_COARSELY static MPTUNE_INLINE float coarsely(float x)
+
+// Rounded to fp16 or bf16, the quick version is as good as the accurate one.
+#define MPTUNE_NARROWLY                                                      \
+    template <class T>                                                       \
+    static MPTUNE_INLINE float narrowly(float x) {                           \
+        return quickly(x);                                                   \
+    }
+
+#define MPTUNE_HOST_FUNCTION(name)                                           \
+    struct name##_function : function_defaults<name##_function> {            \
+        MPTUNE_ACCURATELY { return library::name(x); }                       \
+        MPTUNE_QUICKLY { return quick_##name(x); }                           \
+        MPTUNE_NARROWLY                                                      \
     };
-#define MPTUNE_ALL_LIBRARY_FUNCTIONS(one) \
-    one(exp) one(exp2) one(log) one(log2) one(log10) one(sin) one(cos) one(tan) one(asin) one(acos)    \
-    one(atan) one(sinh) one(cosh) one(tanh) one(sqrt) one(cbrt) one(erf) one(erfc)          \
-    one(fabs) one(floor) one(ceil) one(round) one(rint) one(trunc) 
-MPTUNE_ALL_LIBRARY_FUNCTIONS(MPTUNE_LIBRARY_FUNCTION)
+#define MPTUNE_HOST_ROUGH_FUNCTION(name)                                     \
+    struct name##_function : function_defaults<name##_function> {            \
+        MPTUNE_ACCURATELY { return library::name(x); }                       \
+        MPTUNE_QUICKLY { return quick_##name(x); }                           \
+        MPTUNE_COARSELY { return coarse_##name(x); }                         \
+        MPTUNE_NARROWLY                                                      \
+    };
+// The quick version holds for every fp16 argument, but not for the largest of bf16.
+#define MPTUNE_HOST_CIRCULAR_FUNCTION(name)                                  \
+    struct name##_function : function_defaults<name##_function> {            \
+        MPTUNE_ACCURATELY { return library::name(x); }                       \
+        MPTUNE_QUICKLY { return quick_##name(x); }                           \
+        MPTUNE_COARSELY { return coarse_##name(x); }                         \
+        template <class T>                                                   \
+        static MPTUNE_INLINE float narrowly(float x) {                       \
+            if constexpr (kind_of<T>::value == kind::fp16) return quickly(x); \
+            else return accurately(x);                                       \
+        }                                                                    \
+    };
+#define MPTUNE_HOST_LIBRARY_FUNCTION(name)                                   \
+    struct name##_function : function_defaults<name##_function> {            \
+        MPTUNE_ACCURATELY { return library::name(x); }                       \
+    };
+// Exact, or rounded once, in hardware.
+#define MPTUNE_HOST_EXACT_FUNCTION(name)                                                      \
+    struct name##_function : function_defaults<name##_function> {                             \
+        static MPTUNE_INLINE double accurately(double x) { return __builtin_##name(x); }      \
+        static MPTUNE_INLINE float accurately(float x) { return __builtin_##name##f(x); }     \
+    };
+
+MPTUNE_HOST_ROUGH_FUNCTION(exp)
+MPTUNE_HOST_ROUGH_FUNCTION(exp2)
+MPTUNE_HOST_ROUGH_FUNCTION(log)
+MPTUNE_HOST_ROUGH_FUNCTION(log2)
+MPTUNE_HOST_FUNCTION(log10)
+MPTUNE_HOST_CIRCULAR_FUNCTION(sin)
+MPTUNE_HOST_CIRCULAR_FUNCTION(cos)
+MPTUNE_HOST_CIRCULAR_FUNCTION(tan)
+MPTUNE_HOST_FUNCTION(asin)
+MPTUNE_HOST_FUNCTION(acos)
+MPTUNE_HOST_FUNCTION(atan)
+MPTUNE_HOST_FUNCTION(sinh)
+MPTUNE_HOST_FUNCTION(cosh)
+MPTUNE_HOST_ROUGH_FUNCTION(tanh)
+MPTUNE_HOST_FUNCTION(erf)
+MPTUNE_HOST_LIBRARY_FUNCTION(cbrt)
+MPTUNE_HOST_LIBRARY_FUNCTION(erfc)
+MPTUNE_HOST_EXACT_FUNCTION(sqrt)
+MPTUNE_HOST_EXACT_FUNCTION(fabs)
+MPTUNE_HOST_EXACT_FUNCTION(floor)
+MPTUNE_HOST_EXACT_FUNCTION(ceil)
+MPTUNE_HOST_EXACT_FUNCTION(round)
+MPTUNE_HOST_EXACT_FUNCTION(rint)
+MPTUNE_HOST_EXACT_FUNCTION(trunc)
 struct rsqrt_function : function_defaults<rsqrt_function> {
     static MPTUNE_INLINE double accurately(double x) { return 1.0 / __builtin_sqrt(x); }
-    static MPTUNE_INLINE float accurately(float x) { return 1.0f / __builtin_sqrtf(x); }
+    static MPTUNE_INLINE float accurately(float x) {
+        return static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(x)));
+    }
+    MPTUNE_QUICKLY { return 1.0f / __builtin_sqrtf(x); }
+    MPTUNE_COARSELY { return coarse_rsqrt(x); }
+    MPTUNE_NARROWLY
 };
-#define MPTUNE_LIBRARY_FUNCTION2(name)                                                                     \
-    struct name##_function {                                                                               \
-        static MPTUNE_INLINE double accurately(double x, double y) { return __builtin_##name(x, y); }      \
-        static MPTUNE_INLINE float accurately(float x, float y) { return __builtin_##name##f(x, y); }      \
-        static MPTUNE_INLINE float quickly(float x, float y) { return __builtin_##name##f(x, y); }         \
+
+#undef MPTUNE_HOST_FUNCTION
+#undef MPTUNE_HOST_ROUGH_FUNCTION
+#undef MPTUNE_HOST_CIRCULAR_FUNCTION
+#undef MPTUNE_HOST_LIBRARY_FUNCTION
+#undef MPTUNE_HOST_EXACT_FUNCTION
+#undef MPTUNE_ACCURATELY
+#undef MPTUNE_QUICKLY
+#undef MPTUNE_COARSELY
+#undef MPTUNE_NARROWLY
+
+#define MPTUNE_HOST_FUNCTION2(name, quick)                                                                  \
+    struct name##_function {                                                                                \
+        template <class T>                                                                                  \
+        static MPTUNE_INLINE T accurately(T x, T y) { return library::name(x, y); }                         \
+        static MPTUNE_INLINE float quickly(float x, float y) { return quick; }                              \
     };
-MPTUNE_LIBRARY_FUNCTION2(pow)
-MPTUNE_LIBRARY_FUNCTION2(atan2)
-MPTUNE_LIBRARY_FUNCTION2(hypot)
-MPTUNE_LIBRARY_FUNCTION2(fmod)
+MPTUNE_HOST_FUNCTION2(pow, quick_pow(x, y))
+MPTUNE_HOST_FUNCTION2(atan2, quick_atan2(x, y))
+MPTUNE_HOST_FUNCTION2(hypot, __builtin_sqrtf(x * x + y * y))
+#undef MPTUNE_HOST_FUNCTION2
+struct fmod_function {
+    static MPTUNE_INLINE double accurately(double x, double y) { return __builtin_fmod(x, y); }
+    static MPTUNE_INLINE float accurately(float x, float y) { return __builtin_fmodf(x, y); }
+    static MPTUNE_INLINE float quickly(float x, float y) { return __builtin_fmodf(x, y); }
+};
 
 }  // namespace detail
 }  // namespace mp

@@ -1,0 +1,72 @@
+// Loops over the prelude's mathematical functions, called from test_prelude_math.py; the prelude stands before this.
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+#define LOOP(name, policy, type)                                                                      \
+    EXPORT void name##_##policy##_##type(const type* __restrict__ x, type* __restrict__ y, long n) {  \
+        for (long i = 0; i < n; ++i) y[i] = mp::name<mp::policy>(x[i]);                               \
+    }
+#define LOOP2(name, policy, type)                                                                     \
+    EXPORT void name##_##policy##_##type(const type* __restrict__ x, const type* __restrict__ y,      \
+                                         type* __restrict__ z, long n) {                              \
+        for (long i = 0; i < n; ++i) z[i] = mp::name<mp::policy>(x[i], y[i]);                         \
+    }
+#define POLICIES(define, name)                                                                        \
+    define(name, accurate, double) define(name, accurate, float) define(name, fast, float)            \
+    define(name, accurate, half) define(name, approx, half)                                           \
+    define(name, accurate, bfloat16) define(name, approx, bfloat16)
+#define EXACT(name) LOOP(name, accurate, double) LOOP(name, accurate, float) LOOP(name, accurate, half)
+
+POLICIES(LOOP, exp)
+POLICIES(LOOP, exp2)
+POLICIES(LOOP, log)
+POLICIES(LOOP, log2)
+POLICIES(LOOP, log10)
+POLICIES(LOOP, sin)
+POLICIES(LOOP, cos)
+POLICIES(LOOP, tan)
+POLICIES(LOOP, asin)
+POLICIES(LOOP, acos)
+POLICIES(LOOP, atan)
+POLICIES(LOOP, sinh)
+POLICIES(LOOP, cosh)
+POLICIES(LOOP, tanh)
+POLICIES(LOOP, sqrt)
+POLICIES(LOOP, rsqrt)
+POLICIES(LOOP, cbrt)
+POLICIES(LOOP, erf)
+POLICIES(LOOP, erfc)
+POLICIES(LOOP2, pow)
+POLICIES(LOOP2, atan2)
+POLICIES(LOOP2, hypot)
+LOOP2(fmod, accurate, double)
+LOOP2(fmod, accurate, float)
+EXACT(fabs)
+EXACT(floor)
+EXACT(ceil)
+EXACT(round)
+EXACT(rint)
+EXACT(trunc)
+
+static_assert(mp::detail::same<decltype(exp(1)), double>::value, "integers in double");
+static_assert(mp::detail::same<decltype(mp::exp<fast>(fp8_e4m3())), float>::value, "fp8 in float");
+static_assert(mp::detail::same<decltype(exp<approx>(bfloat16())), bfloat16>::value, "others in their own type");
+static_assert(mp::detail::same<decltype(pow(half(), 2)), half>::value, "integers do not widen");
+static_assert(mp::detail::same<decltype(pow(half(), 0.5f)), float>::value, "the wider of the two");
+static_assert(mp::detail::same<decltype(mp::exp<fast>(vec<float, 4>())), vec<float, 4>>::value, "by element");
+static_assert(mp::detail::same<decltype(min(1, 2.0)), double>::value, "the wider of the two");
+
+EXPORT void extrema(const half* x, const half* y, half* r, long n) {
+    for (long i = 0; i < n; ++i) {
+        r[i] = min(x[i], y[i]);
+        r[n + i] = max(x[i], y[i]);
+        r[2 * n + i] = fmin(x[i], y[i]);
+        r[3 * n + i] = fmax(x[i], y[i]);
+        r[4 * n + i] = abs(x[i]);
+        r[5 * n + i] = isnan(x[i]) + 2 * isinf(x[i]) + 4 * isfinite(x[i]);
+    }
+}
+EXPORT void of_vectors(const float* x, float* y) {
+    const vec<float, 4> v = load<4>(x);
+    store(y, mp::pow<mp::fast>(mp::sqrt(v), 2) + max(v, -v) + mp::hypot(v, v));
+}

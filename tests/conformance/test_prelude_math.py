@@ -1,0 +1,274 @@
+"""The prelude's mathematical functions on the host, held to the error bounds it states."""
+
+from __future__ import annotations
+
+import ctypes
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.special
+from prelude_library import COMPILERS, every_value, library, pointer, precision_of
+
+SOURCE = "prelude_math.cpp"
+
+REFERENCE = {
+    **{name: getattr(np, name) for name in ("exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan")},
+    **{name: getattr(np, name) for name in ("sinh", "cosh", "tanh", "sqrt", "cbrt")},
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": scipy.special.erf,
+    "erfc": scipy.special.erfc,
+}
+EXACT_REFERENCE = {
+    "exp2": lambda x: mpmath.power(2, x),
+    "log2": lambda x: mpmath.log(x, 2),
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+}
+CIRCULAR = ("sin", "cos", "tan")
+
+#: Units in the last place of fp32 for the fast policy; a rounding, half a unit, where it is the accurate one.
+FAST = {
+    **dict.fromkeys(("exp", "exp2"), 1.0),
+    **dict.fromkeys(("log", "log2", "log10", "atan", "tanh"), 2.0),
+    **dict.fromkeys(("sin", "cos"), 2.5),
+    **dict.fromkeys(("asin", "acos", "erf"), 3.0),
+    **dict.fromkeys(("tan", "sinh", "cosh"), 4.0),
+    "rsqrt": 1.5,
+}
+#: Units in the last place of fp16 for the approx policy.
+APPROX = {
+    **dict.fromkeys(("exp", "exp2", "log", "log2"), 0.7),
+    **dict.fromkeys(("sin", "cos", "tan"), 0.85),
+    "tanh": 0.75,
+}
+ONCE = 0.51
+
+pytestmark = [
+    pytest.mark.skipif(not COMPILERS, reason="no C++ compiler: install g++ or clang++"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+
+@pytest.fixture(scope="module", params=COMPILERS or ("none",))
+def cpp(request):
+    return library(request.param, SOURCE)
+
+
+def apply(cpp, name, policy, cpp_type, *arguments):
+    out = np.empty_like(arguments[0])
+    function = getattr(cpp, f"{name}_{policy}_{cpp_type}")
+    function(*map(pointer, arguments), pointer(out), ctypes.c_long(out.size))
+    return out
+
+
+def units(got, wanted, precision):
+    """How far numbers are from the true values, in units in the last place of the true values."""
+    smallest = np.frexp(precision.smallest_normal)[1]
+    exponents = np.maximum(np.frexp(wanted)[1], smallest) - precision.significand_bits
+    return np.abs(got.astype(np.float64) - wanted) / np.ldexp(1.0, exponents)
+
+
+def check(got, wanted, precision, bound, inputs, ignore=None):
+    """Numbers within a bound of the true values; NaN, infinities and overflow where the true values have them."""
+    ignore = np.zeros(got.size, bool) if ignore is None else ignore
+    found = got.astype(np.float64)
+    limit = precision.largest * (1 + bound * precision.unit_roundoff)
+    over = np.abs(wanted) > limit
+    number = np.isfinite(wanted) & ~over & ~ignore
+    with np.errstate(all="ignore"):
+        error = np.where(number, units(found, wanted, precision), 0.0)
+    overflowing = number & np.isinf(found) & (np.abs(wanted) > precision.largest)
+    good = (error <= bound) | overflowing | ignore
+    good &= np.isnan(found) == np.isnan(wanted)
+    good &= np.where(over, np.isinf(found) & (np.sign(found) == np.sign(wanted)), True)
+    wrong = np.flatnonzero(~good)
+    assert wrong.size == 0, [(inputs[i], found[i], wanted[i], error[i]) for i in wrong[:5]]
+
+
+def float_arguments(name, n=60_000):
+    rng = np.random.default_rng(21)
+    parts = [
+        rng.standard_normal(n) * np.exp2(rng.uniform(-30, 8, n)),
+        rng.uniform(-1.2, 1.2, n),
+        rng.uniform(-110, 110, n),
+        1 + rng.standard_normal(n // 4) * 2.0**-10,
+        np.exp2(rng.uniform(-149, 127, n // 4)),
+        [
+            0.0,
+            -0.0,
+            np.inf,
+            -np.inf,
+            np.nan,
+            1.0,
+            -1.0,
+            0.5,
+            -0.5,
+            3.4e38,
+            1e-45,
+            0.75,
+            0.65,
+            3.95,
+            88.72,
+            89.0,
+            -103.9,
+        ],
+    ]
+    if name in CIRCULAR:
+        parts.append(rng.integers(1, 300_000, n) * (np.pi / 2))
+    return np.concatenate(parts).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+@pytest.mark.parametrize("policy", ["accurate", "fast"])
+def test_float(cpp, name, policy):
+    x = float_arguments(name)
+    bound = ONCE if policy == "accurate" else FAST.get(name, ONCE)
+    outside = (
+        (np.abs(x) > 2.0**20) & np.isfinite(x) if policy == "fast" and name in CIRCULAR else np.zeros(x.size, bool)
+    )
+    got = apply(cpp, name, policy, "float", x)
+    check(got, REFERENCE[name](x.astype(np.float64)), precision_of("float"), bound, x, outside)
+    if name in ("sin", "cos"):
+        assert (np.abs(got[outside]) <= 1).all()
+
+
+@pytest.mark.parametrize("cpp_type", ["half", "bfloat16"])
+@pytest.mark.parametrize("name", REFERENCE)
+def test_every_half_and_bfloat16_accurately(cpp, name, cpp_type):
+    x = every_value(precision_of(cpp_type))
+    got = apply(cpp, name, "accurate", cpp_type, x)
+    check(got, REFERENCE[name](x.astype(np.float64)), precision_of(cpp_type), ONCE, x)
+
+
+@pytest.mark.parametrize("cpp_type", ["half", "bfloat16"])
+@pytest.mark.parametrize("name", REFERENCE)
+def test_every_half_and_bfloat16_roughly(cpp, name, cpp_type):
+    x = every_value(precision_of(cpp_type))
+    wide = x.astype(np.float64)
+    wanted = REFERENCE[name](wide)
+    got = apply(cpp, name, "approx", cpp_type, x)
+    ignore = np.zeros(x.size, bool)
+    if name in CIRCULAR:
+        ignore = (np.abs(wide) > 2.0**10) & np.isfinite(wide)
+        if name != "tan":
+            assert (np.abs(got[ignore].astype(np.float32)) <= 1).all()
+    if cpp_type == "bfloat16" and name in ("exp", "exp2"):
+        ignore = np.abs(wanted) < 2.0**-125
+        assert (got[ignore].astype(np.float32) <= 2.0**-125).all()
+    bound = APPROX.get(name, ONCE) if cpp_type == "half" else 0.55
+    check(got, wanted, precision_of(cpp_type), bound, x, ignore)
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_double_against_forty_digits(cpp, name):
+    rng = np.random.default_rng(22)
+    x = np.concatenate([rng.standard_normal(200) * np.exp2(rng.uniform(-20, 7, 200)), rng.uniform(-1, 1, 100)])
+    with np.errstate(all="ignore"):
+        valid = np.isfinite(REFERENCE[name](x))
+    x = x[valid]
+    exact = EXACT_REFERENCE.get(name) or getattr(mpmath, name)
+    with mpmath.workdps(40):
+        values = [exact(mpmath.mpf(float(v))) for v in x]
+        wanted = np.array([float(v) for v in values])
+        # what rounding the true value to a double loses, which is up to half a unit
+        rest = np.array([float(v - mpmath.mpf(float(w))) for v, w in zip(values, wanted, strict=True)])
+    # the other tests lean on the double-precision reference to a few dozen bits
+    for got, bound in ((apply(cpp, name, "accurate", "double", x), 4.0), (REFERENCE[name](x), 2.0**10)):
+        unit = np.ldexp(1.0, np.maximum(np.frexp(wanted)[1], -1021) - 53)
+        error = np.abs((got - wanted) - rest) / unit
+        assert error.max() <= bound, (x[error.argmax()], error.max())
+
+
+def pairs(cpp_type, n=40_000):
+    rng = np.random.default_rng(23)
+    dtype = precision_of(cpp_type).dtype
+    x = (rng.standard_normal(n) * np.exp2(rng.uniform(-6, 4, n))).astype(dtype)
+    return x, (rng.standard_normal(n) * np.exp2(rng.uniform(-6, 3, n))).astype(dtype)
+
+
+TWO = {"pow": np.power, "atan2": np.arctan2, "hypot": np.hypot}
+
+
+@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize("cpp_type", ["float", "half", "bfloat16"])
+def test_two_arguments_accurately(cpp, name, cpp_type):
+    x, y = pairs(cpp_type)
+    wanted = TWO[name](x.astype(np.float64), y.astype(np.float64))
+    check(apply(cpp, name, "accurate", cpp_type, x, y), wanted, precision_of(cpp_type), ONCE, np.stack([x, y], 1))
+
+
+@pytest.mark.parametrize(("name", "bound"), [("atan2", 4.0), ("hypot", 1.5)])
+def test_two_arguments_fast(cpp, name, bound):
+    x, y = pairs("float")
+    wanted = TWO[name](x.astype(np.float64), y.astype(np.float64))
+    check(apply(cpp, name, "fast", "float", x, y), wanted, precision_of("float"), bound, np.stack([x, y], 1))
+
+
+def test_fast_pow_loses_with_the_size_of_the_exponent(cpp):
+    x, y = pairs("float")
+    x = np.abs(x)
+    wide = x.astype(np.float64), y.astype(np.float64)
+    wanted = np.power(*wide)
+    inside = (wanted > 1e-37) & (wanted < 3e38)
+    got = apply(cpp, "pow", "fast", "float", x, y).astype(np.float64)
+    allowed = (2 + np.abs(wide[1] * np.log2(wide[0]))) * 2.0**-22
+    assert (np.abs(got - wanted) <= allowed * wanted)[inside].all()
+
+
+def test_fast_pow_of_awkward_arguments(cpp):
+    special = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, np.inf, np.nan, 1e6], np.float32)
+    x, y = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(special, special))
+    known = ~(np.isinf(y) | (np.isnan(x) & (y == 0)))  # limits of an infinite exponent are not promised
+    x, y = x[known], y[known]
+    wanted = np.power(x.astype(np.float64), y.astype(np.float64))
+    check(apply(cpp, "pow", "fast", "float", x, y), wanted, precision_of("float"), 400, np.stack([x, y], 1))
+
+
+@pytest.mark.parametrize("policy", ["accurate", "fast"])
+def test_atan2_of_zeros_and_infinities(cpp, policy):
+    special = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan], np.float32)
+    y, x = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(special, special))
+    got = apply(cpp, "atan2", policy, "float", y, x)
+    wanted = np.arctan2(y.astype(np.float64), x.astype(np.float64))
+    check(got, wanted, precision_of("float"), 4.0, np.stack([y, x], 1))
+    assert np.array_equal(np.signbit(got), np.signbit(wanted) & ~np.isnan(wanted) | (np.isnan(got) & np.signbit(got)))
+
+
+@pytest.mark.parametrize("cpp_type", ["double", "float"])
+def test_remainder(cpp, cpp_type):
+    x, y = pairs(cpp_type)
+    assert np.array_equal(apply(cpp, "fmod", "accurate", cpp_type, x, y), np.fmod(x, y))
+
+
+@pytest.mark.parametrize("cpp_type", ["double", "float", "half"])
+@pytest.mark.parametrize("name", ["fabs", "floor", "ceil", "round", "rint", "trunc"])
+def test_roundings_are_exact(cpp, name, cpp_type):
+    x = every_value(precision_of("half")).astype(precision_of(cpp_type).dtype)
+    away = np.trunc(x.astype(np.float64) + np.copysign(0.5, x))
+    wanted = away if name == "round" else getattr(np, name)(x.astype(np.float64))
+    assert np.array_equal(apply(cpp, name, "accurate", cpp_type, x).astype(np.float64), wanted, equal_nan=True)
+
+
+def test_extrema_and_classification(cpp):
+    special = np.array([0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 6e-8], np.float16)
+    x, y = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(special, special))
+    out = np.empty((6, x.size), np.float16)
+    cpp.extrema(pointer(x), pointer(y), pointer(out), ctypes.c_long(x.size))
+    numbers = ~np.isnan(x) & ~np.isnan(y)
+    assert np.array_equal(out[0][numbers], np.minimum(x, y)[numbers])
+    assert np.array_equal(out[1][numbers], np.maximum(x, y)[numbers])
+    assert np.array_equal(out[2], np.fmin(x, y), equal_nan=True)
+    assert np.array_equal(out[3], np.fmax(x, y), equal_nan=True)
+    assert np.array_equal(out[4], np.abs(x), equal_nan=True)
+    assert np.array_equal(out[5], np.isnan(x) + 2 * np.isinf(x) + 4 * np.isfinite(x))
+
+
+def test_functions_of_vectors_go_element_by_element(cpp):
+    x = np.array([1, 4, 2.25, 9], np.float32)
+    out = np.empty(4, np.float32)
+    cpp.of_vectors(pointer(x), pointer(out))
+    assert np.allclose(out, x + x + np.sqrt(2) * x, rtol=1e-6)
