@@ -169,6 +169,10 @@ def test_a_mean_that_cancels_is_exact():
     assert METRICS["NRMSE"](output, reference) == pytest.approx(len(reference), rel=1e-7)
     few = np.array([1e16, 1.0, -1e16, 3.0])
     assert METRICS["NRMSE"](few + np.array([0, 2, 0, 0]), few) == 1.0
+    deep = rng.standard_normal(CHUNK) * 10.0 ** rng.integers(0, 60, CHUNK)
+    deep = rng.permutation(np.concatenate([deep, -deep, [7.0]]))
+    output = np.where(deep == 7, 8.0, deep)
+    assert METRICS["NRMSE"](output, deep) == pytest.approx(math.sqrt(deep.size) / 7, rel=1e-14)
     wild = np.array([1e308, 1e200, -1e308, 3.0, -1e200, 5.0])
     assert METRICS["NRMSE"](wild + np.array([0, 0, 0, 1, 0, 0]), wild) == pytest.approx(math.sqrt(6) / 8, rel=1e-15)
     wide = np.array([2**63 - 1, -(2**63), 5])
@@ -391,6 +395,10 @@ def test_memory_order_does_not_matter(name):
     awkward[...] = output
     for other in (np.asfortranarray(output), awkward, output[:, ::-1][:, ::-1]):
         assert METRICS[name](other, reference) == pytest.approx(expected, rel=1e-14)
+    reference[140, 7] = reference[2, 200] = math.nan
+    with pytest.raises(MetricError, match=r"first at index \[2, 200\]"):
+        METRICS[name](np.asfortranarray(output), np.asfortranarray(reference))
+    reference[140, 7] = reference[2, 200] = 0
     output[3, 5] = reference[3, 5] + 9
     assert METRICS["MaxAE"](np.asfortranarray(output), reference) == 9
 

@@ -37,6 +37,15 @@ def test_the_interval_is_the_exact_binomial_one(confidence):
         assert median_interval(range(n), confidence) == expected
 
 
+def test_a_confidence_that_is_met_exactly_is_enough():
+    for n in range(2, 45):
+        for k in range(1, n // 2 + 1):
+            missed = sum(math.comb(n, below) for below in range(k))
+            confidence = 1 - 2 * missed / 2**n
+            if 0 < confidence and Fraction(confidence) == 1 - Fraction(2 * missed, 2**n):
+                assert median_interval(range(n), confidence) == (k - 1, n - k)
+
+
 def test_coverage_of_a_skewed_distribution():
     rng = np.random.default_rng(0)
     samples = rng.lognormal(size=(4000, 25))
