@@ -42,7 +42,7 @@ def test_a_confidence_that_is_met_exactly_is_enough():
         for k in range(1, n // 2 + 1):
             missed = sum(math.comb(n, below) for below in range(k))
             confidence = 1 - 2 * missed / 2**n
-            if 0 < confidence and Fraction(confidence) == 1 - Fraction(2 * missed, 2**n):
+            if confidence > 0 and Fraction(confidence) == 1 - Fraction(2 * missed, 2**n):
                 assert median_interval(range(n), confidence) == (k - 1, n - k)
 
 
