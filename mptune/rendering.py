@@ -35,6 +35,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "host_grid.hpp",
     "conversions.hpp",
     "types.hpp",
+    "arithmetic_cuda.hpp",
     "arithmetic.hpp",
     "functions.hpp",
     "math_device.hpp",

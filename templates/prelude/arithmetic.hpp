@@ -4,14 +4,17 @@ namespace mp {
 namespace detail {
 
 template <class A, class B, kind K>
-constexpr bool either_is = kind_of<A>::value == K || kind_of<B>::value == K;
+constexpr bool either_is = kind_of<A> == K || kind_of<B> == K;
+
+template <class A, class B>
+constexpr bool both_halves = either_is<A, B, kind::fp16> && either_is<A, B, kind::bf16>;
+template <class A, class B>
+constexpr bool in_float = either_is<A, B, kind::fp32> || either_is<A, B, kind::fp8> || both_halves<A, B>;
 
 template <class A, class B>
 struct promote {
-    static constexpr bool both_halves = either_is<A, B, kind::fp16> && either_is<A, B, kind::bf16>;
-    static constexpr bool in_float = either_is<A, B, kind::fp32> || either_is<A, B, kind::fp8> || both_halves;
     using narrow = choose_t<either_is<A, B, kind::fp16>, half, bfloat16>;
-    using type = choose_t<either_is<A, B, kind::fp64>, double, choose_t<in_float, float, narrow>>;
+    using type = choose_t<either_is<A, B, kind::fp64>, double, choose_t<in_float<A, B>, float, narrow>>;
 };
 // Two built-in types: whatever C++ says.
 template <class A, class B, bool BuiltIn>
@@ -33,7 +36,7 @@ namespace detail {
 // or both bfloat16, which have operators of their own.
 template <class A, class B>
 constexpr bool is_mixed = is_number<A> && is_number<B> && (is_own<A> || is_own<B>) &&
-                          !(same<A, B>::value && kind_of<A>::value != kind::fp8);
+                          !(same<A, B> && kind_of<A> != kind::fp8);
 
 template <class A, class B>
 using mixed_result = typename enable_if<is_mixed<A, B>, promote<A, B>>::type::type;
@@ -43,6 +46,7 @@ constexpr bool is_comparable = is_number<A> && is_number<B> && (is_own<A> || is_
 template <class A, class B>
 using comparison_type = choose_t<either_is<A, B, kind::fp64>, double, float>;
 
+#if !defined(MPTUNE_CUDA)
 #if defined(MPTUNE_NATIVE_HALF)
 #define MPTUNE_HALF_OPERATOR(name, op)             \
     MPTUNE_INLINE half name(half a, half b) {      \
@@ -50,34 +54,13 @@ using comparison_type = choose_t<either_is<A, B, kind::fp64>, double, float>;
         result.value = a.value op b.value;         \
         return result;                             \
     }
-#elif !defined(MPTUNE_CUDA)
+#else
 // Rounding the float result is exact for + - * /: 24 bits are at least twice 11 and two more.
 #define MPTUNE_HALF_OPERATOR(name, op)                                            \
     MPTUNE_INLINE half name(half a, half b) {                                     \
         return half(static_cast<float>(a) op static_cast<float>(b));              \
     }
 #endif
-#if defined(MPTUNE_CUDA)
-// Without ".rn", so that ptxas may fuse a product and a sum, as it does for float.
-#define MPTUNE_PTX_OPERATOR(type, name, instruction)                                                       \
-    MPTUNE_INLINE type name(type a, type b) {                                                              \
-        type result;                                                                                       \
-        asm(instruction " %0, %1, %2;" : "=h"(result.bits) : "h"(a.bits), "h"(b.bits));                    \
-        return result;                                                                                     \
-    }
-MPTUNE_PTX_OPERATOR(half, add, "add.f16")
-MPTUNE_PTX_OPERATOR(half, subtract, "sub.f16")
-MPTUNE_PTX_OPERATOR(half, multiply, "mul.f16")
-MPTUNE_INLINE half divide(half a, half b) {
-    return half(static_cast<float>(a) / static_cast<float>(b));
-}
-#if __CUDA_ARCH__ >= 900
-MPTUNE_PTX_OPERATOR(bfloat16, add, "add.bf16")
-MPTUNE_PTX_OPERATOR(bfloat16, subtract, "sub.bf16")
-MPTUNE_PTX_OPERATOR(bfloat16, multiply, "mul.bf16")
-#endif
-#undef MPTUNE_PTX_OPERATOR
-#else
 MPTUNE_HALF_OPERATOR(add, +)
 MPTUNE_HALF_OPERATOR(subtract, -)
 MPTUNE_HALF_OPERATOR(multiply, *)
@@ -85,7 +68,7 @@ MPTUNE_HALF_OPERATOR(divide, /)
 #undef MPTUNE_HALF_OPERATOR
 #endif
 
-#if !defined(MPTUNE_CUDA) || __CUDA_ARCH__ < 900
+#if !defined(MPTUNE_CUDA) || __CUDA_ARCH__ < 800
 #define MPTUNE_BFLOAT16_OPERATOR(name, op)                                        \
     MPTUNE_INLINE bfloat16 name(bfloat16 a, bfloat16 b) {                         \
         return bfloat16(static_cast<float>(a) op static_cast<float>(b));          \
@@ -93,11 +76,9 @@ MPTUNE_HALF_OPERATOR(divide, /)
 MPTUNE_BFLOAT16_OPERATOR(add, +)
 MPTUNE_BFLOAT16_OPERATOR(subtract, -)
 MPTUNE_BFLOAT16_OPERATOR(multiply, *)
+MPTUNE_BFLOAT16_OPERATOR(divide, /)
 #undef MPTUNE_BFLOAT16_OPERATOR
 #endif
-MPTUNE_INLINE bfloat16 divide(bfloat16 a, bfloat16 b) {
-    return bfloat16(static_cast<float>(a) / static_cast<float>(b));
-}
 
 }  // namespace detail
 
@@ -177,20 +158,7 @@ MPTUNE_INLINE half fused(half a, half b, half c) {
     return half(sum_to_odd(static_cast<float>(a) * static_cast<float>(b), static_cast<float>(c)));
 }
 #endif
-#if defined(MPTUNE_CUDA)
-MPTUNE_INLINE half fused(half a, half b, half c) {
-    half result;
-    asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(result.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));
-    return result;
-}
-#endif
-#if defined(MPTUNE_CUDA) && __CUDA_ARCH__ >= 800
-MPTUNE_INLINE bfloat16 fused(bfloat16 a, bfloat16 b, bfloat16 c) {
-    bfloat16 result;
-    asm("fma.rn.bf16 %0, %1, %2, %3;" : "=h"(result.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));
-    return result;
-}
-#else
+#if !defined(MPTUNE_CUDA) || __CUDA_ARCH__ < 800
 MPTUNE_INLINE bfloat16 fused(bfloat16 a, bfloat16 b, bfloat16 c) {
     return bfloat16(sum_to_odd(static_cast<float>(a) * static_cast<float>(b), static_cast<float>(c)));
 }

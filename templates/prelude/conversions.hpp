@@ -56,12 +56,15 @@ template <class T>
 MPTUNE_INLINE float rounding_source(T x) {
     float towards_zero;
     if constexpr (sizeof(T) == 8) {
-        towards_zero = T(-1) < T(0) ? __ll2float_rz(static_cast<long long>(x)) : __ull2float_rz(static_cast<unsigned long long>(x));
+        towards_zero = T(-1) < T(0) ? __ll2float_rz(static_cast<long long>(x))
+                                    : __ull2float_rz(static_cast<unsigned long long>(x));
     } else {
         towards_zero = T(-1) < T(0) ? __int2float_rz(static_cast<int>(x)) : __uint2float_rz(static_cast<unsigned>(x));
     }
-    const bool exact = static_cast<T>(towards_zero) == x;
-    return bits_as<float>(bits_as<int>(towards_zero) | (exact ? 0 : 1));
+    const int inexact = static_cast<T>(towards_zero) == x ? 0 : 1;
+    // A literal is a constant this way; the intrinsics are not computed by the compiler.
+    const bool small = x <= T(1 << 24) && (T(-1) > T(0) || x >= T(-(1 << 24)));
+    return small ? static_cast<float>(x) : bits_as<float>(bits_as<int>(towards_zero) | inexact);
 }
 #else
 // The double with all but the leading bits folded into one that only says that something is there.

@@ -11,7 +11,7 @@ namespace mp {
 namespace detail {
 
 template <class T>
-using math_type = choose_t<is_integer<T>, double, choose_t<kind_of<T>::value == kind::fp8, float, T>>;
+using math_type = choose_t<is_integer<T>, double, choose_t<kind_of<T> == kind::fp8, float, T>>;
 template <class A, class B>
 using math_type2 = math_type<promoted<A, B>>;
 

@@ -86,7 +86,7 @@ struct library {
         MPTUNE_COARSELY { return coarse_##name(x); }                         \
         template <class T>                                                   \
         static MPTUNE_INLINE float narrowly(float x) {                       \
-            if constexpr (kind_of<T>::value == kind::fp16) return quickly(x); \
+            if constexpr (kind_of<T> == kind::fp16) return quickly(x); \
             else return accurately(x);                                       \
         }                                                                    \
     };

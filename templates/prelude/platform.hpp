@@ -68,10 +68,7 @@ struct vec;
 
 // Which implementation of a transcendental function (Heldens 2026, Sec. IV): the best there is in the type; fp32
 // intrinsics or shorter polynomials; a rough answer in fp16 and bf16.
-enum class policy { accurate, fast, approx };
-constexpr policy accurate = policy::accurate;
-constexpr policy fast = policy::fast;
-constexpr policy approx = policy::approx;
+enum policy { accurate, fast, approx };
 
 namespace detail {
 
@@ -96,13 +93,9 @@ template <bool Condition, class A, class B>
 using choose_t = typename choose<Condition, A, B>::type;
 
 template <class A, class B>
-struct same {
-    static constexpr bool value = false;
-};
+constexpr bool same = false;
 template <class A>
-struct same<A, A> {
-    static constexpr bool value = true;
-};
+constexpr bool same<A, A> = true;
 
 template <class T>
 struct bare {
@@ -124,14 +117,10 @@ struct bare<const volatile T> {
 enum class kind { none, integer, fp8, fp16, bf16, fp32, fp64 };
 
 template <class T>
-struct kind_of {
-    static constexpr kind value = kind::none;
-};
-#define MPTUNE_KIND(type, k)                      \
-    template <>                                   \
-    struct kind_of<type> {                        \
-        static constexpr kind value = kind::k;    \
-    };
+constexpr kind kind_of = kind::none;
+#define MPTUNE_KIND(type, k) \
+    template <>              \
+    constexpr kind kind_of<type> = kind::k;
 MPTUNE_KIND(bool, integer)
 MPTUNE_KIND(char, integer)
 MPTUNE_KIND(signed char, integer)
@@ -153,11 +142,11 @@ MPTUNE_KIND(double, fp64)
 #undef MPTUNE_KIND
 
 template <class T>
-constexpr bool is_number = kind_of<T>::value != kind::none;
+constexpr bool is_number = kind_of<T> != kind::none;
 template <class T>
-constexpr bool is_integer = kind_of<T>::value == kind::integer;
+constexpr bool is_integer = kind_of<T> == kind::integer;
 template <class T>
-constexpr bool is_own = kind_of<T>::value == kind::fp8 || kind_of<T>::value == kind::fp16 || kind_of<T>::value == kind::bf16;
+constexpr bool is_own = kind_of<T> == kind::fp8 || kind_of<T> == kind::fp16 || kind_of<T> == kind::bf16;
 
 // memcpy is the one way to reinterpret bits that every compiler and standard version here agrees on.
 template <class To, class From>

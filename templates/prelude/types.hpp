@@ -18,7 +18,7 @@ struct half {
     unsigned short bits;
 #endif
     half() = default;
-    template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, half>::value>>
+    template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, half>>>
     MPTUNE_INLINE half(T x);
     MPTUNE_INLINE operator float() const;
     MPTUNE_INLINE static half from_bits(unsigned short b);
@@ -28,7 +28,7 @@ struct half {
 struct bfloat16 {
     unsigned short bits;
     bfloat16() = default;
-    template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, bfloat16>::value>>
+    template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, bfloat16>>>
     MPTUNE_INLINE bfloat16(T x);
     MPTUNE_INLINE operator float() const;
     MPTUNE_INLINE static bfloat16 from_bits(unsigned short b);
@@ -39,7 +39,7 @@ struct bfloat16 {
     struct name {                                                                                             \
         unsigned char bits;                                                                                   \
         name() = default;                                                                                     \
-        template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, name>::value>> \
+        template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, name>>> \
         MPTUNE_INLINE name(T x);                                                                              \
         MPTUNE_INLINE operator float() const;                                                                 \
         MPTUNE_INLINE static name from_bits(unsigned char b);                                                 \

@@ -8,21 +8,11 @@ namespace detail {
 template <class T, int N>
 constexpr int vector_alignment = (N & -N) * sizeof(T) < 16 ? (N & -N) * sizeof(T) : 16;
 
-template <class T>
-struct is_vec {
-    static constexpr bool value = false;
-};
-template <class T, int N>
-struct is_vec<vec<T, N>> {
-    static constexpr bool value = true;
-};
-
 }  // namespace detail
 
 template <class T, int N>
 struct alignas(detail::vector_alignment<T, N>) vec {
     static_assert(N >= 1 && N <= 8, "a vec has one to eight elements");
-    static constexpr int size = N;
     T data[N];
 
     vec() = default;
@@ -34,7 +24,7 @@ struct alignas(detail::vector_alignment<T, N>) vec {
         for (int i = 0; i < N; ++i) data[i] = static_cast<T>(x);
     }
     // Element by element, from a vector of another type.
-    template <class U, class = detail::enable_if_t<!detail::same<T, U>::value>>
+    template <class U, class = detail::enable_if_t<!detail::same<T, U>>>
     MPTUNE_INLINE vec(const vec<U, N>& v) {
         MPTUNE_UNROLL
         for (int i = 0; i < N; ++i) data[i] = static_cast<T>(v.data[i]);
@@ -45,49 +35,6 @@ struct alignas(detail::vector_alignment<T, N>) vec {
     MPTUNE_INLINE T& operator[](int i) { return data[i]; }
     MPTUNE_INLINE const T& operator[](int i) const { return data[i]; }
 };
-
-#define MPTUNE_VECTOR_OPERATOR(op)                                                                        \
-    template <class A, class B, int N>                                                                    \
-    MPTUNE_INLINE vec<promoted<A, B>, N> operator op(const vec<A, N>& a, const vec<B, N>& b) {            \
-        using R = promoted<A, B>;                                                                         \
-        vec<R, N> result;                                                                                 \
-        MPTUNE_UNROLL                                                                                     \
-        for (int i = 0; i < N; ++i) result.data[i] = static_cast<R>(a.data[i]) op static_cast<R>(b.data[i]); \
-        return result;                                                                                    \
-    }                                                                                                     \
-    template <class A, class B, int N, class = detail::enable_if_t<detail::is_number<B>>>                 \
-    MPTUNE_INLINE vec<promoted<A, B>, N> operator op(const vec<A, N>& a, B b) {                           \
-        using R = promoted<A, B>;                                                                         \
-        vec<R, N> result;                                                                                 \
-        MPTUNE_UNROLL                                                                                     \
-        for (int i = 0; i < N; ++i) result.data[i] = static_cast<R>(a.data[i]) op static_cast<R>(b);      \
-        return result;                                                                                    \
-    }                                                                                                     \
-    template <class A, class B, int N, class = detail::enable_if_t<detail::is_number<A>>>                 \
-    MPTUNE_INLINE vec<promoted<A, B>, N> operator op(A a, const vec<B, N>& b) {                           \
-        using R = promoted<A, B>;                                                                         \
-        vec<R, N> result;                                                                                 \
-        MPTUNE_UNROLL                                                                                     \
-        for (int i = 0; i < N; ++i) result.data[i] = static_cast<R>(a) op static_cast<R>(b.data[i]);      \
-        return result;                                                                                    \
-    }                                                                                                     \
-    template <class A, class B, int N>                                                                    \
-    MPTUNE_INLINE vec<A, N>& operator op##=(vec<A, N>& a, const B& b) {                                   \
-        return a = vec<A, N>(a op b);                                                                     \
-    }
-MPTUNE_VECTOR_OPERATOR(+)
-MPTUNE_VECTOR_OPERATOR(-)
-MPTUNE_VECTOR_OPERATOR(*)
-MPTUNE_VECTOR_OPERATOR(/)
-#undef MPTUNE_VECTOR_OPERATOR
-
-template <class T, int N>
-MPTUNE_INLINE vec<T, N> operator-(const vec<T, N>& a) {
-    vec<T, N> result;
-    MPTUNE_UNROLL
-    for (int i = 0; i < N; ++i) result.data[i] = -a.data[i];
-    return result;
-}
 
 namespace detail {
 
@@ -107,15 +54,109 @@ template <class T, int N>
 MPTUNE_INLINE T at(const vec<T, N>& v, int i) {
     return v.data[i];
 }
+
+#if defined(MPTUNE_CUDA)
+#define MPTUNE_TWO(name, parameters, arguments)                          \
+    template <class T>                                                   \
+    static MPTUNE_INLINE unsigned two parameters {                       \
+        return name##_two arguments;                                     \
+    }
+#else
+#define MPTUNE_TWO(name, parameters, arguments)
+#endif
+#define MPTUNE_OPERATION(name, op)                                       \
+    struct name##_operation {                                            \
+        template <class T>                                               \
+        static MPTUNE_INLINE T one(T a, T b) {                           \
+            return a op b;                                               \
+        }                                                                \
+        MPTUNE_TWO(name, (T t, unsigned a, unsigned b), (t, a, b))       \
+    };
+MPTUNE_OPERATION(add, +)
+MPTUNE_OPERATION(subtract, -)
+MPTUNE_OPERATION(multiply, *)
+struct fused_operation {
+    template <class T>
+    static MPTUNE_INLINE T one(T a, T b, T c) {
+        return mp::fma(a, b, c);
+    }
+    MPTUNE_TWO(fused, (T t, unsigned a, unsigned b, unsigned c), (t, a, b, c))
+};
+struct divide_operation {
+    template <class T>
+    static MPTUNE_INLINE T one(T a, T b) {
+        return a / b;
+    }
+};
+#undef MPTUNE_OPERATION
+#undef MPTUNE_TWO
+
+template <class Operation>
+constexpr bool goes_in_pairs = true;
+template <>
+constexpr bool goes_in_pairs<divide_operation> = false;
+
+// Element by element in type R, with vectors and scalars in any place.
+template <class Operation, class R, int N, class... A>
+MPTUNE_INLINE vec<R, N> combine(const A&... a) {
+    vec<R, N> result;
+    int done = 0;
+#if defined(MPTUNE_CUDA)
+    if constexpr (computes_in_pairs<R> && goes_in_pairs<Operation>) {
+        MPTUNE_UNROLL
+        for (; done < N - 1; done += 2) {
+            const R type = R();
+            unpair(&result.data[done],
+                   Operation::two(type, pair(static_cast<R>(at(a, done)), static_cast<R>(at(a, done + 1)))...));
+        }
+    }
+#endif
+    MPTUNE_UNROLL
+    for (int i = done; i < N; ++i) result.data[i] = Operation::template one<R>(static_cast<R>(at(a, i))...);
+    return result;
+}
+
+}  // namespace detail
+
+#define MPTUNE_VECTOR_OPERATOR(op, name)                                                                  \
+    template <class A, class B, int N>                                                                    \
+    MPTUNE_INLINE vec<promoted<A, B>, N> operator op(const vec<A, N>& a, const vec<B, N>& b) {            \
+        return detail::combine<detail::name##_operation, promoted<A, B>, N>(a, b);                        \
+    }                                                                                                     \
+    template <class A, class B, int N, class = detail::enable_if_t<detail::is_number<B>>>                 \
+    MPTUNE_INLINE vec<promoted<A, B>, N> operator op(const vec<A, N>& a, B b) {                           \
+        return detail::combine<detail::name##_operation, promoted<A, B>, N>(a, b);                        \
+    }                                                                                                     \
+    template <class A, class B, int N, class = detail::enable_if_t<detail::is_number<A>>>                 \
+    MPTUNE_INLINE vec<promoted<A, B>, N> operator op(A a, const vec<B, N>& b) {                           \
+        return detail::combine<detail::name##_operation, promoted<A, B>, N>(a, b);                        \
+    }                                                                                                     \
+    template <class A, class B, int N>                                                                    \
+    MPTUNE_INLINE vec<A, N>& operator op##=(vec<A, N>& a, const B& b) {                                   \
+        return a = vec<A, N>(a op b);                                                                     \
+    }
+MPTUNE_VECTOR_OPERATOR(+, add)
+MPTUNE_VECTOR_OPERATOR(-, subtract)
+MPTUNE_VECTOR_OPERATOR(*, multiply)
+MPTUNE_VECTOR_OPERATOR(/, divide)
+#undef MPTUNE_VECTOR_OPERATOR
+
+template <class T, int N>
+MPTUNE_INLINE vec<T, N> operator-(const vec<T, N>& a) {
+    vec<T, N> result;
+    MPTUNE_UNROLL
+    for (int i = 0; i < N; ++i) result.data[i] = -a.data[i];
+    return result;
+}
+
+namespace detail {
+
 template <class A, class B, class C>
 using vector_fma_result = fma_result<typename element<A>::type, typename element<B>::type, typename element<C>::type>;
 
 template <int N, class A, class B, class C>
-MPTUNE_INLINE vec<vector_fma_result<A, B, C>, N> vector_fma(const A& a, const B& b, const C& c) {
-    vec<vector_fma_result<A, B, C>, N> result;
-    MPTUNE_UNROLL
-    for (int i = 0; i < N; ++i) result.data[i] = mp::fma(at(a, i), at(b, i), at(c, i));
-    return result;
+MPTUNE_INLINE auto vector_fma(const A& a, const B& b, const C& c) {
+    return combine<fused_operation, vector_fma_result<A, B, C>, N>(a, b, c);
 }
 
 }  // namespace detail

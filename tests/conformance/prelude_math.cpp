@@ -48,13 +48,13 @@ EXACT(round)
 EXACT(rint)
 EXACT(trunc)
 
-static_assert(mp::detail::same<decltype(exp(1)), double>::value, "integers in double");
-static_assert(mp::detail::same<decltype(mp::exp<fast>(fp8_e4m3())), float>::value, "fp8 in float");
-static_assert(mp::detail::same<decltype(exp<approx>(bfloat16())), bfloat16>::value, "others in their own type");
-static_assert(mp::detail::same<decltype(pow(half(), 2)), half>::value, "integers do not widen");
-static_assert(mp::detail::same<decltype(pow(half(), 0.5f)), float>::value, "the wider of the two");
-static_assert(mp::detail::same<decltype(mp::exp<fast>(vec<float, 4>())), vec<float, 4>>::value, "by element");
-static_assert(mp::detail::same<decltype(min(1, 2.0)), double>::value, "the wider of the two");
+static_assert(mp::detail::same<decltype(exp(1)), double>, "integers in double");
+static_assert(mp::detail::same<decltype(mp::exp<fast>(fp8_e4m3())), float>, "fp8 in float");
+static_assert(mp::detail::same<decltype(exp<approx>(bfloat16())), bfloat16>, "others in their own type");
+static_assert(mp::detail::same<decltype(pow(half(), 2)), half>, "integers do not widen");
+static_assert(mp::detail::same<decltype(pow(half(), 0.5f)), float>, "the wider of the two");
+static_assert(mp::detail::same<decltype(mp::exp<fast>(vec<float, 4>())), vec<float, 4>>, "by element");
+static_assert(mp::detail::same<decltype(min(1, 2.0)), double>, "the wider of the two");
 
 EXPORT void extrema(const half* x, const half* y, half* r, long n) {
     for (long i = 0; i < n; ++i) {

@@ -5,7 +5,7 @@
 namespace {
 
 template <class A, class B>
-constexpr bool same = mp::detail::same<A, B>::value;
+constexpr bool same = mp::detail::same<A, B>;
 
 static_assert(sizeof(half) == 2 && sizeof(bfloat16) == 2 && sizeof(fp8_e4m3) == 1 && sizeof(fp8_e5m2) == 1, "sizes");
 static_assert(__is_trivially_copyable(half) && __is_trivially_copyable(vec<bfloat16, 3>), "can be kernel arguments");
