@@ -92,7 +92,8 @@ class Launcher:
         return array.astype(np.float64)
 
 
-_GUARD = np.full(256, 0x5A, dtype=np.uint8)
+# What lies past the end of a buffer: near 1 in half, small in the other types, so that arithmetic on it shows.
+_GUARD = np.full(256, 0x3C, dtype=np.uint8)
 
 
 def launcher(

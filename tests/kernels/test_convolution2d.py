@@ -92,6 +92,20 @@ def test_a_wide_accumulator_leaves_only_the_rounding_of_the_output(convolution: 
     assert 0.1 < nrmse(output, run.data.references["output"]) / PRECISIONS["fp16"].unit_roundoff < 1
 
 
+@pytest.mark.parametrize("use_shared", [False, True])
+def test_every_argument_has_its_own_type(convolution: Kernel, use_shared: bool) -> None:
+    """Inputs are rounded once, to their own types; the accumulator loses nothing more."""
+    run = launcher(convolution, {"width": 37, "height": 29}, seed=8)
+    types = {"input_type": "fp16", "filter_type": "bf16", "accumulator_type": "fp64", "output_type": "fp64"}
+    configuration = convolution.configuration({**types, **REUSING, "use_shared": use_shared})
+    rounded = {
+        name: run.data.inputs[name].astype(PRECISIONS[types[f"{name}_type"]].dtype).astype(np.float64)
+        for name in ("input", "filter")
+    }
+    expected = convolution.reference(rounded, run.data.sizes)["output"]
+    np.testing.assert_allclose(run.run(configuration)["output"], expected, rtol=1e-13)
+
+
 @pytest.mark.parametrize("types", [all_in("fp64"), {**all_in("fp32"), "input_type": "fp16"}], ids=["fp64", "mixed"])
 def test_optimisation_parameters_change_nothing(convolution: Kernel, types: dict[str, str]) -> None:
     run = launcher(convolution, {"width": 149, "height": 83}, seed=6)
