@@ -216,7 +216,13 @@ def early_parts(node: ast.expr, known: frozenset[str], facts: Facts) -> list[ast
     A part that is a name alone is left out: remembering it is remembering the name.
     """
     names = free_names(node)
-    if names and names <= known and not isinstance(node, ast.Name) and is_numeric(node, facts) and is_total(node, facts):
+    if (
+        names
+        and names <= known
+        and not isinstance(node, ast.Name)
+        and is_numeric(node, facts)
+        and is_total(node, facts)
+    ):
         return [node]
     if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
         return []

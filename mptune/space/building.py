@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from mptune.space.plan import make_plan, order_parameters
 from mptune.space.vectors import column_of
 
 __all__ = ["build_factors", "count"]
+
+_LARGE: Final = 50_000  # combinations of a group from which on remembering parts of expressions pays
 
 
 def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> list[Factor]:
@@ -117,7 +120,8 @@ def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[
 def _tree(group: Sequence[str], allowed: Mapping[str, Domain], constraints: Sequence[Constraint]) -> Factor:
     values: dict[str, NDArray[Any]] = {name: allowed[name].values[allowed[name].codes] for name in group}
     facts = Facts.of({name: column.tolist() for name, column in values.items()})
-    plan = make_plan(order_parameters(values, constraints), constraints, facts)
+    is_large = math.prod(len(column) for column in values.values()) >= _LARGE
+    plan = make_plan(order_parameters(values, constraints), constraints, facts, derive=is_large)
     try:
         return grow(plan, allowed)
     except MemoryError as error:

@@ -38,26 +38,28 @@ class Expression:
         ExpressionError: it does not parse or uses a construct that is not allowed; names the offending token.
     """
 
-    __slots__ = ("_columns", "_scalar", "names", "text", "tree")
+    __slots__ = ("_columns", "_is_folded", "_scalar", "names", "text", "tree")
 
     text: str
     names: frozenset[str]
     tree: ast.expr
     _scalar: Scalar
     _columns: Compiled | None
+    _is_folded: bool
 
     def __init__(self, text: str) -> None:
-        self._set(text, parse(text))
+        self._set(text, parse(text), is_folded=False)
 
     @classmethod
     def from_tree(cls, text: str, tree: ast.expr) -> Expression:
-        """Return the expression of an already parsed tree that is shown as ``text``."""
+        """Return the expression of a tree whose constant parts are evaluated already, shown as ``text``."""
         expression = cls.__new__(cls)
-        expression._set(text, tree)
+        expression._set(text, tree, is_folded=True)
         return expression
 
-    def _set(self, text: str, tree: ast.expr) -> None:
+    def _set(self, text: str, tree: ast.expr, is_folded: bool) -> None:
         self.text = text
+        self._is_folded = is_folded
         self.tree = tree
         self._columns = None
         try:
@@ -69,8 +71,8 @@ class Expression:
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
 
-    def __reduce__(self) -> tuple[Any, tuple[str, ast.expr]]:
-        return Expression.from_tree, (self.text, self.tree)
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return (Expression.from_tree, (self.text, self.tree)) if self._is_folded else (Expression, (self.text,))
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """Return the expression's value.
@@ -106,7 +108,8 @@ class Expression:
             raise ExpressionError(unknown_name(missing[0], self.text, columns))
         try:
             if self._columns is None:
-                self._columns = compile_columns(fold(self.tree, {}, self.text), self.text)
+                tree = self.tree if self._is_folded else fold(self.tree, {}, self.text)
+                self._columns = compile_columns(tree, self.text)
             with np.errstate(all="ignore"):
                 result = self._columns(Rows(columns, n))
         except (NotVectorisableError, ArithmeticError, TypeError, ValueError):

@@ -38,16 +38,26 @@ class Step:
         filters: the constraints that can be decided now; those that can fail come last.
         derived: parts of expressions evaluated now, by the name they are remembered under.
         live: names to remember after the step: earlier parameters, this one, derived parts.
+        coupling: the constraints this parameter appears in.
     """
 
     parameter: str
     filters: tuple[Constraint, ...]
     derived: Mapping[str, Expression]
     live: tuple[str, ...]
+    coupling: tuple[Constraint, ...]
 
 
-def make_plan(order: Sequence[str], constraints: Sequence[Constraint], facts: Facts) -> list[Step]:
-    """Return the steps that give the parameters of ``order`` their values."""
+def make_plan(order: Sequence[str], constraints: Sequence[Constraint], facts: Facts, derive: bool = True) -> list[Step]:
+    """Return the steps that give the parameters of ``order`` their values.
+
+    Args:
+        order: the parameters of a group.
+        constraints: the constraints of the group.
+        facts: what holds for the parameters' values.
+        derive: whether to remember parts of expressions in place of the parameters in them; it keeps large groups
+            small, and for a small group takes longer than it saves.
+    """
     pending = list(constraints)
     available: frozenset[str] = frozenset()
     steps: list[Step] = []
@@ -56,10 +66,13 @@ def make_plan(order: Sequence[str], constraints: Sequence[Constraint], facts: Fa
         decided = [constraint for constraint in pending if constraint.names <= available]
         pending = [constraint for constraint in pending if not constraint.names <= available]
         filters = sorted(decided, key=lambda constraint: not constraint.is_total(facts))
-        derived, pending, facts = _derive(pending, available, facts, prefix=f"{len(steps)}.")
+        derived: dict[str, Expression] = {}
+        if derive:
+            derived, pending, facts = _derive(pending, available, facts, prefix=f"{len(steps)}.")
         needed = frozenset(name for constraint in pending for name in constraint.names)
         live = sorted((available | frozenset(derived)) & needed)
-        steps.append(Step(parameter, tuple(filters), derived, tuple(live)))
+        coupling = tuple(constraint for constraint in constraints if parameter in constraint.names)
+        steps.append(Step(parameter, tuple(filters), derived, tuple(live), coupling))
         available = frozenset(live)
     return steps
 

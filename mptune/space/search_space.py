@@ -16,9 +16,9 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.encoding import Encoding, embed
 from mptune.space.factors import Factor
-from mptune.space.growth import tree_of_rows
 from mptune.space.neighbourhood import KINDS, Kind, neighbours_in, other_values, steps
 from mptune.space.parameters import Parameter, PrecisionParameter
+from mptune.space.reduction import tree_of_rows
 from mptune.space.sampling import best_spread, stratified, uniform
 
 __all__ = ["SearchSpace"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mptune.errors import ExpressionError, MptuneError, did_you_mean
@@ -64,13 +64,37 @@ def unknown_name(name: str, text: str, known: Iterable[str]) -> str:
 def free_names(tree: ast.expr) -> frozenset[str]:
     """Return the names a tree takes from outside: no functions, no loop variables."""
     found: set[str] = set()
-
-    def note(node: ast.Name) -> ast.expr:
-        found.add(node.id)
-        return node
-
-    rewrite_names(tree, note)
+    waiting: list[ast.expr] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+            found |= _free_in_comprehension(node)
+        else:
+            waiting.extend(_operands(node))
     return frozenset(found)
+
+
+def _free_in_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> set[str]:
+    found: set[str] = set()
+    bound: set[str] = set()
+    for loop in node.generators:
+        found |= free_names(loop.iter) - bound
+        bound |= free_names(loop.target)
+        for test in loop.ifs:
+            found |= free_names(test) - bound
+    return found | (free_names(node.elt) - bound)
+
+
+def _operands(node: ast.expr) -> Iterator[ast.expr]:
+    for field in node._fields:
+        value = getattr(node, field, None)
+        if isinstance(value, ast.expr):
+            if not (field == "func" and isinstance(node, ast.Call)):
+                yield value
+        elif isinstance(value, list):
+            yield from (item for item in value if isinstance(item, ast.expr))
 
 
 def map_children(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> ast.expr:
@@ -79,7 +103,8 @@ def map_children(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> ast.
     The name of a called function is no operand. Trees are never modified, so they may share parts.
     """
     changed: dict[str, Any] = {}
-    for field, value in ast.iter_fields(node):
+    for field in node._fields:
+        value = getattr(node, field, None)
         if isinstance(value, ast.expr) and not (field == "func" and isinstance(node, ast.Call)):
             new = change(value)
             if new is not value:

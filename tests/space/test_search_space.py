@@ -6,6 +6,7 @@ import itertools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.precision import precision
-from mptune.space import growth
+from mptune.space import building, growth
 from mptune.space.configuration import Configuration
 from mptune.space.neighbourhood import KINDS
 from mptune.space.parameters import (
@@ -155,16 +156,20 @@ def _callable(a: str, b: str) -> Callable[..., bool]:
 
 
 @settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(definition=definitions(), seed=st.integers(0, 2**32))
-def test_random_spaces_are_what_brute_force_finds(definition: tuple[list[Parameter], list[Any]], seed: int) -> None:
+@given(definition=definitions(), seed=st.integers(0, 2**32), large=st.sampled_from([0, 10**9]))
+def test_random_spaces_are_what_brute_force_finds(
+    definition: tuple[list[Parameter], list[Any]], seed: int, large: int
+) -> None:
     parameters, constraints = definition
     constants = {"n": 6}
     expected = brute_force(parameters, constraints, constants)
-    if not expected:
-        with pytest.raises(EmptySpaceError):
-            SearchSpace(parameters, constraints, constants)
-        return
-    space = SearchSpace(parameters, constraints, constants)
+    # Small groups are built in a simpler way; both ways have to be right.
+    with mock.patch.object(building, "_LARGE", large):
+        if not expected:
+            with pytest.raises(EmptySpaceError):
+                SearchSpace(parameters, constraints, constants)
+            return
+        space = SearchSpace(parameters, constraints, constants)
     check_against(space, expected)
     check_neighbours(space)
     rng = np.random.default_rng(seed)
@@ -179,7 +184,8 @@ def test_random_spaces_are_what_brute_force_finds(definition: tuple[list[Paramet
     assert features.shape == (space.size, len(space.feature_names))
     assert features.min(initial=0.0) >= 0.0
     assert features.max(initial=1.0) <= 1.0
-    again = SearchSpace(parameters, constraints, constants)
+    with mock.patch.object(building, "_LARGE", large):
+        again = SearchSpace(parameters, constraints, constants)
     assert again.codes(every).tolist() == space.codes(every).tolist()
 
 
@@ -430,8 +436,17 @@ def test_too_many_partial_configurations_name_what_couples_them(monkeypatch: pyt
     def coupled(p0: int, p1: int, p2: int, p3: int) -> bool:
         return (p0 * 7 + p1 * 5 + p2 * 3 + p3) % 11 != 0
 
-    with pytest.raises(ConstraintError, match="more than 1,000 partial configurations are needed at parameter p2"):
+    wanted = (
+        r"more than 1,000 partial configurations are needed at parameter p2, which 'coupled\(p0, p1, p2, p3\)' couples"
+    )
+    with pytest.raises(ConstraintError, match=wanted):
         SearchSpace(parameters, [coupled])
+
+
+def test_hopelessly_large_products_are_refused_at_once() -> None:
+    parameters = [IntegerParameter("a", 1, 10**6), IntegerParameter("b", 1, 10**6)]
+    with pytest.raises(ConstraintError, match=r"are needed at parameter b, which 'a \* b % 7 != 3' couples"):
+        SearchSpace(parameters, ["a * b % 7 != 3"])
 
 
 def test_blocks_of_nodes_give_the_same_tree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +454,7 @@ def test_blocks_of_nodes_give_the_same_tree(monkeypatch: pytest.MonkeyPatch) -> 
     constraints = ["(p0 * 7 + p1 * 5 + p2 * 3 + p3) % 11 != 0", "p0 < p1 or p2 < p3"]
     whole = SearchSpace(parameters, constraints)
     monkeypatch.setattr(growth, "_BLOCK", 50)
-    monkeypatch.setattr(growth, "_TABLE", 1)
+    monkeypatch.setattr(growth, "_SMALL", 1)
     pieces = SearchSpace(parameters, constraints)
     every = np.arange(whole.size)
     assert pieces.size == whole.size
