@@ -25,6 +25,7 @@ from mptune.errors import MptuneError
 from mptune.results import Trial
 from mptune.strategies import candidates as pools
 from mptune.strategies.base import Options, Strategy
+from mptune.strategies.features import Features
 from mptune.strategies.gaussian_process import Prior
 from mptune.strategies.signatures import Signatures, enabled
 from mptune.strategies.surrogate import Outcome, Surrogate
@@ -93,8 +94,8 @@ class BayesianStrategy(Strategy):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         options = self.options
-        self._used = pools.varying(self.space)
-        k = int(self._used.sum())
+        self._features = Features(self.space)
+        k = self._features.count
         watched = enabled(self.objective, self.signature)
         self._signatures = Signatures(self.space, self.signature, self.objective) if watched else None
         self._surrogate = Surrogate(
@@ -136,7 +137,7 @@ class BayesianStrategy(Strategy):
         if not new:
             return
         at = np.array([i for i, _ in new], dtype=np.int64)
-        features = self._features(at)
+        features = self._features.of(at)
         for (index, trial), row in zip(new, features, strict=True):
             self._pending.pop(index, None)
             self._outcomes[index] = self._outcome(row, trial)
@@ -238,14 +239,14 @@ class BayesianStrategy(Strategy):
         else:
             self._surrogate.extend(self._outcomes)
         for index in self._pending:
-            self._surrogate.imagine(index, self._features(np.array([index]))[0])
+            self._surrogate.imagine(index, self._features.of([index])[0])
 
     def _rebuild(self) -> None:
         """Choose candidates and fit the model anew."""
         taken = self._seen | self._pending.keys()
         if self.space.size <= self.options.max_candidates:
             if self._all is None:
-                self._all = pools.everything(self.space, self._used)
+                self._all = pools.everything(self.space, self._features)
             free = np.ones(self.space.size, dtype=np.bool_)
             free[np.fromiter(taken, np.int64, len(taken))] = False
             pool = self._all
@@ -255,7 +256,7 @@ class BayesianStrategy(Strategy):
         else:
             pool = pools.sampled(
                 self.space,
-                self._used,
+                self._features,
                 self.options.sample,
                 self.rng,
                 taken,
@@ -283,7 +284,7 @@ class BayesianStrategy(Strategy):
                 around = around[[not self._taken(i) for i in around.tolist()]]
                 if not len(around):
                     break
-                scores = self._surrogate.scores_at(self._features(around), self.space.codes(around))
+                scores = self._surrogate.scores_at(self._features.of(around), self.space.codes(around))
                 if scores.max() <= reached:
                     break
                 at, reached = int(around[scores.argmax()]), float(scores.max())
@@ -295,6 +296,3 @@ class BayesianStrategy(Strategy):
         """Return the best feasible trials, or the best of all where none is feasible."""
         known = sorted((not o.feasible, o.value, i) for i, o in self._outcomes.items() if o.is_known)
         return [i for _, _, i in known[:n]]
-
-    def _features(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self.space.features(indices)[:, self._used]

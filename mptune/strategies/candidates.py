@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.space.search_space import SearchSpace
+from mptune.strategies.features import Features
 from mptune.strategies.signatures import Signatures
 
-__all__ = ["Candidates", "everything", "sampled", "towards_feasible", "varying"]
+__all__ = ["Candidates", "everything", "sampled", "towards_feasible"]
 
 _PROBES: Final = 512
 
@@ -24,7 +25,7 @@ class Candidates:
     Attributes:
         indices: shape ``(n,)``.
         codes: their value codes, shape ``(n, d)``.
-        features: their features, constant ones left out, shape ``(n, k)``.
+        features: their features, shape ``(n, k)``.
         complete: whether these are all configurations that may still be proposed.
     """
 
@@ -43,22 +44,15 @@ class Candidates:
         return Candidates(self.indices[mask], self.codes[mask], self.features[mask], self.complete)
 
 
-def varying(space: SearchSpace) -> NDArray[np.bool_]:
-    """Return which features belong to parameters with more than one value, shape ``(k,)``."""
-    few = space.sample(min(space.size, _PROBES), np.random.default_rng(0))
-    features = space.features(few)
-    return np.asarray(np.ptp(features, axis=0) > 0.0)
-
-
-def everything(space: SearchSpace, used: NDArray[np.bool_]) -> Candidates:
-    """Return all configurations; ``used`` selects the features."""
+def everything(space: SearchSpace, features: Features) -> Candidates:
+    """Return all configurations."""
     indices = np.arange(space.size, dtype=np.int64)
-    return Candidates(indices, space.codes(indices), space.features(indices)[:, used], True)
+    return Candidates(indices, space.codes(indices), features.of(indices), True)
 
 
 def sampled(
     space: SearchSpace,
-    used: NDArray[np.bool_],
+    features: Features,
     n: int,
     rng: np.random.Generator,
     taken: Set[int],
@@ -69,7 +63,7 @@ def sampled(
 
     Args:
         space: the search space.
-        used: selects the features.
+        features: of its configurations.
         n: size of the uniform sample.
         rng: source of randomness.
         taken: indices left out.
@@ -82,7 +76,7 @@ def sampled(
         parts.append(towards_feasible(space, uniform, signatures, rng))
     indices = np.unique(np.concatenate(parts))
     indices = indices[~np.isin(indices, np.fromiter(taken, np.int64, len(taken)))]
-    return Candidates(indices, space.codes(indices), space.features(indices)[:, used], False)
+    return Candidates(indices, space.codes(indices), features.of(indices), False)
 
 
 def towards_feasible(

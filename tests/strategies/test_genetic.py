@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.objective import Objective
+from mptune.results import Measurement, Status, Trial
+from mptune.space.parameters import OrdinalParameter
+from mptune.space.search_space import SearchSpace
+from mptune.strategies import make
+from mptune.strategies.genetic import CROSSOVERS, GeneticOptions, GeneticStrategy
+
+SPACE = SearchSpace([OrdinalParameter(name, range(8)) for name in "abcdef"], ["a + b + c + d + e + f <= 21", "a != b"])
+
+
+@pytest.mark.parametrize("name", CROSSOVERS)
+def test_children_share_out_the_genes_of_their_parents(name: str) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        size = int(rng.integers(1, 9))
+        a, b = rng.integers(0, 5, size=(2, size)).astype(np.int32)
+        first, second = CROSSOVERS[name](a, b, rng)
+        for x, y, p, q in zip(a, b, first, second, strict=True):
+            assert {int(x), int(y)} == {int(p), int(q)}
+            assert int(x) + int(y) == int(p) + int(q)
+
+
+def test_disruptive_crossover_swaps_half_of_what_differs() -> None:
+    rng = np.random.default_rng(0)
+    a, b = np.zeros(9, np.int32), np.array([1, 1, 1, 1, 1, 1, 0, 0, 0], np.int32)
+    assert CROSSOVERS["disruptive_uniform"](a, b, rng)[0].sum() == 3
+
+
+def _search(seed: int, budget: int, **options: object) -> list[float]:
+    strategy = make("genetic", SPACE, Objective(), seed=seed, options=options)
+    times: list[float] = []
+    while len(times) < budget:
+        (c,) = strategy.ask(1)
+        times.append(1.0 + sum((float(v) - 3.0) ** 2 for v in c.values()))  # type: ignore[arg-type]
+        strategy.tell([Trial(c, Status.OK, measurement=Measurement({"time_ms": times[-1]}))])
+    return times
+
+
+@pytest.mark.parametrize("crossover", CROSSOVERS)
+def test_it_improves_on_random(crossover: str) -> None:
+    rng = np.random.default_rng(0)
+    found = [min(_search(seed, 250, crossover=crossover)) for seed in range(4)]
+    every = [
+        1.0 + sum((float(v) - 3.0) ** 2 for v in c.values()) for c in SPACE.configurations(SPACE.sample(4000, rng))
+    ]  # type: ignore[arg-type]
+    random = [min(rng.choice(every, 250)) for _ in range(100)]
+    assert np.mean(found) < np.mean(random)
+
+
+def test_better_parents_are_drawn_more_often() -> None:
+    strategy = GeneticStrategy(SPACE, Objective())
+    drawn = np.array([strategy._select(26) for _ in range(3000)])
+    assert (drawn[:, 0] != drawn[:, 1]).all()
+    counts = np.bincount(drawn[:, 0], minlength=26)
+    # Beta(1, 2.5): 1 - 0.5^2.5 of the draws fall in the better half.
+    assert counts[:13].sum() / 3000 == pytest.approx(1 - 0.5**2.5, abs=0.03)
+
+
+def test_repair_gives_a_valid_configuration_near_the_child() -> None:
+    strategy = GeneticStrategy(SPACE, Objective(), seed=1)
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        a, b = SPACE.codes(SPACE.sample(2, rng))
+        child = np.concatenate([a[:3], b[3:]])
+        if SPACE.indices_of(child[None, :])[0] >= 0:
+            continue
+        index = strategy._repaired(child, a)
+        assert 0 <= index < SPACE.size
+
+
+def test_published_defaults() -> None:
+    assert GeneticOptions() == GeneticOptions(population=26, crossover="single_point", mutation=55.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("population", "1"), ("mutation", "0.5"), ("mutation", "nan"), ("pressure", "0"), ("pressure", "x")],
+)
+def test_options_out_of_range_are_named(name: str, value: str) -> None:
+    with pytest.raises(MptuneError, match=f"option {name} of strategy genetic"):
+        make("genetic", SPACE, Objective(), options={name: value})
+
+
+def test_an_unknown_crossover_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'two_point'"):
+        make("genetic", SPACE, Objective(), options={"crossover": "twopoint"})

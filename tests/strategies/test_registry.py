@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import importlib.metadata
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import mptune.strategies
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.objective import Objective
+from mptune.space.parameters import OrdinalParameter
+from mptune.space.search_space import SearchSpace
+from mptune.strategies import STRATEGIES, make
+from mptune.strategies.bayesian import BayesianOptions, BayesianStrategy
+from mptune.strategies.random import RandomStrategy
+
+SPACE = SearchSpace([OrdinalParameter("a", [1, 2, 3])])
+
+
+class ThirdParty(RandomStrategy):
+    name = "third-party"
+
+
+def test_every_strategy_is_found_under_its_own_name() -> None:
+    assert {"bayesian", "exhaustive", "genetic", "random"} <= set(STRATEGIES)
+    assert all(STRATEGIES[name].name == name for name in STRATEGIES)
+    assert len(STRATEGIES) == len(list(STRATEGIES))
+
+
+def test_an_unknown_strategy_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="unknown strategy 'bayes'; did you mean 'bayesian'"):
+        make("bayes", SPACE, Objective())
+
+
+def test_options_come_as_text() -> None:
+    strategy = make("bayesian", SPACE, Objective(), options={"initial": "7", "warp": "0.5"})
+    assert strategy.options == BayesianOptions(initial=7, warp=0.5)
+
+
+def test_an_unknown_option_lists_the_valid_ones() -> None:
+    with pytest.raises(UnknownNameError, match=r"option of strategy bayesian: 'initail'; did you mean 'initial'.*warp"):
+        make("bayesian", SPACE, Objective(), options={"initail": 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("initial", 0),
+        ("max_candidates", 0),
+        ("sample", 3),
+        ("refit", 0.9),
+        ("iterations", 0),
+        ("warp", -1.0),
+        ("length_spread", 0.0),
+        ("noise", float("nan")),
+        ("max_observations", 3),
+        ("initial", "many"),
+    ],
+)
+def test_options_out_of_range_are_named(name: str, value: object) -> None:
+    with pytest.raises(MptuneError, match=f"option {name} of strategy bayesian: expected"):
+        make("bayesian", SPACE, Objective(), options={name: value})
+
+
+def _with_entry_point(monkeypatch: pytest.MonkeyPatch, value: str) -> mptune.strategies._Registry:
+    point = EntryPoint("third-party", value, "mptune.strategies")
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: [point] if group == "mptune.strategies" else []
+    )
+    return mptune.strategies._Registry()
+
+
+def test_third_parties_add_theirs_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = _with_entry_point(monkeypatch, f"{__name__}:ThirdParty")
+    assert registry["third-party"] is ThirdParty
+    assert registry["bayesian"] is BayesianStrategy
+
+
+def test_an_entry_point_that_is_no_strategy_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MptuneError, match="not a Strategy subclass"):
+        list(_with_entry_point(monkeypatch, "math:pi"))
