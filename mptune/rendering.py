@@ -37,6 +37,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "types.hpp",
     "arithmetic_cuda.hpp",
     "arithmetic.hpp",
+    "atomics.hpp",
     "functions.hpp",
     "math_device.hpp",
     "polynomials.hpp",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from mptune.backends import BACKENDS, hip
@@ -12,6 +14,7 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.hip import HipBackend
 from mptune.errors import BackendUnavailableError, CompileError
+from mptune.kernel import LaunchShape
 from mptune.rendering import prelude
 
 AXPY = """
@@ -101,6 +104,22 @@ def test_hip_python_has_the_calls_the_driver_makes():
     names = set(re.findall(r"hip\.(hip\w+)", inspect.getsource(hip._HipPythonDriver)))
     assert len(names) > 10
     assert [name for name in names if not hasattr(module, name)] == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HipBackend.availability().can_run, reason=HipBackend.availability().reason or "can run")
+def test_runs_a_mixed_precision_kernel(backend):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(4096).astype(ml_dtypes.bfloat16)
+    y = rng.standard_normal(4096).astype(np.float32)
+    function = backend.load(backend.compile(prelude() + AXPY, "axpy", CompileOptions()))
+    buffers = [backend.allocate(v.nbytes) for v in (x, y)]
+    for buffer, values in zip(buffers, (x, y), strict=True):
+        buffer.write(values)
+    assert function.launch(LaunchShape((8, 1, 1), (128, 1, 1)), [np.float16(1.5), *buffers, np.int32(4096)]) > 0
+    result = np.empty_like(y)
+    buffers[1].read(result)
+    assert np.array_equal(result, (1.5 * x.astype(np.float64) + y).astype(np.float32))
 
 
 def test_registry_knows_it():
