@@ -34,7 +34,8 @@ _ALIGNMENT: Final = 64
 _MAX_THREADS_PER_BLOCK: Final = 1024
 #: More than any GPU's block has (227 KiB on sm_90), and still inside a core's second-level cache.
 _MAX_SHARED_BYTES: Final = 256 * 1024
-_MAX_GRID: Final = (2**31 - 1, 2**31 - 1, 2**31 - 1)
+#: Indices along an axis of the grid fit an int.
+_MAX_AXIS: Final = 2**31 - 1
 _MAX_PARAMETERS: Final = 256
 _FAILURES: Final = {
     -1: "the worker threads could not be started",
@@ -155,8 +156,11 @@ class HostFunction(Function):
             raise LaunchError(
                 f"{self.function}: block {shape.block} has {threads} threads, the limit is {_MAX_THREADS_PER_BLOCK}"
             )
-        if any(extent > limit for extent, limit in zip(shape.grid, _MAX_GRID, strict=True)):
-            raise LaunchError(f"{self.function}: grid {shape.grid} has an axis longer than {_MAX_GRID[0]}")
+        if any(blocks * extent > _MAX_AXIS for blocks, extent in zip(shape.grid, shape.block, strict=True)):
+            raise LaunchError(
+                f"{self.function}: grid {shape.grid} of blocks {shape.block} "
+                f"has more than {_MAX_AXIS} threads on an axis"
+            )
         if not 0 <= shape.shared_bytes <= _MAX_SHARED_BYTES:
             raise LaunchError(
                 f"{self.function}: {shape.shared_bytes} bytes of shared memory, the limit is {_MAX_SHARED_BYTES}"

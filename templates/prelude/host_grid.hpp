@@ -233,9 +233,13 @@ struct grid_of_loops {
             blockDim = extents;
             for (int z = 0; z < extents.z; ++z) {
                 for (int y = 0; y < extents.y; ++y) {
+                    // Counting in indices of the grid, a guard like `if (blockIdx.x * blockDim.x + threadIdx.x < n)`
+                    // compares the counter itself: g++ then cuts the loop at n instead of masking every iteration,
+                    // whose conditional index arithmetic would turn contiguous loads into gathers.
+                    const int first = blockIdx.x * blockDim.x;
                     MPTUNE_INDEPENDENT_ITERATIONS
-                    for (int x = 0; x < extents.x; ++x) {
-                        threadIdx = dim3{x, y, z};
+                    for (int x = first; x < first + extents.x; ++x) {
+                        threadIdx = dim3{x - first, y, z};
                         Kernel::call(arguments...);
                     }
                 }

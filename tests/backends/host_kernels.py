@@ -1,0 +1,56 @@
+"""Compiles small kernels for the host tests: a source on the host half of the prelude alone, which compiles fast."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from mptune.backends.base import CompileOptions
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.host import HostBackend, HostFunction
+from mptune.kernel import LaunchShape
+from mptune.registry import bundled_folder
+
+#: The parts every compiler needs for a kernel without reduced precision.
+PARTS = ("platform.hpp", "host.hpp", "host_fiber.hpp", "host_grid.hpp")
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="mptune-tests-")
+CACHE = BinaryCache(Path(_FOLDER.name))
+
+
+def source(name: str, body: str, block: tuple[int, ...] = ()) -> str:
+    parts = "\n".join((bundled_folder("templates") / "prelude" / part).read_text() for part in PARTS)
+    entry = ", ".join([name, *map(str, block)])
+    return f'{parts}\n#line 1 "{name}.cu"\n{body}\nMPTUNE_HOST_ENTRY({entry})\n'
+
+
+def build(
+    name: str, body: str, *, flags: tuple[str, ...] = (), workers: int = 3, block: tuple[int, ...] = ()
+) -> HostFunction:
+    """Compile and load; more workers than the machine may have cores, so that blocks really spread."""
+    backend = HostBackend(workers=workers, cache=CACHE)
+    return backend.load(backend.compile(source(name, body, block), name, CompileOptions(flags=flags)))
+
+
+def run(function, grid, block, *arguments, shared_bytes: int = 0) -> float:
+    """Launch on arrays, which come back changed in place, and NumPy scalars."""
+    backend = HostBackend(cache=CACHE)
+    buffers = []
+    passed = []
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            buffer = backend.allocate(argument.nbytes)
+            buffer.write(argument)
+            buffers.append((buffer, argument))
+            passed.append(buffer)
+        else:
+            passed.append(argument)
+    pad = (1, 1, 1)
+    shape = LaunchShape((*grid, *pad)[:3], (*block, *pad)[:3], shared_bytes)
+    elapsed_ms = function.launch(shape, passed)
+    for buffer, array in buffers:
+        buffer.read(array)
+        buffer.free()
+    return elapsed_ms

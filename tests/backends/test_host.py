@@ -1,0 +1,522 @@
+"""The host backend around a launch: compilers, the binary cache, arguments, buffers, vector code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from host_kernels import CACHE, build, run, source
+
+from mptune.backends import host_compiler, processor
+from mptune.backends.base import Binary, Buffer, CompileOptions
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.host import HostBackend, HostBuffer
+from mptune.backends.host_compiler import find_compiler
+from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
+from mptune.kernel import LaunchShape
+
+AXPY = """
+extern "C" __global__ void axpy(const {type}* __restrict__ x, {type}* __restrict__ y, {type} a, int n) {{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    y[i] = a * x[i] + y[i];
+}}
+"""
+ONE_THREAD = LaunchShape((1, 1, 1), (1, 1, 1), 0)
+
+
+def axpy(type_name: str = "float") -> str:
+    return source("axpy", AXPY.format(type=type_name))
+
+
+def program(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\nimport sys, os, time, signal, subprocess\n{text}")
+    path.chmod(0o755)
+    return str(path)
+
+
+VERSION = "if '--version' in sys.argv:\n    print('fake 1.0')\n    sys.exit()\n"
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return BinaryCache(tmp_path / "cache")
+
+
+class TestFindingACompiler:
+    def test_none_says_what_to_install(self, monkeypatch, tmp_path):
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(host_compiler.importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(BackendUnavailableError, match=r'apt install g\+\+.*pip install "mptune\[zig\]"'):
+            find_compiler()
+        availability = HostBackend.availability()
+        assert not availability.can_compile
+        assert not availability.can_run
+        assert "no C++ compiler" in availability.reason
+
+    def test_cxx_comes_first_and_may_have_arguments(self, monkeypatch, tmp_path):
+        compiler = program(tmp_path, "mine", VERSION)
+        monkeypatch.setenv("CXX", f"{compiler} --strange")
+        found = find_compiler()
+        assert found.command == (compiler, "--strange")
+        assert found.version == "fake 1.0"
+
+    def test_a_cxx_that_does_not_exist_is_an_error(self, monkeypatch):
+        monkeypatch.setenv("CXX", "no-such-compiler -O1")
+        with pytest.raises(BackendUnavailableError, match="no program 'no-such-compiler'"):
+            find_compiler()
+
+    def test_a_cxx_that_cannot_be_run_is_an_error(self, monkeypatch, tmp_path):
+        broken = tmp_path / "broken"
+        broken.write_bytes(b"\x7fELF nonsense")
+        broken.chmod(0o755)
+        monkeypatch.setenv("CXX", str(broken))
+        with pytest.raises(BackendUnavailableError, match="--version failed"):
+            find_compiler()
+
+    @pytest.mark.parametrize(("names", "chosen"), [(("g++", "clang++"), "g++"), (("clang++",), "clang++")])
+    def test_order_of_the_rest(self, monkeypatch, tmp_path, names, chosen):
+        monkeypatch.delenv("CXX", raising=False)
+        for name in names:
+            program(tmp_path, name, f"print('{name} version 99')\n")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        found = find_compiler()
+        assert found.command == (chosen,)
+        assert found.family == ("clang" if chosen == "clang++" else "gcc")
+
+    def test_zig_is_the_last_resort(self, monkeypatch, tmp_path):
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(host_compiler.importlib.util, "find_spec", lambda name: name == "ziglang")
+        monkeypatch.setattr(host_compiler.importlib.metadata, "version", lambda name: "0.99")
+        found = find_compiler()
+        assert found.command == (sys.executable, "-m", "ziglang", "c++")
+        assert (found.family, found.version) == ("zig", "zig 0.99")
+
+
+class TestCompiling:
+    def test_an_error_names_kernel_line_and_cause(self, cache):
+        body = 'extern "C" __global__ void f(float* x) {\n    x[0] = undefined_name;\n    x[1] = other;\n}'
+        with pytest.raises(CompileError, match=r"f\.cu:2:12: error: .*undefined_name") as caught:
+            HostBackend(cache=cache).compile(source("f", body), "f", CompileOptions())
+        text = str(caught.value)
+        assert "rejected f" in text
+        assert "f.cu:3:12" in text
+        assert "<stdin>" not in text
+        assert "/tmp" not in text
+        assert len(text.splitlines()) <= 23
+
+    def test_a_barrier_in_a_kernel_without_an_entry_is_not_launchable(self, cache):
+        backend = HostBackend(cache=cache)
+        binary = backend.compile('extern "C" void f(float* x) { x[0] = 1; }', "f", CompileOptions())
+        with pytest.raises(LaunchError, match="library of f has no host entry"):
+            backend.load(binary)
+
+    def test_flags_and_architecture_reach_the_compiler(self, cache):
+        body = '#if !defined(WANTED) || defined(__AVX__)\n#error "no"\n#endif\n' + AXPY.format(type="float")
+        backend = HostBackend(cache=cache)
+        if platform.machine() != "x86_64":
+            pytest.skip("needs an architecture's name")
+        backend.compile(source("axpy", body), "axpy", CompileOptions("x86-64", ("-DWANTED",)))
+        with pytest.raises(CompileError):
+            backend.compile(source("axpy", body), "axpy", CompileOptions("x86-64"))
+
+    def test_an_unknown_architecture_is_a_compile_error(self, cache):
+        with pytest.raises(CompileError, match="sm_90"):
+            HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions("sm_90"))
+
+    def test_a_compiler_that_hangs_is_killed_with_its_children(self, monkeypatch, tmp_path, cache):
+        pid_file = tmp_path / "pid"
+        hanging = program(
+            tmp_path,
+            "hanging",
+            VERSION
+            + f"child = subprocess.Popen(['sleep', '600'])\nopen({str(pid_file)!r}, 'w').write(str(child.pid))\n"
+            "time.sleep(600)\n",
+        )
+        monkeypatch.setenv("CXX", hanging)
+        with pytest.raises(CompileError, match="hanging did not finish axpy within 1 s"):
+            HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions(timeout_s=1.0))
+        child = int(pid_file.read_text())
+        for _ in range(500):
+            if not _is_running(child):
+                break
+            time.sleep(0.01)
+        assert not _is_running(child)
+        assert _leftovers(cache) == []
+
+    @pytest.mark.parametrize(
+        ("ending", "message"),
+        [
+            ("os.kill(os.getpid(), signal.SIGSEGV)", r"crashed on axpy \(SIGSEGV\)"),
+            ("sys.exit('<stdin>:1:1: internal compiler error: in f')", r"crashed on axpy \(internal compiler error\)"),
+            ("sys.exit(3)", r"rejected axpy \(exit status 3\)"),
+            ("sys.exit(0)", r"rejected axpy \(exit status 0\)"),
+        ],
+    )
+    def test_how_a_compiler_ends(self, monkeypatch, tmp_path, cache, ending, message):
+        monkeypatch.setenv("CXX", program(tmp_path, "ending", f"{VERSION}sys.stdin.read()\n{ending}\n"))
+        with pytest.raises(CompileError, match=message):
+            HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions())
+        assert _leftovers(cache) == []
+
+    def test_nothing_appears_in_the_working_directory_or_the_temporary_one(self, monkeypatch, tmp_path, cache):
+        temporary, working = tmp_path / "tmp", tmp_path / "cwd"
+        temporary.mkdir()
+        working.mkdir()
+        monkeypatch.setenv("TMPDIR", str(temporary))
+        monkeypatch.chdir(working)
+        backend = HostBackend(cache=cache)
+        function = backend.load(backend.compile(axpy(), "axpy", CompileOptions()))
+        run(function, (1,), (4,), np.ones(4, np.float32), np.ones(4, np.float32), np.float32(1), np.int32(4))
+        function.unload()
+        assert list(temporary.iterdir()) == []
+        assert list(working.iterdir()) == []
+        assert _leftovers(cache) == []
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _leftovers(cache: BinaryCache) -> list[Path]:
+    return [*(cache.directory / "work").glob("*"), *cache.directory.glob("*/.*")]
+
+
+class TestCachedBinaries:
+    def test_the_second_time_comes_from_disk(self, cache, monkeypatch):
+        first = HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions())
+        assert not first.cached
+        assert first.compile_s > 0
+        monkeypatch.setattr(host_compiler.Compiler, "compile", lambda *_: pytest.fail("compiled again"))
+        second = HostBackend(cache=BinaryCache(cache.directory)).compile(axpy(), "axpy", CompileOptions())
+        assert second.cached
+        assert second.compile_s == 0
+        assert second.image == first.image
+
+    def test_source_flags_compiler_and_processor_each_make_another_entry(self, cache, monkeypatch, tmp_path):
+        backend = HostBackend(cache=cache)
+        options = CompileOptions()
+        assert not backend.compile(axpy(), "axpy", options).cached
+        assert not backend.compile(axpy("double"), "axpy", options).cached
+        assert not backend.compile(axpy(), "axpy", CompileOptions(flags=("-O1",))).cached
+        other = processor.Processor("other", "x86-64", "other fingerprint")
+        with monkeypatch.context() as patch:
+            patch.setattr("mptune.backends.host.processor", lambda: other)
+            assert not backend.compile(axpy(), "axpy", options).cached
+        with monkeypatch.context() as patch:
+            real = find_compiler()
+            wrapper = tmp_path / "newer"
+            wrapper.write_text(
+                f'#!/bin/sh\n[ "$1" = --version ] && echo newer 2 && exit\nexec {" ".join(real.command)} "$@"\n'
+            )
+            wrapper.chmod(0o755)
+            patch.setenv("CXX", str(wrapper))
+            assert not backend.compile(axpy(), "axpy", options).cached
+        assert backend.compile(axpy(), "axpy", options).cached
+
+    def test_a_failed_compilation_is_not_kept(self, cache):
+        backend = HostBackend(cache=cache)
+        for _ in range(2):
+            with pytest.raises(CompileError):
+                backend.compile("nonsense", "f", CompileOptions())
+        assert [path for path in cache.directory.rglob("*") if path.is_file()] == []
+
+    def test_a_damaged_entry_is_compiled_again(self, cache):
+        backend = HostBackend(cache=cache)
+        backend.compile(axpy(), "axpy", CompileOptions())
+        (entry,) = (path for path in cache.directory.rglob("*") if path.is_file())
+        content = bytearray(entry.read_bytes())
+        content[len(content) // 2] ^= 1
+        entry.write_bytes(content)
+        again = backend.compile(axpy(), "axpy", CompileOptions())
+        assert not again.cached
+        backend.load(again).unload()
+        assert backend.compile(axpy(), "axpy", CompileOptions()).cached
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+    def test_a_folder_that_cannot_be_written_only_costs_time(self, tmp_path):
+        tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+        _compiles_without_keeping(BinaryCache(tmp_path / "cache"))
+
+    def test_a_file_where_the_folder_should_be_only_costs_time(self, tmp_path):
+        (tmp_path / "cache").write_text("in the way")
+        _compiles_without_keeping(BinaryCache(tmp_path / "cache"))
+
+
+def _compiles_without_keeping(cache: BinaryCache) -> None:
+    backend = HostBackend(cache=cache)
+    for _ in range(2):
+        binary = backend.compile(axpy(), "axpy", CompileOptions())
+        assert not binary.cached
+    backend.load(binary).unload()
+
+
+class TestLaunching:
+    @pytest.fixture
+    def function(self):
+        return build("axpy", AXPY.format(type="float"))
+
+    @pytest.fixture
+    def backend(self):
+        return HostBackend(cache=CACHE)
+
+    @pytest.mark.parametrize("n", [1, 63, 64, 65, 1000, 4099])
+    def test_awkward_sizes(self, function, n):
+        x, y = np.random.default_rng(n).random((2, n), np.float32)
+        expected = np.float32(0.5) * x + y
+        elapsed_ms = run(function, (-(-n // 96),), (96,), x, y, np.float32(0.5), np.int32(n))
+        np.testing.assert_array_equal(y, expected)  # 0.5 * x is exact: fused or not gives the same
+        assert 0 < elapsed_ms < 60_000
+
+    def test_arguments_are_checked_against_the_signature(self, function, backend):
+        x, y = backend.allocate(16), backend.allocate(16)
+        good = [x, y, np.float32(1), np.int32(0)]
+        function.launch(ONE_THREAD, good)
+        for i, wrong, message in [
+            (0, np.float32(1), r"parameter 0 of axpy is a host buffer, given a float32 scalar of 4 bytes"),
+            (2, np.float64(1), r"parameter 2 of axpy is a scalar of 4 bytes, given a float64 scalar of 8 bytes"),
+            (3, x, r"parameter 3 of axpy is a scalar of 4 bytes, given a HostBuffer of 16 bytes"),
+            (3, 7, r"parameter 3 of axpy is a scalar of 4 bytes, given a int"),
+        ]:
+            with pytest.raises(LaunchError, match=message):
+                function.launch(ONE_THREAD, [*good[:i], wrong, *good[i + 1 :]])
+        with pytest.raises(LaunchError, match="axpy has 4 parameters and was given 3"):
+            function.launch(ONE_THREAD, good[:3])
+
+    @pytest.mark.parametrize(
+        ("shape", "message"),
+        [
+            (LaunchShape((1, 1, 1), (1025, 1, 1), 0), "has 1025 threads, the limit is 1024"),
+            (LaunchShape((1, 1, 1), (32, 33, 1), 0), "has 1056 threads"),
+            (LaunchShape((1, 0, 1), (32, 1, 1), 0), "need extents of at least 1"),
+            (LaunchShape((2**26, 1, 1), (32, 1, 1), 0), "more than 2147483647 threads on an axis"),
+            (LaunchShape((1, 1, 1), (32, 1, 1), 2**20), "1048576 bytes of shared memory, the limit is 262144"),
+        ],
+    )
+    def test_shapes_past_the_limits_are_refused(self, function, shape, message):
+        with pytest.raises(LaunchError, match=message):
+            function.launch(shape, [])
+
+    def test_an_unloaded_function_cannot_be_launched(self, backend):
+        function = build("axpy", AXPY.format(type="float"))
+        function.unload()
+        function.unload()
+        with pytest.raises(LaunchError, match="axpy was launched after it was unloaded"):
+            function.launch(ONE_THREAD, [backend.allocate(4), backend.allocate(4), np.float32(1), np.int32(1)])
+
+    def test_many_libraries_load_and_leave_no_descriptors_or_threads(self, backend):
+        open_before = len(list(Path("/proc/self/fd").iterdir()))
+        threads_before = len(list(Path("/proc/self/task").iterdir()))
+        for a in range(20):
+            function = build("axpy", AXPY.format(type="double"), workers=4)
+            y = np.zeros(64)
+            run(function, (16,), (4,), np.ones(64), y, np.float64(a), np.int32(64))
+            assert (y == a).all()
+            function.unload()
+        assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+        for _ in range(500):  # a joined thread may stay listed for a moment
+            if len(list(Path("/proc/self/task").iterdir())) <= threads_before:
+                break
+            time.sleep(0.01)
+        assert len(list(Path("/proc/self/task").iterdir())) <= threads_before
+
+    def test_what_is_not_a_library_cannot_be_loaded(self, backend):
+        with pytest.raises(LaunchError, match="library of f cannot be opened"):
+            backend.load(Binary("f", b"no library"))
+
+    def test_a_symbol_nobody_has_is_a_launch_error(self, backend):
+        body = 'extern "C" int nobody_has_this();\nextern "C" __global__ void f(int* x) { x[0] = nobody_has_this(); }'
+        binary = backend.compile(source("f", body), "f", CompileOptions())
+        with pytest.raises(LaunchError, match="nobody_has_this"):
+            backend.load(binary)
+
+    def test_the_math_library_is_there(self):
+        body = 'extern "C" double exp(double);\nextern "C" __global__ void f(double* x) { x[0] = exp(x[0]); }'
+        x = np.array([1.0])
+        run(build("f", body), (1,), (1,), x)
+        assert x[0] == pytest.approx(np.e, rel=1e-15)
+
+
+class TestBuffers:
+    @pytest.fixture
+    def backend(self, cache):
+        return HostBackend(cache=cache)
+
+    def test_memory_is_aligned_and_zeroed(self, backend):
+        for nbytes in (1, 17, 4096, 100_001):
+            buffer = backend.allocate(nbytes)
+            assert buffer.address % 64 == 0
+            data = np.ones(nbytes, np.uint8)
+            buffer.read(data)
+            assert not data.any()
+
+    def test_round_trip_and_copy(self, backend):
+        data = np.random.default_rng(0).random((7, 9))
+        first, second = backend.allocate(data.nbytes), backend.allocate(data.nbytes)
+        first.write(data)
+        second.copy_from(first)
+        first.write(np.zeros_like(data))
+        back = np.zeros_like(data)
+        second.read(back)
+        np.testing.assert_array_equal(back, data)
+
+    def test_sizes_and_layout_have_to_match(self, backend):
+        buffer = backend.allocate(80)
+        with pytest.raises(LaunchError, match="80 bytes was given an array of 88 bytes"):
+            buffer.write(np.zeros(11))
+        with pytest.raises(LaunchError, match="array of 80 bytes, not contiguous"):
+            buffer.write(np.zeros((10, 2))[:, 0])
+        with pytest.raises(LaunchError, match="given an array of 72 bytes"):
+            buffer.read(np.zeros(9))
+        with pytest.raises(LaunchError, match="80 bytes cannot be copied from a HostBuffer of 8 bytes"):
+            buffer.copy_from(backend.allocate(8))
+
+        class Foreign(Buffer):
+            nbytes = 80
+            write = read = copy_from = free = None
+
+        Foreign.__abstractmethods__ = frozenset()
+        with pytest.raises(LaunchError, match="cannot be copied from a Foreign"):
+            buffer.copy_from(Foreign())
+
+    def test_use_after_free(self, backend):
+        buffer = backend.allocate(8)
+        buffer.free()
+        buffer.free()
+        for use in (lambda: buffer.write(np.zeros(1)), lambda: buffer.read(np.zeros(1)), lambda: buffer.address):
+            with pytest.raises(LaunchError, match="8 bytes was used after it was freed"):
+                use()
+
+    def test_more_than_there_is(self, backend):
+        with pytest.raises(OutOfMemoryError, match=f"{2**60} bytes were asked for"):
+            backend.allocate(2**60)
+        with pytest.raises(OutOfMemoryError, match=f"{2**62} bytes could not be allocated"):
+            HostBuffer(2**62)
+
+
+class TestDevice:
+    def test_describes_this_machine(self, cache):
+        backend = HostBackend(cache=cache)
+        info = backend.device()
+        assert info.backend == "host"
+        assert info.name
+        assert 0 < info.memory_bytes <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        assert info.limits["workers"] == len(os.sched_getaffinity(0))
+        assert info.versions["compiler"] == find_compiler().version
+
+    def test_identity_covers_what_timings_depend_on(self, cache, monkeypatch):
+        options = CompileOptions()
+        base = HostBackend(cache=cache).identity(options)
+        assert base == HostBackend(cache=cache).identity(CompileOptions())
+        assert base != HostBackend(cache=cache).identity(CompileOptions(flags=("-ffast-math",)))
+        assert base != HostBackend(cache=cache).identity(CompileOptions("x86-64-v2"))
+        assert base != HostBackend(workers=77, cache=cache).identity(options)
+
+    @pytest.mark.parametrize(
+        ("flags", "architecture"),
+        [
+            ("fpu sse sse2", "x86-64"),
+            ("cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx", "x86-64-v2"),
+            ("cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma abm movbe xsave", "x86-64-v3"),
+            (
+                "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma abm movbe xsave "
+                "avx512f avx512bw avx512cd avx512dq avx512vl avx512_fp16",
+                "x86-64-v4+avx512_fp16",
+            ),
+        ],
+    )
+    def test_instruction_set_by_level(self, monkeypatch, flags, architecture):
+        fields = {"model name": "A Processor", "flags": flags}
+        monkeypatch.setattr(processor, "_cpuinfo", lambda: fields)
+        monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+        found = processor.processor.__wrapped__()
+        assert (found.name, found.architecture) == ("A Processor", architecture)
+        fields["flags"] += " more"
+        assert processor.processor.__wrapped__().fingerprint != found.fingerprint
+
+    def test_memory_respects_the_control_group(self, monkeypatch):
+        whole = processor.total_memory_bytes()
+        monkeypatch.setattr(processor, "_group_memory", lambda: [(1 << 30, 600 << 20)])
+        assert processor.total_memory_bytes() == min(whole, 1 << 30)
+        assert processor.available_memory_bytes() <= (1 << 30) - (600 << 20)
+        monkeypatch.setattr(processor, "_group_memory", lambda: [(1 << 30, 2 << 30)])
+        assert processor.available_memory_bytes() == 0
+
+
+def _thread_loop_is_vectorised(log: str, text: str) -> bool:
+    line = next(i for i, line in enumerate(text.splitlines(), 1) if "for (int x = first; x < first + extents.x" in line)
+    return re.search(rf"^axpy:{line}:\d+: optimized: loop vectorized", log, re.MULTILINE) is not None
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no vector unit known")
+class TestVectorCode:
+    """The loop over threads vectorises, with contiguous loads, in spite of the guard against the end."""
+
+    BODIES = (
+        pytest.param(AXPY, (), id="1-D"),
+        pytest.param(AXPY, (64, 1, 1), id="fixed block"),
+        pytest.param(
+            """
+            extern "C" __global__ void axpy(const {type}* __restrict__ x, {type}* __restrict__ y, {type} a, int n) {{
+                const int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+                if (i >= n || j >= n) return;
+                y[j * n + i] = a * x[j * n + i] + y[j * n + i];
+            }}
+            """,
+            (64, 2, 1),
+            id="2-D",
+        ),
+        pytest.param(
+            """
+            template <class T> __device__ T horner(T x, T y) {{
+                for (int k = 0; k < 8; ++k) y = y * x + T(1);
+                return y;
+            }}
+            extern "C" __global__ void axpy(const {type}* __restrict__ x, {type}* __restrict__ y, {type} a, int n) {{
+                const int i = blockIdx.x * blockDim.x + threadIdx.x;
+                if (i < n) y[i] = horner<{type}>(x[i], a);
+            }}
+            """,
+            (),
+            id="helper",
+        ),
+    )
+
+    @pytest.mark.parametrize("type_name", ["float", "double"])
+    @pytest.mark.parametrize(("body", "block"), BODIES)
+    def test_the_loop_over_threads(self, cache, type_name, body, block, tmp_path):
+        if find_compiler().family != "gcc":
+            pytest.skip("asks g++ what it did")
+        text = source("axpy", body.format(type=type_name), block)
+        binary = HostBackend(cache=cache).compile(text, "axpy", CompileOptions(flags=("-fopt-info-vec-optimized",)))
+        assert _thread_loop_is_vectorised(binary.log, text), binary.log
+        if shutil.which("objdump") is None:
+            return
+        library = tmp_path / "axpy.so"
+        library.write_bytes(binary.image)
+        code = subprocess.run(["objdump", "-d", library], capture_output=True, text=True, check=True).stdout
+        assert "gather" not in code
+        assert "scatter" not in code
+
+    def test_a_loop_that_cannot_be_vectorised_is_seen_as_such(self, cache):
+        if find_compiler().family != "gcc":
+            pytest.skip("asks g++ what it did")
+        body = AXPY.replace("y[i] = a * x[i] + y[i];", "atomicAdd(y, a * x[i]);")
+        text = source("axpy", body.format(type="float"))
+        binary = HostBackend(cache=cache).compile(text, "axpy", CompileOptions(flags=("-fopt-info-vec-optimized",)))
+        assert not _thread_loop_is_vectorised(binary.log, text)

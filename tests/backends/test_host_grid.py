@@ -1,0 +1,385 @@
+"""What CUDA means on the host: indices, shared memory, barriers, atomics, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from host_kernels import build, run
+
+from mptune.errors import CompileError, LaunchError
+
+SWITCHES = [pytest.param((), id="assembly"), pytest.param(("-DMPTUNE_UCONTEXT",), id="ucontext")]
+
+COUNT = """
+extern "C" __global__ void count(int* seen, int* sums, int nx, int ny, int nz) {
+    const int x = blockIdx.x * blockDim.x + threadIdx.x;
+    const int y = blockIdx.y * blockDim.y + threadIdx.y;
+    const int z = blockIdx.z * blockDim.z + threadIdx.z;
+    if (x >= nx || y >= ny || z >= nz) return;
+    seen[(z * ny + y) * nx + x] += 1;
+    sums[(z * ny + y) * nx + x] = gridDim.x + 10 * gridDim.y + 100 * gridDim.z;
+    %s
+}
+"""
+
+SHAPES = [
+    ((1,), (1,), (1, 1, 1)),
+    ((7,), (33,), (201, 1, 1)),
+    ((1000,), (1,), (1000, 1, 1)),
+    ((3,), (1024,), (2049, 1, 1)),
+    ((5, 3), (8, 4), (37, 11, 1)),
+    ((2, 9), (1, 7), (2, 61, 1)),
+    ((2, 3, 4), (5, 3, 2), (9, 8, 7)),
+    ((1, 1, 17), (1, 1, 64), (1, 1, 1025)),
+]
+
+
+@pytest.fixture(scope="module")
+def count():
+    return build("count", COUNT % "")
+
+
+@pytest.fixture(scope="module")
+def count_with_fibers():
+    return build("count", COUNT % "__syncthreads();")
+
+
+@pytest.mark.parametrize(("grid", "block", "extent"), SHAPES)
+@pytest.mark.parametrize("runner", ["count", "count_with_fibers"])
+def test_every_index_is_visited_exactly_once(request, runner, grid, block, extent):
+    seen = np.zeros(extent[::-1], np.int32)
+    sums = np.zeros_like(seen)
+    run(request.getfixturevalue(runner), grid, block, seen, sums, *(np.int32(n) for n in extent))
+    assert (seen == 1).all()
+    full = (*grid, 1, 1)
+    assert (sums == full[0] + 10 * full[1] + 100 * full[2]).all()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_blocks_spread_over_any_number_of_workers(workers):
+    function = build("count", COUNT % "", workers=workers)
+    for blocks in (1, 3, 1000):
+        seen = np.zeros(blocks * 16, np.int32)
+        run(function, (blocks,), (16,), seen, seen.copy(), np.int32(seen.size), np.int32(1), np.int32(1))
+        assert (seen == 1).all()
+    function.unload()
+
+
+def test_a_block_fixed_in_the_source_must_be_the_launched_one():
+    function = build("count", COUNT % "", block=(16, 2, 1))
+    seen = np.zeros((6, 32), np.int32)
+    run(function, (2, 3), (16, 2), seen, seen.copy(), np.int32(32), np.int32(6), np.int32(1))
+    assert (seen == 1).all()
+    with pytest.raises(LaunchError, match="blocks of another shape"):
+        run(function, (2, 3), (2, 16), seen, seen.copy(), np.int32(32), np.int32(6), np.int32(1))
+
+
+REVERSE = """
+extern "C" __global__ void reverse(const float* x, float* y) {
+    __shared__ float tile[1024];
+    const int first = blockIdx.x * blockDim.x;
+    tile[threadIdx.x] = x[first + threadIdx.x];
+    __syncthreads();
+    y[first + threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize("flags", SWITCHES)
+@pytest.mark.parametrize("threads", [1, 2, 31, 256, 1024])
+def test_shared_memory_reversal(flags, threads):
+    x = np.random.default_rng(threads).random((5, threads), np.float32)
+    y = np.zeros_like(x)
+    run(build("reverse", REVERSE, flags=flags), (5,), (threads,), x, y)
+    np.testing.assert_array_equal(y, x[:, ::-1])
+
+
+def test_transposition_in_padded_tiles():
+    body = """
+    extern "C" __global__ void transpose(const double* in, double* out, int width, int height) {
+        __shared__ double tile[16][17];
+        int x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y * 16 + threadIdx.y;
+        for (int j = 0; j < 16; j += 4)
+            if (x < width && y + j < height) tile[threadIdx.y + j][threadIdx.x] = in[(y + j) * width + x];
+        __syncthreads();
+        x = blockIdx.y * 16 + threadIdx.x;
+        y = blockIdx.x * 16 + threadIdx.y;
+        for (int j = 0; j < 16; j += 4)
+            if (x < height && y + j < width) out[(y + j) * height + x] = tile[threadIdx.x][threadIdx.y + j];
+    }
+    """
+    height, width = 45, 83
+    image = np.random.default_rng(0).random((height, width))
+    turned = np.zeros((width, height))
+    run(build("transpose", body), (6, 3), (16, 4), image, turned, np.int32(width), np.int32(height))
+    np.testing.assert_array_equal(turned, image.T)
+
+
+@pytest.mark.parametrize("flags", SWITCHES)
+def test_reduction_with_barriers_in_a_loop_and_dynamic_shared_memory(flags):
+    body = """
+    extern "C" __global__ void total(const double* x, double* sums, int n) {
+        SHARED_DYNAMIC(double, partial);
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        partial[threadIdx.x] = i < n ? x[i] : 0.0;
+        for (int step = blockDim.x / 2; step > 0; step /= 2) {
+            __syncthreads();
+            if (threadIdx.x < step) partial[threadIdx.x] += partial[threadIdx.x + step];
+        }
+        if (threadIdx.x == 0) sums[blockIdx.x] = partial[0];
+    }
+    """
+    function = build("total", body, flags=flags)
+    n = 40_001
+    x = np.random.default_rng(1).integers(-1000, 1000, n).astype(np.float64)
+    for threads in (1, 64, 512, 1024):
+        blocks = -(-n // threads)
+        sums = np.zeros(blocks)
+        run(function, (blocks,), (threads,), x, sums, np.int32(n), shared_bytes=8 * threads)
+        padded = np.pad(x, (0, blocks * threads - n)).reshape(blocks, threads)
+        np.testing.assert_array_equal(sums, padded.sum(axis=1))
+
+
+@pytest.mark.parametrize("flags", SWITCHES)
+def test_threads_that_returned_do_not_hold_up_a_barrier(flags):
+    body = """
+    extern "C" __global__ void leave(int* rounds, int* order) {
+        __shared__ int arrived;
+        if (threadIdx.x == 0) arrived = 0;
+        __syncthreads();
+        for (int round = 0; round < blockDim.x; ++round) {
+            if (threadIdx.x == (round * 7) % blockDim.x) return;
+            atomicAdd(&arrived, 1);
+            __syncthreads();
+            order[blockIdx.x * blockDim.x + round] = arrived;
+            __syncthreads();
+            rounds[blockIdx.x * blockDim.x + threadIdx.x] += 1;
+        }
+    }
+    """
+    function = build("leave", body, flags=flags)
+    for threads in (1, 2, 45, 256):  # none a multiple of 7: a different thread leaves in every round
+        rounds = np.zeros((4, threads), np.int32)
+        order = np.zeros_like(rounds)
+        run(function, (4,), (threads,), rounds, order)
+        left_in = np.empty(threads, np.int32)
+        left_in[np.arange(threads) * 7 % threads] = np.arange(threads)
+        np.testing.assert_array_equal(rounds, np.tile(left_in, (4, 1)))
+        arrivals = np.cumsum(np.arange(threads - 1, -1, -1))
+        arrivals[-1] = 0  # in the last round nobody was left to note it
+        np.testing.assert_array_equal(order, np.tile(arrivals, (4, 1)))
+
+
+def test_locals_of_every_kind_survive_a_barrier():
+    body = """
+    extern "C" __global__ void keep(double* out) {
+        const int t = threadIdx.x;
+        double many[24];
+        for (int k = 0; k < 24; ++k) many[k] = t + 0.25 * k;
+        long long whole = 1ll << (t % 60);
+        float single = t * 0.5f;
+        for (int round = 0; round < 3; ++round) {
+            __syncthreads();
+            for (int k = 0; k < 24; ++k) many[k] += round;
+            whole ^= round;
+            single += 1;
+            __syncthreads();
+        }
+        double sum = 0;
+        for (int k = 0; k < 24; ++k) sum += many[k];
+        out[(blockIdx.x * blockDim.x + t) * 3] = sum;
+        out[(blockIdx.x * blockDim.x + t) * 3 + 1] = whole;
+        out[(blockIdx.x * blockDim.x + t) * 3 + 2] = single;
+    }
+    """
+    out = np.zeros((3, 200, 3))
+    run(build("keep", body), (3,), (200,), out)
+    t = np.arange(200)
+    expected = np.stack([24 * (t + 3) + 0.25 * 276, (2.0 ** (t % 60)).astype(np.int64) ^ 3, 0.5 * t + 3], axis=1)
+    np.testing.assert_array_equal(out, np.tile(expected, (3, 1, 1)))
+
+
+def test_indices_are_right_after_a_barrier():
+    body = """
+    extern "C" __global__ void where(int* out) {
+        __syncthreads();
+        const int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+        const int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+        __syncthreads();
+        out[block * blockDim.x * blockDim.y * blockDim.z + thread] = 10000 * block + thread;
+    }
+    """
+    out = np.zeros((2 * 3 * 2, 4 * 3 * 5), np.int32)
+    run(build("where", body), (2, 3, 2), (4, 3, 5), out)
+    blocks, threads = np.indices(out.shape)
+    np.testing.assert_array_equal(out, 10000 * blocks + threads)
+
+
+def test_blocks_of_different_size_follow_each_other():
+    function = build("reverse", REVERSE)
+    for threads in (1024, 3, 700, 1, 1024):
+        x = np.random.default_rng(threads).random((4, threads), np.float32)
+        y = np.zeros_like(x)
+        run(function, (4,), (threads,), x, y)
+        np.testing.assert_array_equal(y, x[:, ::-1])
+
+
+def test_a_stack_overflow_ends_the_process_instead_of_corrupting_a_neighbour(tmp_path):
+    script = f"""
+import sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}]
+import resource
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+import numpy as np
+from host_kernels import build, run
+body = '''
+extern "C" __global__ void deep(int* out) {{
+    volatile char big[70000];
+    for (int k = 69999; k >= 0; k -= 512) big[k] = k;
+    __syncthreads();
+    out[threadIdx.x] = big[threadIdx.x * 512];
+}}'''
+run(build("deep", body), (1,), (8,), np.zeros(8, np.int32))
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=Path.cwd())
+    assert ended.returncode == -signal.SIGSEGV, ended.stderr
+
+
+HISTOGRAM = """
+extern "C" __global__ void histogram(const int* x, {type}* bins, int n) {{
+    __shared__ {type} local[64];
+    for (int b = threadIdx.x; b < 64; b += blockDim.x) local[b] = 0;
+    __syncthreads();
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) atomicAdd(&local[x[i]], 1);
+    __syncthreads();
+    for (int b = threadIdx.x; b < 64; b += blockDim.x) atomicAdd(bins + b, local[b]);
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("type_name", "dtype"),
+    [
+        ("int", np.int32),
+        ("unsigned", np.uint32),
+        ("unsigned long long", np.uint64),
+        ("float", np.float32),
+        ("double", np.float64),
+    ],
+)
+def test_histogram_by_atomic_additions(type_name, dtype):
+    x = np.random.default_rng(2).integers(0, 64, 30_011).astype(np.int32)
+    bins = np.zeros(64, dtype)
+    run(build("histogram", HISTOGRAM.format(type=type_name)), (40,), (96,), x, bins, np.int32(x.size))
+    np.testing.assert_array_equal(bins, np.bincount(x, minlength=64).astype(dtype))
+
+
+def test_every_atomic_function():
+    body = """
+    template <class T>
+    __device__ void all(T* r, T v, int i) {
+        atomicAdd(r + 0, v);
+        atomicSub(r + 1, v);
+        atomicMin(r + 2, v);
+        atomicMax(r + 3, v);
+        if (atomicCAS(r + 4, 0, v) == v) atomicAdd(r + 5, 1);
+    }
+    extern "C" __global__ void atomics(int* r, unsigned* u, long long* l, float* f, double* d, int* old) {
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        all<int>(r, i, i);
+        all<unsigned>(u, i, i);
+        all<long long>(l, i, i);
+        all<float>(f, i, i);
+        all<double>(d, i, i);
+        atomicAnd(r + 6, ~(1 << i % 16));
+        atomicOr(r + 7, 1 << i % 16);
+        atomicXor(r + 8, i);
+        atomicInc(u + 6, 9u);
+        atomicDec(u + 7, 9u);
+        old[i] = atomicAdd(r + 9, 1);
+        atomicExch(r + 10, 77);
+    }
+    """
+    n = 600
+    starts = [0, 0, 10**6, -(10**6), 0, 0]
+    r = np.array([*starts, 0xFFFF, 0, 0, 0, 0], np.int32)
+    u = np.array([0, 0, 10**6, 0, 0, 0, 0, 0], np.uint32)
+    numbers = [np.array(starts, dtype) for dtype in (np.int64, np.float32, np.float64)]
+    old = np.zeros(n, np.int32)
+    run(build("atomics", body), (20,), (30,), r, u, *numbers, old)
+    total = n * (n - 1) // 2
+    for values in (r, *numbers):
+        assert values[:4].tolist() == [total, -total, 0, n - 1]
+    assert u[:4].tolist() == [total, 2**32 - total, 0, n - 1]
+    # The first thread to come with a value other than 0 leaves it; thread 0 leaves what is there.
+    assert r[4] > 0
+    assert r[6:9].tolist() == [0, 0xFFFF, int(np.bitwise_xor.reduce(np.arange(n)))]
+    assert u[6:8].tolist() == [n % 10, -n % 10]
+    assert sorted(old) == list(range(n))
+    assert r[10] == 77
+
+
+def test_constants_helpers_and_qualifiers_read_as_in_cuda():
+    body = """
+    __constant__ float weights[3] = {1.0f, 2.0f, 4.0f};
+    __device__ __forceinline__ float twice(float x) { return 2.0f * x; }
+    __device__ float thrice(float x) { return 3.0f * x; }
+    extern "C" __global__ void __launch_bounds__(64, 2) mix(const float* __restrict__ x, float* y, dim3 g) {
+        const int i = threadIdx.x;
+        __threadfence();
+        y[i] = twice(__ldg(x + i)) + thrice(weights[i % 3]) + g.y;
+    }
+    """
+    x = np.random.default_rng(3).random(64, np.float32)
+    y = np.zeros_like(x)
+    shape = np.array([(1, 5, 9)], dtype="i4,i4,i4")[0]
+    run(build("mix", body), (1,), (64,), x, y, shape)
+    np.testing.assert_array_equal(y, 2 * x + 3 * np.array([1, 2, 4], np.float32)[np.arange(64) % 3] + 5)
+
+
+@pytest.mark.parametrize("call", ["__syncwarp()", "__shfl_down_sync(~0u, x[0], 1)", "__any_sync(~0u, 1)"])
+def test_warp_functions_are_refused_by_name(call):
+    body = f'extern "C" __global__ void warp(float* x) {{ {call}; }}'
+    with pytest.raises(CompileError, match=rf"{call.split('(')[0]} needs warps, which the host backend does not have"):
+        build("warp", body)
+
+
+def test_two_libraries_of_one_kernel_name_keep_their_shared_memory_apart():
+    body = """
+    extern "C" __global__ void stage(int* out) {
+        __shared__ int tile[%d];
+        for (int i = threadIdx.x; i < %d; i += blockDim.x) tile[i] = %d;
+        __syncthreads();
+        if (threadIdx.x == 0) for (int i = 0; i < %d; ++i) out[blockIdx.x] += tile[i];
+    }
+    """
+    small = build("stage", body % (8, 8, 1, 8))
+    large = build("stage", body % (4096, 4096, 2, 4096))
+    for function, each in ((small, 8), (large, 8192), (small, 8)):
+        out = np.zeros(6, np.int32)
+        run(function, (6,), (32,), out)
+        assert (out == each).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_starts_workers_of_its_own():
+    function = build("reverse", REVERSE)
+    x = np.random.default_rng(5).random((8, 64), np.float32)
+    y = np.zeros_like(x)
+    run(function, (8,), (64,), x, y)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            z = np.zeros_like(x)
+            run(function, (8,), (64,), x, z)
+            status = 0 if (z == x[:, ::-1]).all() else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
