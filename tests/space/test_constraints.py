@@ -160,6 +160,12 @@ FACTS = Facts.of({"a": [0, 1], "b": [1, 2], "s": ["x"], "t": ["fp64"], "x": [0.5
         ("a < 2 and s < 3", ["a < 2", "a < 2 and s < 3"]),
         ("a < 2 and min(a, b) < 3", ["a < 2", "min(a, b) < 3"]),
         ("a < 2 and x - a < 3", ["a < 2", "x - a < 3"]),
+        ("a < 2 and -(b if a else x) < (not a) + (a or b)", ["a < 2", "-(b if a else x) < (not a) + (a or b)"]),
+        ("a < 2 and (b if a else s) < 3", ["a < 2", "a < 2 and (b if a else s) < 3"]),
+        ("a < 2 and abs(a - b) in (1, 2)", ["a < 2", "abs(a - b) in (1, 2)"]),
+        ("a < 2 and a in s", ["a < 2", "a < 2 and a in s"]),
+        ("a < 2 and sizeof(s) > 1", ["a < 2", "a < 2 and sizeof(s) > 1"]),
+        ("a < 2 and [k for k in (a,)][0] < 1", ["a < 2", "a < 2 and [k for k in (a,)][0] < 1"]),
     ],
 )
 def test_a_conjunction_is_split_where_that_cannot_fail(text: str, pieces: list[str]) -> None:

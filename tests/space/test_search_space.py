@@ -338,6 +338,11 @@ def test_a_restriction_that_leaves_nothing_says_so() -> None:
         space.restrict({"a": [4], "b": [3]})
 
 
+def test_an_empty_space_is_reported_also_where_the_constraints_before_cannot_be_counted() -> None:
+    with pytest.raises(EmptySpaceError, match="the search space is empty: constraint 'a > 9' leaves no value of a"):
+        SearchSpace([IntegerParameter("a", 0, 4), IntegerParameter("b", 0, 4)], ["a % b == 0", "b > 0", "a > 9"])
+
+
 def test_a_guard_in_another_constraint_protects() -> None:
     parameters = [IntegerParameter("a", 0, 4), IntegerParameter("b", 0, 4), IntegerParameter("c", 0, 1)]
     constraints = ["a + c > 1", "b > 0 and c >= 0", "(a + c) % b == 0", "b % (a + c - 1) == 0"]
@@ -443,10 +448,49 @@ def test_too_many_partial_configurations_name_what_couples_them(monkeypatch: pyt
         SearchSpace(parameters, [coupled])
 
 
-def test_hopelessly_large_products_are_refused_at_once() -> None:
-    parameters = [IntegerParameter("a", 1, 10**6), IntegerParameter("b", 1, 10**6)]
+def test_hopelessly_large_products_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "_MAX_CANDIDATES", 10**5)
+    parameters = [IntegerParameter("a", 1, 400), IntegerParameter("b", 1, 400)]
     with pytest.raises(ConstraintError, match=r"are needed at parameter b, which 'a \* b % 7 != 3' couples"):
         SearchSpace(parameters, ["a * b % 7 != 3"])
+
+
+def test_many_coupled_parameters_with_few_combinations_left() -> None:
+    # All sixteen are needed until the last, so the product of their numbers of values is beyond 64 bits.
+    parameters = [IntegerParameter(f"p{k:02}", 1, 20) for k in range(16)]
+    names = [p.name for p in parameters]
+
+    def even_sum(**values: int) -> bool:
+        return sum(values.values()) % 3 == 1
+
+    space = SearchSpace(parameters, [f"{a} == {b}" for a, b in itertools.pairwise(names)] + [even_sum])
+    expected = [value for value in range(1, 21) if 16 * value % 3 == 1]
+    assert sorted(int(c["p00"]) for c in space.configurations(np.arange(space.size))) == expected  # type: ignore[arg-type]
+    assert all(len(set(c.values())) == 1 for c in space.configurations(np.arange(space.size)))
+
+
+def test_parts_over_more_combinations_than_occur_are_evaluated_for_those_that_do() -> None:
+    parameters = [IntegerParameter(name, 1, 90) for name in "abc"]
+    constraints = ["a == b or a + b == 91", "a * b + c > 4000", "a * b % 7 != c % 7"]
+    space = SearchSpace(parameters, constraints)
+    pairs = [(a, b) for a in range(1, 91) for b in range(1, 91) if a == b or a + b == 91]
+    expected = [(a, b, c) for a, b in pairs for c in range(1, 91) if a * b + c > 4000 and a * b % 7 != c % 7]
+    found = [tuple(c.values()) for c in space.configurations(np.arange(space.size))]
+    assert sorted(found) == sorted(expected)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("codes", "error", "message"),
+    [
+        (np.empty((0, 2), dtype=int), EmptySpaceError, "the list of configurations is empty"),
+        (np.array([[0, 2]]), MptuneError, "a value code is out of its parameter's range"),
+        (np.array([[-1, 0]]), MptuneError, "a value code is out of its parameter's range"),
+        (np.array([[0]]), MptuneError, "a value code is out of its parameter's range"),
+    ],
+)
+def test_refusals_of_listed_configurations(codes: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        SearchSpace.from_codes([BooleanParameter("a"), BooleanParameter("b")], codes)
 
 
 def test_blocks_of_nodes_give_the_same_tree(monkeypatch: pytest.MonkeyPatch) -> None:
