@@ -62,9 +62,9 @@ class BayesianOptions(Options):
     max_candidates: int = 20_000
     sample: int = 4_000
     refit: float = 1.15
-    iterations: int = 25
+    iterations: int = 30
     warp: float = 1.0
-    length_spread: float = 1.0
+    length_spread: float = 0.6
     noise: float = 0.03
     max_observations: int = 800
 

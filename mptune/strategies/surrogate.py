@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -123,7 +123,7 @@ class Surrogate:
         self._candidates = candidates
         self._codes_seen = -1
         self._log_feasible: Array | float = 0.0
-        known = self._chosen([o for o in outcomes.values() if o.is_known])
+        known = self._chosen([o for o in outcomes.values() if o.is_known], self._max_observations)
         x = np.array([o.features for o in known])
         values = np.array([o.value for o in known])
         self._scale = Scale.of(values if len(values) else np.zeros(1), self._warp)
@@ -196,16 +196,20 @@ class Surrogate:
         self._best = float(self._scale.apply(min(values))) if values else math.nan
 
     def _fit_validity(self, outcomes: Mapping[int, Outcome]) -> None:
-        kept: Iterable[Outcome] = self._chosen(list(outcomes.values()))
+        failures = [o for o in outcomes.values() if o.failed]
+        half = self._max_observations // 2
+        if len(failures) > half:
+            failures = [failures[i] for i in np.sort(self._rng.permutation(len(failures))[:half])]
+        ran = self._chosen([o for o in outcomes.values() if not o.failed], self._max_observations - len(failures))
+        kept = [*failures, *ran]
         failed = np.array([o.failed for o in kept], dtype=np.bool_)
-        if failed.any():
-            self._validity.fit(np.array([o.features for o in kept]), failed, self._candidates.features)
+        self._validity.fit(np.array([o.features for o in kept]), failed, self._candidates.features)
 
-    def _chosen(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def _chosen(self, outcomes: list[Outcome], most: int) -> list[Outcome]:
         """Return the outcomes a model holds: all, or of too many the best half and a random part of the rest."""
-        if len(outcomes) <= self._max_observations:
+        if len(outcomes) <= most:
             return outcomes
         order = sorted(range(len(outcomes)), key=lambda i: (not outcomes[i].is_known, outcomes[i].value, i))
-        half = self._max_observations // 2
-        rest = self._rng.permutation(order[half:])[: self._max_observations - half]
+        half = most // 2
+        rest = self._rng.permutation(order[half:])[: most - half]
         return [outcomes[i] for i in sorted([*order[:half], *rest.tolist()])]

@@ -19,11 +19,11 @@ __all__ = ["ValidityModel"]
 
 Array = NDArray[np.float64]
 
-_NOISE: Final = 0.2
+_NOISE: Final = 0.1
 _NOISE_SPREAD: Final = 0.5
 _LENGTH_SPREAD: Final = 1.0
 #: No configuration is ruled out entirely: a failure may be a fluke.
-_LEAST_LOG_PROBABILITY: Final = -12.0
+_LEAST_LOG_PROBABILITY: Final = -20.0
 
 
 class ValidityModel:
@@ -80,5 +80,5 @@ class ValidityModel:
         return self._log_probability(*self._posterior.predict(x))
 
     def _log_probability(self, mean: Array, deviation: Array) -> Array:
-        spread = np.sqrt(deviation**2 + self._hyperparameters.noise**2 + 0.01)
+        spread = np.sqrt(deviation**2 + self._hyperparameters.noise**2)
         return np.maximum(np.asarray(log_ndtr((0.5 - mean) / spread)), _LEAST_LOG_PROBABILITY)

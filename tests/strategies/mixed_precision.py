@@ -34,6 +34,7 @@ class Kernel:
     threshold: float | None
     types: tuple[str, ...] = ("fp64", "fp32", "fp16")
     fail: bool = True
+    shared_limit: float = 4096
 
     @cached_property
     def space(self) -> SearchSpace:
@@ -69,7 +70,7 @@ class Kernel:
 
     def evaluate(self, c: Configuration) -> Trial:
         shared = float(c["block"]) * float(c["tile"]) * precision(str(c["sum_type"])).size_bytes  # type: ignore[arg-type]
-        if self.fail and shared > 4096:
+        if self.fail and shared > self.shared_limit:
             return Trial(c, Status.LAUNCH_ERROR, "too much shared memory")
         error = self.error(c)
         exceeded = self.threshold is not None and error > self.threshold

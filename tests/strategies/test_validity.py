@@ -17,7 +17,7 @@ def test_learns_a_constraint_that_only_shows_as_failures() -> None:
     probability = np.exp(model.log_probability())
     right = (probability > 0.5) == _valid(other)
     assert right.mean() > 0.9
-    np.testing.assert_allclose(model.log_probability_at(other), model.log_probability(), atol=1e-3)
+    np.testing.assert_allclose(model.log_probability_at(other), model.log_probability(), rtol=1e-2, atol=1e-3)
 
 
 def test_nothing_is_ruled_out_while_nothing_failed() -> None:

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mixed_precision import PRECISIONS, SIGNATURE, Kernel
+
+from mptune.objective import Objective
+from mptune.results import Measurement, Status, Trial
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from mptune.space.search_space import SearchSpace
+from mptune.strategies import make
+from mptune.strategies.features import Features, alignment
+
+STRICT, MEDIUM, LOOSE = 1e-7, 3e-6, 1e-2
+
+
+def _signature(trial: Trial) -> tuple[object, ...]:
+    return trial.configuration.subset(SIGNATURE)
+
+
+@pytest.mark.parametrize("threshold", [STRICT, MEDIUM, LOOSE])
+def test_finds_nearly_the_best_feasible_configuration(threshold: float) -> None:
+    kernel = Kernel(threshold)
+    regrets = [kernel.regret(kernel.search("bayesian", 70, seed)) for seed in range(3)]
+    assert max(regrets) < 0.05
+    assert np.mean(regrets) < 0.02
+
+
+def test_beats_random_by_far() -> None:
+    kernel = Kernel(MEDIUM)
+    ours = [kernel.regret(kernel.search("bayesian", 40, seed)) for seed in range(4)]
+    random = [kernel.regret(kernel.search("random", 160, seed)) for seed in range(4)]
+    assert max(ours) < min(random)
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_proposes_no_signature_known_to_be_over_the_threshold(batch: int) -> None:
+    kernel = Kernel(STRICT)
+    trials = kernel.search("bayesian", 60, seed=1, batch=batch)
+    known_bad: set[tuple[object, ...]] = set()
+    for start in range(0, len(trials), batch):
+        asked = trials[start : start + batch]
+        assert not known_bad & {_signature(t) for t in asked}
+        known_bad.update(_signature(t) for t in asked if t.status is Status.INACCURATE)
+    assert known_bad
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_finds_something_feasible_soon_where_it_is_rare(seed: int) -> None:
+    kernel = Kernel(STRICT, types=("fp16", "bf16", "fp32", "fp64"))
+    assert kernel.feasible_signatures() < 0.05
+    trials = kernel.search("bayesian", 5, seed)
+    assert kernel.objective.best(trials) is not None
+
+
+def test_finds_something_feasible_where_the_widest_types_fail_to_run() -> None:
+    space = SearchSpace(
+        [
+            *(PrecisionParameter(n, ["fp64", "fp32", "fp16", "bf16"]) for n in "abcd"),
+            OrdinalParameter("block", [1, 2, 4, 8]),
+        ]
+    )
+    objective = Objective(threshold=1e-6)
+
+    def evaluate(configuration: object) -> Trial:
+        values = dict(configuration)  # type: ignore[call-overload]
+        doubles = sum(values[n] == "fp64" for n in "abcd")
+        if doubles > 1:
+            return Trial(configuration, Status.COMPILE_ERROR, "no double precision")  # type: ignore[arg-type]
+        error = sum({"fp64": 1e-16, "fp32": 6e-8, "fp16": 5e-4, "bf16": 4e-3}[values[n]] for n in "abcd")
+        metrics = {"time_ms": 1.0 + doubles + values["block"], "error": error}
+        status = Status.OK if error <= 1e-6 else Status.INACCURATE
+        return Trial(configuration, status, measurement=Measurement(metrics))  # type: ignore[arg-type]
+
+    for seed in range(3):
+        strategy = make("bayesian", space, objective, signature="abcd", seed=seed)
+        for _ in range(30):
+            trials = [evaluate(c) for c in strategy.ask(1)]
+            strategy.tell(trials)
+            if objective.is_feasible(trials[0]):
+                break
+        else:
+            pytest.fail("nothing feasible among 30 evaluations")
+
+
+def test_works_on_samples_of_a_space_too_large_to_hold() -> None:
+    kernel = Kernel(MEDIUM)
+    regrets = [kernel.regret(kernel.search("bayesian", 70, s, max_candidates=500, sample=300)) for s in range(3)]
+    assert np.mean(regrets) < 0.05
+
+
+def test_finds_the_best_beside_a_hidden_constraint() -> None:
+    kernel = Kernel(None, shared_limit=1024)
+    sample = kernel.space.configurations(kernel.space.sample(2000, np.random.default_rng(0)))
+    assert np.mean([not kernel.evaluate(c).is_valid for c in sample]) > 0.3
+    assert np.mean([kernel.regret(kernel.search("bayesian", 50, seed)) for seed in range(3)]) < 0.02
+
+
+def test_batches_cost_little() -> None:
+    kernel = Kernel(MEDIUM)
+    regrets = [kernel.regret(kernel.search("bayesian", 80, seed, batch=8)) for seed in range(3)]
+    assert np.mean(regrets) < 0.05
+
+
+def test_a_batch_is_spread_out() -> None:
+    kernel = Kernel(None)
+    strategy = make("bayesian", kernel.space, kernel.objective, seed=0)
+    for _ in range(25):
+        strategy.tell([kernel.evaluate(c) for c in strategy.ask(1)])
+    batch = strategy.ask(8)
+    rows = Features(kernel.space).of([kernel.space.index(c) for c in batch])
+    assert len(np.unique(rows, axis=0)) == 8
+
+
+def test_inaccurate_trials_teach_the_time() -> None:
+    kernel = Kernel(STRICT)
+    fp16 = [c for c in kernel.space.configurations(range(0, kernel.space.size, 7)) if c["x_type"] == "fp16"][:60]
+    strategy = make("bayesian", kernel.space, kernel.objective, signature=SIGNATURE, seed=0)
+    strategy.tell([kernel.evaluate(c) for c in fp16])
+    trials: list[Trial] = []
+    for _ in range(25):
+        found = [kernel.evaluate(c) for c in strategy.ask(1)]
+        strategy.tell(found)
+        trials += found
+    assert kernel.regret(trials) < 0.15
+
+
+def test_the_baselines_trials_do_not_replace_the_initial_sample() -> None:
+    kernel = Kernel(MEDIUM)
+    fp64 = kernel.space.restrict({name: ["fp64"] for name in PRECISIONS} | {"policy": ["accurate"]})
+    strategy = make("bayesian", kernel.space, kernel.objective, signature=SIGNATURE, seed=0)
+    strategy.tell([kernel.evaluate(c) for c in fp64.configurations(range(12))])
+    trials = [kernel.evaluate(c) for c in strategy.ask(10)]
+    assert len({_signature(t) for t in trials}) > 5
+
+
+def test_ends_when_all_that_is_left_is_known_to_be_inaccurate() -> None:
+    space = SearchSpace([OrdinalParameter("block", [1, 2, 4, 8]), PrecisionParameter("x", ["fp64", "fp16"])])
+    objective = Objective(threshold=1e-6)
+    strategy = make("bayesian", space, objective, signature=["x"], seed=0)
+    asked = []
+    while found := strategy.ask(1):
+        error = 1e-16 if found[0]["x"] == "fp64" else 1e-3
+        status = Status.OK if error < 1e-6 else Status.INACCURATE
+        strategy.tell([Trial(found[0], status, measurement=Measurement({"time_ms": 1.0, "error": error}))])
+        asked.append(found[0]["x"])
+    assert sorted(asked) == ["fp16", "fp64", "fp64", "fp64", "fp64"]
+
+
+def test_without_a_threshold_the_signature_does_not_matter() -> None:
+    kernel = Kernel(None, fail=False)
+    runs = []
+    for signature in ((), SIGNATURE):
+        strategy = make("bayesian", kernel.space, kernel.objective, signature=signature, seed=2)
+        trials: list[Trial] = []
+        for _ in range(20):
+            found = [kernel.evaluate(c) for c in strategy.ask(1)]
+            strategy.tell(found)
+            trials += found
+        runs.append([t.configuration for t in trials])
+    assert runs[0] == runs[1]
+
+
+def test_maximises_where_the_objective_says_so() -> None:
+    space = SearchSpace([OrdinalParameter("a", range(1, 40)), OrdinalParameter("b", range(1, 40))])
+    objective = Objective(metric="bandwidth", minimise=False)
+    strategy = make("bayesian", space, objective, seed=0)
+    best = 0.0
+    for _ in range(40):
+        (c,) = strategy.ask(1)
+        value = 100.0 - (float(c["a"]) - 11.0) ** 2 / 20 - (float(c["b"]) - 30.0) ** 2 / 20  # type: ignore[arg-type]
+        best = max(best, value)
+        strategy.tell([Trial(c, Status.OK, measurement=Measurement({"bandwidth": value}))])
+    assert best > 99.5
+
+
+def test_more_observations_than_the_model_holds() -> None:
+    kernel = Kernel(None)
+    trials = kernel.search("bayesian", 70, seed=0, max_observations=30)
+    assert len({t.configuration for t in trials}) == 70
+    assert kernel.regret(trials) < 0.1
+
+
+# -- features --------------------------------------------------------------------------------------
+
+
+def test_alignment_is_the_power_of_two_in_a_size() -> None:
+    table = alignment(OrdinalParameter("block", [16, 32, 48, 64, 80, 96]))
+    assert table is not None
+    np.testing.assert_allclose(table, np.array([0, 1, 0, 2, 0, 1]) / 2)
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 2, 4, 8], [1, 3, 5, 7], [0, 1, 2, 3, 4], [1, 2, 3], [0.5, 1.0, 1.5, 2.0], ["a", "b", "c", "d"]]
+)
+def test_alignment_is_left_out_where_it_says_nothing_new(values: list[object]) -> None:
+    assert alignment(OrdinalParameter("p", values)) is None  # type: ignore[arg-type]
+
+
+def test_features_leave_out_what_does_not_vary() -> None:
+    space = SearchSpace(
+        [
+            OrdinalParameter("fixed", [7]),
+            OrdinalParameter("block", [16, 32, 48, 64]),
+            PrecisionParameter("x", ["fp64", "fp32"]),
+        ]
+    )
+    features = Features(space)
+    rows = features.of(range(space.size))
+    assert rows.shape == (space.size, features.count) == (8, 4)
+    assert (np.ptp(rows, axis=0) == 1.0).all()
