@@ -61,6 +61,11 @@ class Compiler:
     version: str
     family: str
 
+    @property
+    def label(self) -> str:
+        """What messages call it ("g++", "zig")."""
+        return "zig" if self.family == "zig" else Path(self.command[0]).name
+
     def flags(self, architecture: str = "", extra: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the flags a source is compiled with; an empty architecture stands for this processor."""
         own, libraries = {
@@ -68,7 +73,9 @@ class Compiler:
             "clang": (_CLANG_FLAGS, _CLANG_LIBRARIES),
             "zig": (_ZIG_FLAGS, ()),
         }[self.family]
-        return (*_FLAGS, *own, f"-march={architecture or 'native'}", *extra, "-x", "c++", "-", *libraries)
+        # zig spells architectures with underscores ("x86_64_v3").
+        target = architecture.replace("-", "_") if self.family == "zig" else architecture
+        return (*_FLAGS, *own, f"-march={target or 'native'}", *extra, "-x", "c++", "-", *libraries)
 
     def compile(
         self, source: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
@@ -92,7 +99,12 @@ class Compiler:
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
         if self.family == "zig":
             environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
-        status, log = _run([*self.command, *flags, "-o", str(library)], source, environment, timeout_s, name)
+        try:
+            status, log = _run([*self.command, *flags, "-o", str(library)], source, environment, timeout_s)
+        except subprocess.TimeoutExpired:
+            raise CompileError(f"{self.label} did not finish {name} within {timeout_s:g} s") from None
+        except OSError as error:
+            raise CompileError(f"{self.label} could not be started: {error}") from error
         log = log.replace(_SOURCE_NAME, name)
         if status == 0 and library.exists():
             return library.read_bytes(), log
@@ -100,10 +112,10 @@ class Compiler:
 
     def _explain(self, name: str, status: int, log: str) -> str:
         if status < 0:
-            return f"{self.command[0]} crashed on {name} ({signal.Signals(-status).name})\n{_excerpt(log)}".rstrip()
+            return f"{self.label} crashed on {name} ({signal.Signals(-status).name})\n{_excerpt(log)}".rstrip()
         if _CRASH.search(log):
-            return f"{self.command[0]} crashed on {name} (internal compiler error)\n{_excerpt(log)}".rstrip()
-        return f"{self.command[0]} rejected {name} (exit status {status})\n{_excerpt(log)}".rstrip()
+            return f"{self.label} crashed on {name} (internal compiler error)\n{_excerpt(log)}".rstrip()
+        return f"{self.label} rejected {name} (exit status {status})\n{_excerpt(log)}".rstrip()
 
 
 def find_compiler() -> Compiler:
@@ -115,24 +127,22 @@ def find_compiler() -> Compiler:
     chosen = os.environ.get("CXX", "").strip()
     if chosen:
         command = tuple(shlex.split(chosen))
-        if shutil.which(command[0]) is None:
+        path = shutil.which(command[0])
+        if path is None:
             raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {command[0]!r}")
-        return _compiler(command)
+        return _identify((str(Path(path).absolute()), *command[1:]))
     for program in ("g++", "clang++"):
-        if shutil.which(program) is not None:
-            return _compiler((program,))
+        path = shutil.which(program)
+        if path is not None:
+            return _identify((str(Path(path).absolute()),))
     if importlib.util.find_spec("ziglang") is not None:
         version = importlib.metadata.version("ziglang")
         return Compiler((sys.executable, "-m", "ziglang", "c++"), f"zig {version}", "zig")
     raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL_HINT}")
 
 
-def _compiler(command: tuple[str, ...]) -> Compiler:
-    return _identify(command, shutil.which(command[0]) or command[0])
-
-
 @functools.cache
-def _identify(command: tuple[str, ...], path: str) -> Compiler:  # noqa: ARG001 - path is part of the key
+def _identify(command: tuple[str, ...]) -> Compiler:
     try:
         answer = subprocess.run(
             [*command, "--version"], capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL
@@ -145,28 +155,20 @@ def _identify(command: tuple[str, ...], path: str) -> Compiler:  # noqa: ARG001 
     return Compiler(command, version, "clang" if "clang" in answer.stdout.lower() else "gcc")
 
 
-def _run(
-    command: Sequence[str], source: str, environment: dict[str, str], timeout_s: float, name: str
-) -> tuple[int, str]:
+def _run(command: Sequence[str], source: str, environment: dict[str, str], timeout_s: float) -> tuple[int, str]:
     """Run a compiler in a process group of its own; return its exit status and what it printed."""
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            cwd=environment["TMPDIR"],
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise CompileError(f"{command[0]} could not be started: {error}") from error
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        cwd=environment["TMPDIR"],
+        start_new_session=True,
+    )
     with process:
         try:
             output, _ = process.communicate(source.encode(), timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            raise CompileError(f"{command[0]} did not finish {name} within {timeout_s:g} s") from None
         except BaseException:
             _kill(process)
             raise

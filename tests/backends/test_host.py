@@ -72,6 +72,17 @@ class TestFindingACompiler:
         assert found.command == (compiler, "--strange")
         assert found.version == "fake 1.0"
 
+    def test_a_relative_cxx_works_from_anywhere(self, monkeypatch, tmp_path, cache):
+        compiler = program(
+            tmp_path,
+            "mine",
+            VERSION + f"real = {find_compiler().command!r}\nos.execv(real[0], [*real, *sys.argv[1:]])\n",
+        )
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("CXX", "./mine")
+        assert find_compiler().command == (compiler,)
+        HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions())
+
     def test_a_cxx_that_does_not_exist_is_an_error(self, monkeypatch):
         monkeypatch.setenv("CXX", "no-such-compiler -O1")
         with pytest.raises(BackendUnavailableError, match="no program 'no-such-compiler'"):
@@ -92,7 +103,7 @@ class TestFindingACompiler:
             program(tmp_path, name, f"print('{name} version 99')\n")
         monkeypatch.setenv("PATH", str(tmp_path))
         found = find_compiler()
-        assert found.command == (chosen,)
+        assert found.command == (str(tmp_path / chosen),)
         assert found.family == ("clang" if chosen == "clang++" else "gcc")
 
     def test_zig_is_the_last_resort(self, monkeypatch, tmp_path):
