@@ -60,7 +60,8 @@ class UnknownNameError(MptuneError):
     def _message(self) -> str:
         valid = ", ".join(self.known) if self.known else "none is defined"
         hint = f" {self.hint}" if self.hint else ""
-        return f"unknown {self.kind} {self.name!r}{did_you_mean(self.name, (*self.known, *self.aliases))} (valid: {valid}){hint}"
+        suggestion = did_you_mean(self.name, (*self.known, *self.aliases))
+        return f"unknown {self.kind} {self.name!r}{suggestion} (valid: {valid}){hint}"
 
 
 class ExpressionError(MptuneError):
