@@ -115,14 +115,18 @@ class Surrogate:
         self._validity = ValidityModel(n_features, iterations)
         self._scale = Scale.of(np.zeros(1), 0.0)
         self._best = math.nan
+        self._candidates: Candidates | None = None
+        self._posterior = Posterior(prior.centre, np.empty((0, n_features)))
+        self._learnt: set[int] = set()
         self._n_real = 0
         self._fantasies: list[int] = []
+        self._log_feasible: Array | float = 0.0
+        self._version = -1
 
     def rebuild(self, candidates: Candidates, outcomes: Mapping[int, Outcome]) -> None:
         """Fit everything anew, over these candidates."""
         self._candidates = candidates
-        self._codes_seen = -1
-        self._log_feasible: Array | float = 0.0
+        self._version = -1
         known = self._chosen([o for o in outcomes.values() if o.is_known], self._max_observations)
         x = np.array([o.features for o in known])
         values = np.array([o.value for o in known])
@@ -169,11 +173,12 @@ class Surrogate:
 
     def scores(self) -> Array:
         """Return the log value of every candidate, shape ``(n_candidates,)``; ``-inf`` for known infeasible ones."""
+        assert self._candidates is not None
         value = self._promise(self._posterior.mean, self._posterior.deviation) + self._validity.log_probability()
         if self._signatures is not None:
-            if self._codes_seen != self._signatures.version:
+            if self._version != self._signatures.version:
                 self._log_feasible = self._signatures.log_probability(self._candidates.codes)
-                self._codes_seen = self._signatures.version
+                self._version = self._signatures.version
             value = value + self._log_feasible
         return value
 
@@ -203,6 +208,7 @@ class Surrogate:
         ran = self._chosen([o for o in outcomes.values() if not o.failed], self._max_observations - len(failures))
         kept = [*failures, *ran]
         failed = np.array([o.failed for o in kept], dtype=np.bool_)
+        assert self._candidates is not None
         self._validity.fit(np.array([o.features for o in kept]), failed, self._candidates.features)
 
     def _chosen(self, outcomes: list[Outcome], most: int) -> list[Outcome]:

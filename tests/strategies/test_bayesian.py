@@ -83,6 +83,18 @@ def test_finds_something_feasible_where_the_widest_types_fail_to_run() -> None:
             pytest.fail("nothing feasible among 30 evaluations")
 
 
+def test_starts_as_wide_as_the_constraints_allow() -> None:
+    types = ["fp16", "bf16", "fp32", "fp64"]
+    space = SearchSpace(
+        [*(PrecisionParameter(n, types) for n in "abc"), OrdinalParameter("block", [1, 2, 4, 8])],
+        ["not (a == 'fp64' and b == 'fp64')"],
+    )
+    for seed in range(3):
+        strategy = make("bayesian", space, Objective(threshold=1e-9), signature="abc", seed=seed)
+        (first,) = strategy.ask(1)
+        assert sorted(str(first[n]) for n in "abc") == ["fp32", "fp64", "fp64"]
+
+
 def test_works_on_samples_of_a_space_too_large_to_hold() -> None:
     kernel = Kernel(MEDIUM)
     regrets = [kernel.regret(kernel.search("bayesian", 70, s, max_candidates=500, sample=300)) for s in range(3)]
