@@ -1,0 +1,151 @@
+import mpmath
+import numpy as np
+import pytest
+from launching import covering_sample, launcher
+from numpy.typing import NDArray
+
+from mptune.kernel import Kernel
+from mptune.precision import PRECISIONS
+from mptune.registry import load_kernel
+
+TYPES = ("position_type", "charge_type", "potential_type")
+TILED = {"block_size_x": 16, "block_size_y": 4, "tile_size_x": 8, "tile_size_y": 2}
+
+
+@pytest.fixture(scope="module")
+def coulombic() -> Kernel:
+    return load_kernel("coulombic")
+
+
+def all_in(name: str) -> dict[str, str]:
+    return dict.fromkeys(TYPES, name)
+
+
+def mre(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
+    return float(np.mean(np.abs(output - reference) / np.abs(reference)))
+
+
+@pytest.mark.parametrize("sizes", [{"width": 5, "height": 4, "charges": 7}, {"width": 1, "height": 1, "charges": 1}])
+def test_reference_against_mpmath(coulombic: Kernel, sizes: dict[str, int]) -> None:
+    size = coulombic.resolve_sizes("smoke", sizes)
+    inputs = coulombic.inputs(np.random.default_rng(1), size)
+    potential = coulombic.reference(inputs, size)["potential"]
+    assert potential.shape == (size.height, size.width)
+    with mpmath.workdps(40):
+        spacing = mpmath.mpf(inputs["spacing"])
+        for row, column in np.ndindex(potential.shape):
+            expected = sum(
+                mpmath.mpf(q) / mpmath.sqrt((column * spacing - x) ** 2 + (row * spacing - y) ** 2 + mpmath.mpf(z) ** 2)
+                for q, (x, y, z) in zip(inputs["charge"], inputs["position"], strict=True)
+            )
+            assert abs(potential[row, column] / expected - 1) < 1e-14
+
+
+def test_reference_takes_the_charges_in_parts(coulombic: Kernel) -> None:
+    size = coulombic.resolve_sizes("smoke", {"width": 30_001, "height": 1, "charges": 5})
+    inputs = coulombic.inputs(np.random.default_rng(2), size)
+    x, y, z = inputs["position"].T[:, :, None]
+    distance = np.sqrt((np.arange(size.width) * inputs["spacing"] - x) ** 2 + y**2 + z**2)
+    expected = (inputs["charge"][:, None] / distance).sum(axis=0)
+    np.testing.assert_allclose(coulombic.reference(inputs, size)["potential"][0], expected, rtol=1e-14)
+
+
+def test_the_potential_keeps_away_from_zero(coulombic: Kernel) -> None:
+    """The error is relative to each point's potential."""
+    potential = launcher(coulombic).data.references["potential"]
+    assert 0.3 * potential.mean() < potential.min()
+    assert potential.max() < 10 * potential.mean()
+
+
+def test_fp64_agrees_with_the_reference(coulombic: Kernel) -> None:
+    run = launcher(coulombic)
+    output = run.run(coulombic.configuration({**all_in("fp64"), **TILED}))["potential"]
+    np.testing.assert_allclose(output, run.data.references["potential"], rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [("fp32", "accurate"), ("fp32", "fast"), ("fp16", "accurate"), ("fp16", "approx"), ("bf16", "accurate")],
+)
+def test_narrow_types_err_by_their_unit_roundoff(coulombic: Kernel, name: str, policy: str) -> None:
+    run = launcher(coulombic, {"width": 37, "height": 11}, seed=4)
+    output = run.run(coulombic.configuration({**all_in(name), **TILED, "policy": policy}))["potential"]
+    error = mre(output, run.data.references["potential"])
+    # 101 roundings of a growing sum: more than the result's alone, less than if all of them had one direction.
+    assert 0.5 < error / PRECISIONS[name].unit_roundoff < 101 / 4
+
+
+@pytest.mark.parametrize(("name", "policy"), [("fp32", "fast"), ("fp16", "approx")])
+def test_the_policy_is_that_of_the_square_root(coulombic: Kernel, name: str, policy: str) -> None:
+    run = launcher(coulombic, {"charges": 9}, seed=4)
+    accurate, other = (
+        run.run(coulombic.configuration({**all_in(name), "tile_size_x": 16, "policy": p}))["potential"]
+        for p in ("accurate", policy)
+    )
+    assert not np.array_equal(accurate, other)
+
+
+def test_charges_have_their_own_type(coulombic: Kernel) -> None:
+    run = launcher(coulombic, {"width": 37, "height": 11}, seed=5)
+    types = {**all_in("fp64"), "charge_type": "bf16"}
+    charge = run.data.inputs["charge"].astype(PRECISIONS["bf16"].dtype).astype(np.float64)
+    expected = coulombic.reference({**run.data.inputs, "charge": charge}, run.data.sizes)["potential"]
+    output = run.run(coulombic.configuration({**types, **TILED}))["potential"]
+    np.testing.assert_allclose(output, expected, rtol=1e-13)
+
+
+def test_the_sum_has_the_type_of_the_potential(coulombic: Kernel) -> None:
+    """Every term is rounded to it before it is added, and every sum after that."""
+    run = launcher(coulombic, {"width": 19, "height": 5, "charges": 300}, seed=6)
+    row, column = (np.arange(n) * run.data.inputs["spacing"] for n in (5, 19))
+    total = np.zeros((5, 19), np.float16)
+    for q, (x, y, z) in zip(run.data.inputs["charge"], run.data.inputs["position"], strict=True):
+        total += (q / np.sqrt((column - x) ** 2 + ((row - y) ** 2 + z**2)[:, None])).astype(np.float16)
+    output = run.run(coulombic.configuration({**all_in("fp64"), **TILED, "potential_type": "fp16"}))["potential"]
+    # A term that is a tie in fp16 within the rounding of fp64 is all that could differ.
+    np.testing.assert_array_equal(output, total)
+
+
+MIXED = {"position_type": "fp32", "charge_type": "bf16", "potential_type": "fp64"}
+
+
+@pytest.mark.parametrize(("types", "rtol"), [(all_in("fp64"), 1e-14), (MIXED, 1e-6)], ids=["fp64", "mixed"])
+def test_optimisation_parameters_change_nothing(coulombic: Kernel, types: dict[str, str], rtol: float) -> None:
+    run = launcher(coulombic, {"charges": 29}, seed=7)
+    sample = covering_sample(coulombic, run.data.sizes, {**types, "policy": "accurate"}, np.random.default_rng(7))
+    outputs = [run.run(configuration)["potential"] for configuration in sample]
+    for configuration, output in zip(sample, outputs, strict=True):
+        np.testing.assert_allclose(output, outputs[0], rtol=rtol, err_msg=str(configuration))
+
+
+def test_any_configuration_errs_by_its_narrowest_type(coulombic: Kernel) -> None:
+    run = launcher(coulombic, {"width": 21, "height": 9}, seed=8)
+    space = coulombic.search_space(run.data.sizes)
+    for configuration in space.configurations(space.sample(6, np.random.default_rng(8))):
+        roundoff = max(PRECISIONS[str(configuration[name])].unit_roundoff for name in TYPES)
+        error = mre(run.run(configuration)["potential"], run.data.references["potential"])
+        assert roundoff / 50 < error < roundoff * 101 / 4, configuration
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"width": 1, "height": 1, "charges": 1},
+        {"width": 3, "height": 131, "charges": 2},
+        {"width": 257, "height": 2, "charges": 11},
+        {"width": 16, "height": 5, "charges": 64},
+    ],
+    ids=str,
+)
+def test_every_size(coulombic: Kernel, sizes: dict[str, int]) -> None:
+    run = launcher(coulombic, sizes, seed=9)
+    output = run.run(coulombic.configuration({**all_in("fp64"), **TILED, "tile_size_y": 4}))["potential"]
+    np.testing.assert_allclose(output, run.data.references["potential"], rtol=1e-13)
+
+
+def test_configurations(coulombic: Kernel) -> None:
+    space = coulombic.search_space(coulombic.resolve_sizes())
+    # Heldens 2026, Table II: 144 x 144 = 20,736; here 187 x 112. All types combine; a position's type has its policies.
+    assert space.size == 20_944
+    signatures = {coulombic.signature_of(c) for c in space.configurations(np.arange(space.size))}
+    assert len(signatures) == 4 * 4 * (1 + 2 + 2 + 2)
