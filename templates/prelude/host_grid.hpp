@@ -167,7 +167,6 @@ inline long long run_job(job& work, unsigned long shared_bytes, unsigned workers
 template <int X = 0, int Y = 1, int Z = 1>
 struct fixed_block {
     static constexpr bool known = X > 0;
-    static constexpr int threads = X * Y * Z;
     static __forceinline__ dim3 extents(const job& work) {
         if constexpr (known) return dim3{X, Y, Z};
         else return work.block;
@@ -213,7 +212,7 @@ struct indices_to<0, I...> {
     using type = indices<I...>;
 };
 
-// The kernel as a type: its parameters, and a call that inlines.
+// A grid whose threads run one after the other. `Kernel` stands for the kernel and inlines it, `A` are its parameters.
 template <class Kernel, class Block, class... A>
 struct grid_of_loops {
     static bool prepare(job&, worker&) { return true; }
@@ -248,6 +247,7 @@ struct grid_of_loops {
     }
 };
 
+// A grid whose threads can wait for each other.
 template <class Kernel, class Block, class... A>
 struct grid_of_fibers {
     static bool prepare(job& work, worker& self) { return self.fibers.prepare(work.block, thread, &work); }
@@ -267,10 +267,9 @@ struct grid_of_fibers {
     }
 };
 
-template <template <class, class, class...> class Grid, class Kernel, class Block, class... A>
-inline long long launch(void (*)(A...), void** arguments, const unsigned* grid, const unsigned* block,
-                        unsigned shared_bytes, unsigned workers) {
-    using Runner = Grid<Kernel, Block, A...>;
+template <class Grid, class Block>
+inline long long launch(void** arguments, const unsigned* grid, const unsigned* block, unsigned shared_bytes,
+                        unsigned workers) {
     job work{};
     work.arguments = arguments;
     work.grid = dim3{static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])};
@@ -282,9 +281,18 @@ inline long long launch(void (*)(A...), void** arguments, const unsigned* grid, 
     work.blocks = static_cast<unsigned long long>(grid[0]) * grid[1] * grid[2];
     const unsigned long long share = work.blocks / (16ull * workers);
     work.chunk = share > 0 ? share : 1;
-    work.prepare = Runner::prepare;
-    work.run = Runner::run;
+    work.prepare = Grid::prepare;
+    work.run = Grid::run;
     return run_job(work, shared_bytes, workers);
+}
+
+template <class Kernel, class Block, bool HasBarriers, class... A>
+inline long long launch_as(void (*)(A...), void** arguments, const unsigned* grid, const unsigned* block,
+                           unsigned shared_bytes, unsigned workers) {
+    if constexpr (HasBarriers)
+        return launch<grid_of_fibers<Kernel, Block, A...>, Block>(arguments, grid, block, shared_bytes, workers);
+    else
+        return launch<grid_of_loops<Kernel, Block, A...>, Block>(arguments, grid, block, shared_bytes, workers);
 }
 
 // What the launching side checks its arguments against: bytes of every parameter, negative for a pointer.
@@ -306,27 +314,22 @@ inline unsigned describe(void (*)(A...), int* codes) {
 #define MPTUNE_HOST_ENTRY(name, ...)                                                                               \
     namespace mptune_host {                                                                                        \
     constexpr bool has_barriers = __COUNTER__ - counter_before_kernel > 1;                                         \
+    constexpr decltype(&::name) signature = nullptr;                                                               \
+    using block_shape = fixed_block<__VA_ARGS__>;                                                                  \
     struct kernel {                                                                                                \
         template <class... A>                                                                                      \
         static __forceinline__ void call(A... arguments) {                                                         \
-            name(arguments...);                                                                                    \
+            ::name(arguments...);                                                                                  \
         }                                                                                                          \
     };                                                                                                             \
     }                                                                                                              \
     extern "C" __attribute__((visibility("default"))) long long mptune_launch(                                     \
         void** arguments, const unsigned* grid, const unsigned* block, unsigned shared_bytes, unsigned workers) {  \
-        using namespace mptune_host;                                                                               \
-        constexpr decltype(&::name) signature = nullptr;                                                           \
-        if constexpr (has_barriers)                                                                                \
-            return launch<grid_of_fibers, kernel, fixed_block<__VA_ARGS__>>(signature, arguments, grid, block,     \
-                                                                            shared_bytes, workers);                \
-        else                                                                                                       \
-            return launch<grid_of_loops, kernel, fixed_block<__VA_ARGS__>>(signature, arguments, grid, block,      \
-                                                                           shared_bytes, workers);                 \
+        return mptune_host::launch_as<mptune_host::kernel, mptune_host::block_shape, mptune_host::has_barriers>(   \
+            mptune_host::signature, arguments, grid, block, shared_bytes, workers);                                \
     }                                                                                                              \
     extern "C" __attribute__((visibility("default"))) unsigned mptune_describe(int* codes) {                       \
-        constexpr decltype(&::name) signature = nullptr;                                                           \
-        return mptune_host::describe(signature, codes);                                                            \
+        return mptune_host::describe(mptune_host::signature, codes);                                               \
     }                                                                                                              \
     extern "C" __attribute__((visibility("default"))) void mptune_release() { mptune_host::release_pool(); }
 

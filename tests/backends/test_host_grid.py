@@ -343,6 +343,14 @@ def test_constants_helpers_and_qualifiers_read_as_in_cuda():
     np.testing.assert_array_equal(y, 2 * x + 3 * np.array([1, 2, 4], np.float32)[np.arange(64) % 3] + 5)
 
 
+@pytest.mark.parametrize("name", ["kernel", "launch", "worker", "job", "threads", "read", "signature"])
+def test_a_kernel_may_have_any_name(name):
+    out = np.zeros(40, np.int32)
+    body = f'extern "C" __global__ void {name}(int* out) {{ out[blockIdx.x * blockDim.x + threadIdx.x] = 3; }}'
+    run(build(name, body), (5,), (8,), out)
+    assert (out == 3).all()
+
+
 @pytest.mark.parametrize("call", ["__syncwarp()", "__shfl_down_sync(~0u, x[0], 1)", "__any_sync(~0u, 1)"])
 def test_warp_functions_are_refused_by_name(call):
     body = f'extern "C" __global__ void warp(float* x) {{ {call}; }}'
