@@ -247,7 +247,8 @@ extern "C" __global__ void deep(int* out) {{
 }}'''
 run(build("deep", body), (1,), (8,), np.zeros(8, np.int32))
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=Path.cwd())
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # it does not live to remove its cache
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
     assert ended.returncode == -signal.SIGSEGV, ended.stderr
 
 
