@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import math
 import shutil
 import signal
@@ -15,7 +17,7 @@ import pytest
 from mptune.errors import MptuneError, RunFileError
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
-from mptune.results import Status
+from mptune.results import Status, Trial
 from mptune.run import Run
 from mptune.store import RunFile
 from mptune.tuner import Progress, TuneSettings, device_constraints, tune
@@ -100,30 +102,71 @@ def test_edited_source_is_measured_anew(tmp_path: Path) -> None:
     assert not any(p.replayed for p in told)
 
 
+COMMAND = ("--backend", "host", "--max-error", "1e-5", "--strategy", "random")
+
+
+def stopped(path: Path, number: signal.Signals, *options: str) -> tuple[subprocess.CompletedProcess[str], list[Trial]]:
+    """Start a run, send it a signal after five trials, and return what it said and the trials it had."""
+    command = [sys.executable, "-m", "mptune", "tune", str(OWN), *COMMAND, "--output", str(path), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    before: list[Trial] = []
+    deadline = time.monotonic() + 60
+    while len(before) < 5 and time.monotonic() < deadline:
+        time.sleep(0.05)
+        with contextlib.suppress(RunFileError), RunFile.open(path, read_only=True) as file:
+            before = file.trials()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert len(before) >= 5
+    return subprocess.CompletedProcess(command, process.returncode, out, err), before
+
+
 def test_kill_minus_nine_loses_no_trial(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
-    command = [sys.executable, "-m", "mptune", "tune", str(OWN), "--backend", "host", "--max-error", "1e-5"]
-    command += ["--budget", "12", "--strategy", "random", "--output", str(path), "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            with RunFile.open(path, read_only=True) as file:
-                before = file.trials()
-        except RunFileError:
-            before = []
-        if len(before) >= 5:
-            break
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert len(before) >= 5
-    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120, check=False)
+    killed, before = stopped(path, signal.SIGKILL, "--budget", "12")
+    assert killed.returncode == -signal.SIGKILL
+    left = Run.load(path)
+    assert left.settings["wall_s"] > 0
+    done = subprocess.run([*killed.args, "--resume"], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     run = Run.load(path)
     assert run.evaluations == 12
+    assert run.settings["wall_s"] > left.settings["wall_s"]
     times = {t.configuration: t.time_ms for t in run.trials}
     assert all(times[t.configuration] == t.time_ms for t in before)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_interrupted_run_reports_what_it_has(tmp_path: Path, options: tuple[str, ...]) -> None:
+    done, before = stopped(tmp_path / "run.db", signal.SIGINT, "--budget", "100", *options)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+    assert "interrupted" in done.stderr
+    if options:
+        assert json.loads(done.stdout)["evaluations"] >= len(before)
+    else:
+        assert "statuses: " in done.stdout
+
+
+def test_show_reads_a_run_that_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    stopped(path, signal.SIGKILL, "--budget", "100")
+    done = subprocess.run(
+        [sys.executable, "-m", "mptune", "show", str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "statuses: " in done.stdout
+
+
+@pytest.mark.parametrize("less", [{"budget": 2}, {"time_limit_s": 1e-3}])
+def test_resume_with_less_to_spend_still_reports_every_trial(
+    kernel: Kernel, tmp_path: Path, less: dict[str, Any]
+) -> None:
+    path = tmp_path / "poly.db"
+    first = tune(kernel, settings(budget=6), output=path)
+    again = tune(kernel, settings(**less), output=path, resume=True)
+    assert again.best is not None
+    assert {t.configuration for t in again.trials} == {t.configuration for t in first.trials}
 
 
 def test_nothing_meets_the_threshold(kernel: Kernel) -> None:

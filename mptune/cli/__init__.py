@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 import typer
 
@@ -11,6 +12,8 @@ from mptune.cli.display import complain
 from mptune.errors import MptuneError
 
 __all__ = ["main"]
+
+_INTERRUPTED: Final = 130
 
 
 def main() -> None:
@@ -23,14 +26,15 @@ def main() -> None:
     except MptuneError as error:
         complain(str(error))
         code = 2
-    except KeyboardInterrupt:
-        complain("interrupted")
-        code = 130
+    except (KeyboardInterrupt, typer.Abort):  # which of them typer lets through depends on its version
+        code = _INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
     except Exception as error:
         code = _usage_error(error)
+    if code == _INTERRUPTED:
+        complain("interrupted")
     sys.exit(code or 0)
 
 

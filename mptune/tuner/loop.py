@@ -40,7 +40,8 @@ class NoFile:
         return []
 
     def update(self, settings: Mapping[str, Any]) -> None:
-        """Keep nothing."""
+        """Keep the settings for as long as the run takes."""
+        self.settings.update(settings)
 
     def __enter__(self) -> NoFile:
         return self
@@ -82,7 +83,7 @@ class Tuning:
         self._file = file
         self._on_progress = on_progress
         self._start = start
-        self._wall_before_s = float(file.settings.get("wall_s") or 0.0)
+        self._wall_before_s = float(file.settings["wall_s"])
         self._trials: dict[Configuration, Trial] = {}
         self._stored = self._read_stored()
 
@@ -99,9 +100,10 @@ class Tuning:
         self._confirm_baseline(budget)
         strategy.tell(list(self._trials.values()))
         self._search(strategy, budget, "search")
-        run = self._result()
-        self._file.update({"wall_s": run.settings["wall_s"]})
-        return run
+        # A smaller budget or a time limit may have ended the run before it came to them.
+        self._take_leftovers()
+        self._file.update({"wall_s": self._wall_s()})
+        return self._result()
 
     # -- phases --------------------------------------------------------------------------------
 
@@ -166,6 +168,7 @@ class Tuning:
 
     def _keep(self, trial: Trial, phase: str) -> Trial:
         self._file.add(trial, phase)
+        self._file.update({"wall_s": self._wall_s()})
         self._trials[trial.configuration] = trial
         return trial
 
@@ -204,6 +207,8 @@ class Tuning:
         in_time = limit_s is None or time.monotonic() - self._start < limit_s
         return in_time and len(self._trials) < budget
 
+    def _wall_s(self) -> float:
+        return self._wall_before_s + time.monotonic() - self._start
+
     def _result(self) -> Run:
-        wall_s = self._wall_before_s + time.monotonic() - self._start
-        return Run({**self._file.settings, "wall_s": wall_s}, list(self._trials.values()))
+        return Run(self._file.settings, list(self._trials.values()))

@@ -132,9 +132,8 @@ def _open_run(output: str | Path | None, resume: bool, described: Mapping[str, A
                     f"{output} holds a run of {name} {file.settings.get(name)!r}, not {described[name]!r}: "
                     "give another --output"
                 )
-        file.update(
-            {**described, "created_at": file.settings.get("created_at"), "wall_s": file.settings.get("wall_s", 0)}
-        )
+        kept = {name: file.settings[name] for name in ("created_at", "wall_s") if name in file.settings}
+        file.update({**described, **kept})
     except BaseException:
         file.close()
         raise
@@ -180,5 +179,6 @@ def _describe(
         "configurations": space.size,
         "command": command,
         "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "wall_s": 0.0,
         **space.describe(),
     }
