@@ -45,6 +45,14 @@
 #define VECTOR_LOOP _Pragma("unroll")
 #endif
 
+// UNROLL(n) stands before a loop that every compiler is to unroll n times.
+#define MPTUNE_PRAGMA(text) _Pragma(#text)
+#if defined(MPTUNE_HOST) && !defined(__clang__)
+#define UNROLL(n) MPTUNE_PRAGMA(GCC unroll n)
+#else
+#define UNROLL(n) MPTUNE_PRAGMA(unroll n)
+#endif
+
 // g++ before 13 converts _Float16 one element at a time, so there a half is held as its bits unless the processor
 // computes in fp16 itself. clang++ vectorises the conversions wherever the instructions for them exist.
 #if defined(MPTUNE_HIP)
@@ -52,7 +60,9 @@
 // hiprtc brings its own half, without mixed arithmetic.
 #define half mptune_half
 #elif defined(MPTUNE_HOST)
-#if defined(__AVX512FP16__) || (defined(__clang__) && (defined(__F16C__) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC)))
+// clang++ before 15 has no _Float16 on x86 at all.
+#if defined(__AVX512FP16__) || (defined(__clang__) && defined(__FLT16_MANT_DIG__) && \
+                                (defined(__F16C__) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC)))
 #define MPTUNE_NATIVE_HALF 1
 #endif
 #endif
