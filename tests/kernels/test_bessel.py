@@ -1,0 +1,145 @@
+import dataclasses
+
+import mpmath
+import numpy as np
+import pytest
+from launching import Launcher, covering_sample, launcher
+from numpy.typing import NDArray
+from scipy.special import i0
+
+from mptune.kernel import Kernel
+from mptune.precision import PRECISIONS
+from mptune.registry import load_kernel
+
+TYPES = ("input_type", "series_type", "asymptotic_type", "output_type")
+
+
+@pytest.fixture(scope="module")
+def bessel() -> Kernel:
+    return load_kernel("bessel")
+
+
+def all_in(name: str) -> dict[str, str]:
+    return dict.fromkeys(TYPES, name)
+
+
+def at(kernel: Kernel, x: NDArray[np.float64]) -> Launcher:
+    """Return a launcher for these arguments instead of the kernel's own."""
+    return launcher(dataclasses.replace(kernel, inputs=lambda rng, size: {"x": x}), {"n": len(x)})
+
+
+def mre(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
+    return float(np.mean(np.abs(output - reference) / reference))
+
+
+def test_reference_against_forty_digits(bessel: Kernel) -> None:
+    sizes = bessel.resolve_sizes("smoke", {"n": 200})
+    inputs = bessel.inputs(np.random.default_rng(1), sizes)
+    with mpmath.workdps(40):
+        exact = [float(mpmath.besseli(0, mpmath.mpf(x))) for x in inputs["x"]]
+    np.testing.assert_allclose(bessel.reference(inputs, sizes)["y"], exact, rtol=1e-15)
+
+
+def test_arguments_fall_on_both_branches_and_results_into_fp16(bessel: Kernel) -> None:
+    sizes = bessel.resolve_sizes()
+    inputs = bessel.inputs(np.random.default_rng(2), sizes)
+    assert inputs["x"].min() >= 0
+    assert 0.2 < np.mean(inputs["x"] > 8) < 0.5
+    largest = bessel.reference(inputs, sizes)["y"].max()
+    assert largest < PRECISIONS["fp16"].largest < np.exp(inputs["x"].max())
+
+
+@pytest.mark.parametrize("vector_width", [1, 4])
+def test_fp64_agrees_with_the_reference_on_the_whole_axis(bessel: Kernel, vector_width: int) -> None:
+    branches_meet = np.nextafter(8.0, [0.0, 8.0, 9.0])
+    x = np.concatenate([[0.0, 1e-300, 1e-9, 708.0], branches_meet, np.linspace(0, 40, 4001), np.geomspace(8, 700, 997)])
+    run = at(bessel, x)
+    output = run.run(bessel.configuration({**all_in("fp64"), "vector_width": vector_width}))["y"]
+    # A unit in the last place or two of each of a handful of factors, among them the exponential twice.
+    np.testing.assert_allclose(output, i0(x), rtol=4e-15)
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("fp32", "accurate"),
+        ("fp32", "fast"),
+        ("fp16", "accurate"),
+        ("fp16", "approx"),
+        ("bf16", "accurate"),
+        ("bf16", "approx"),
+    ],
+)
+def test_narrow_types_err_by_their_unit_roundoff(bessel: Kernel, name: str, policy: str) -> None:
+    run = launcher(bessel, seed=2)
+    output = run.run(bessel.configuration({**all_in(name), "policy": policy}))["y"]
+    # Rounding moves an argument by 0.36 unit roundoffs on average, and I0 amplifies that x-fold, 6-fold on average;
+    # the arithmetic adds some of its own.
+    assert 1.8 < mre(output, run.data.references["y"]) / PRECISIONS[name].unit_roundoff < 3
+
+
+def test_the_argument_is_rounded_once_to_its_own_type(bessel: Kernel) -> None:
+    run = launcher(bessel, seed=3)
+    output = run.run(bessel.configuration({**all_in("fp64"), "input_type": "bf16"}))["y"]
+    rounded = run.data.inputs["x"].astype(PRECISIONS["bf16"].dtype).astype(np.float64)
+    np.testing.assert_allclose(output, i0(rounded), rtol=4e-15)
+
+
+def test_the_result_is_rounded_once_to_its_own_type(bessel: Kernel) -> None:
+    run = launcher(bessel, seed=4)
+    output = run.run(bessel.configuration({**all_in("fp64"), "output_type": "fp16"}))["y"]
+    error = np.abs(output / run.data.references["y"] - 1)
+    assert 0.9 < error.max() / PRECISIONS["fp16"].unit_roundoff <= 1
+
+
+def test_every_branch_has_its_own_type(bessel: Kernel) -> None:
+    # Arguments every type holds.
+    x = np.arange(0, 12, 1 / 16)
+    near, far = x < 8, x > 8
+    unit = PRECISIONS["fp32"].unit_roundoff
+    for narrow_type, narrow, wide in (("series_type", near, far), ("asymptotic_type", far, near)):
+        values = {**all_in("fp64"), narrow_type: "fp32", "output_type": "fp32"}
+        error = np.abs(at(bessel, x).run(bessel.configuration(values))["y"] / i0(x) - 1)
+        # Beside the rounding of the result nothing is lost in the wide branch.
+        assert error[wide].max() <= unit
+        assert 1 < error[narrow].max() / unit < 8
+
+
+@pytest.mark.parametrize(
+    "types", [all_in("fp64"), {**all_in("fp32"), "input_type": "fp16", "policy": "fast"}], ids=["fp64", "mixed"]
+)
+def test_optimisation_parameters_change_nothing(bessel: Kernel, types: dict[str, str]) -> None:
+    run = launcher(bessel, seed=5)
+    sample = covering_sample(bessel, run.data.sizes, types, np.random.default_rng(5))
+    outputs = [run.run(configuration)["y"] for configuration in sample]
+    # The library's exponential of a vector is not that of a number to the last bit.
+    tolerance = 8 * PRECISIONS[types["output_type"]].unit_roundoff
+    for configuration, output in zip(sample, outputs, strict=True):
+        np.testing.assert_allclose(output, outputs[0], rtol=tolerance, err_msg=str(configuration))
+
+
+@pytest.mark.parametrize("n", [1, 7, 31, 64, 2049])
+@pytest.mark.parametrize("vector_width", [1, 8])
+def test_every_length(bessel: Kernel, n: int, vector_width: int) -> None:
+    run = launcher(bessel, {"n": n}, seed=n)
+    values = {**all_in("fp32"), "vector_width": vector_width, "block_size": 64}
+    output = run.run(bessel.configuration(values))["y"]
+    np.testing.assert_allclose(output, run.data.references["y"], rtol=2e-6)
+
+
+def test_anywhere_in_the_space(bessel: Kernel) -> None:
+    run = launcher(bessel, {"n": 1009}, seed=6)
+    # Wide vectors of halves take the host's compiler seconds.
+    space = bessel.search_space(run.data.sizes).restrict({"vector_width": (1, 2)})
+    for configuration in space.configurations(space.sample(10, np.random.default_rng(6))):
+        error = mre(run.run(configuration)["y"], run.data.references["y"])
+        units = [PRECISIONS[str(configuration[name])].unit_roundoff for name in TYPES]
+        assert 0.05 * max(units) < error < 3 * max(units), configuration
+
+
+def test_configurations(bessel: Kernel) -> None:
+    space = bessel.search_space(bessel.resolve_sizes())
+    # Heldens 2026, Table II: 16 x 189.
+    assert space.size == 16 * 198
+    signatures = {bessel.signature_of(c) for c in space.configurations(np.arange(space.size))}
+    assert len(signatures) == 198
