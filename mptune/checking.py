@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mptune.backends.base import Backend, CompileOptions
-from mptune.errors import CompileError, EmptySpaceError, MptuneError, TemplateError
+from mptune.errors import CompileError, EmptySpaceError, ExpressionError, KernelError, MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
@@ -95,7 +95,7 @@ def check(
         try:
             binary = backend.compile(render(kernel, configuration, sizes), kernel.function, options)
             compiled = Compilation(configuration, binary.compile_s)
-        except (CompileError, TemplateError) as error:
+        except (CompileError, ExpressionError, KernelError, TemplateError) as error:
             compiled = Compilation(configuration, 0.0, str(error))
         on_compiled(compiled)
         return compiled

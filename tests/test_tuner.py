@@ -271,3 +271,40 @@ def test_fast_configurations_get_the_baseline_s_types(kernel: Kernel) -> None:
     fastest = min((p.trial for p in told[:18]), key=lambda t: t.time_ms)
     own = {**fastest.configuration, "x_type": "fp64", "y_type": "fp64"}
     assert own in [dict(p.trial.configuration) for p in told]
+
+
+@pytest.mark.parametrize("objective", ["memory", "time"])
+def test_resume_takes_no_winner_on_an_error_measured_elsewhere(kernel: Kernel, tmp_path: Path, objective: str) -> None:
+    path = tmp_path / "poly.db"
+    tune(kernel, settings(budget=8, strategy="random"), output=path)
+    with RunFile.open(path) as file:
+        for trial in file.trials():
+            # As if each had been timed against a faster sibling that is not current any more.
+            measurement = dataclasses.replace(trial.measurement, reused_error=True)
+            file.add(dataclasses.replace(trial, measurement=measurement))
+    again = tune(kernel, settings(budget=8, objective=objective), output=path, resume=True)
+    assert again.evaluations == 8
+    assert again.best is not None
+    assert not again.best.measurement.reused_error
+    assert objective == "time" or not any(t.measurement.reused_error for t in again.trials)
+
+
+def test_edited_grid_is_measured_anew(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    shutil.copy(OWN, own)
+    path = tmp_path / "run.db"
+    tune(own, settings(budget=3), output=path)
+    own.write_text(own.read_text().replace('"ceildiv(n, block * unroll)"', '"ceildiv(n, block * unroll) + 1"'))
+    told: list[Progress] = []
+    tune(own, settings(budget=3), output=path, resume=True, on_progress=told.append)
+    assert not any(p.replayed for p in told)
+
+
+def test_configurations_that_cannot_be_rendered_survive_a_resume(kernel: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "poly.db"
+    odd = dataclasses.replace(kernel, path=None, grid=["ceildiv(n, block * unroll) * (unroll < 4)"])
+    first = tune(odd, settings(budget=30), output=path)
+    assert first.statuses["error"] > 0
+    told: list[Progress] = []
+    tune(odd, settings(budget=30), output=path, resume=True, on_progress=told.append)
+    assert all(p.replayed for p in told)

@@ -158,6 +158,10 @@ class Backend(ABC):
             OutOfMemoryError: there is not enough.
         """
 
+    def is_usable(self) -> bool:
+        """Whether further launches can succeed; a fault can leave a device unusable until the process ends."""
+        return True
+
     @abstractmethod
     def constraints(self) -> tuple[str, ...]:
         """Return what every launch on this device must satisfy, as constraints over block and shared memory."""

@@ -153,6 +153,10 @@ class _CupyDriver:
             end.synchronize()
             return float(self._cupy.cuda.get_elapsed_time(start, end))
 
+    def synchronize(self) -> None:
+        with self._errors():
+            self._runtime.deviceSynchronize()
+
     @contextlib.contextmanager
     def _errors(self, kind: type[Exception] = LaunchError) -> Iterator[None]:
         try:

@@ -63,6 +63,9 @@ class Driver(Protocol):
             Device time in milliseconds.
         """
 
+    def synchronize(self) -> None:
+        """Wait for the device; raises what an earlier fault left behind."""
+
 
 class GpuBuffer(Buffer):
     """Device memory.
@@ -232,6 +235,16 @@ class GpuBackend(Backend):
     def allocate(self, nbytes: int) -> GpuBuffer:
         """Allocate device memory."""
         return GpuBuffer(self._open(), nbytes)
+
+    def is_usable(self) -> bool:
+        """Whether no launch has faulted: a fault ends the context, and every later call fails like the first."""
+        if self._driver is None:
+            return True
+        try:
+            self._driver.synchronize()
+        except LaunchError:
+            return False
+        return True
 
     def constraints(self) -> tuple[str, ...]:
         """Return the limits of a launch over ``threads_per_block`` and ``shared_bytes``.

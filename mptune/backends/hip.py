@@ -140,6 +140,9 @@ class _HipPythonDriver:
         self._call(hip.hipEventSynchronize(self._end))
         return float(self._call(hip.hipEventElapsedTime(self._start, self._end)))
 
+    def synchronize(self) -> None:
+        self._call(self._hip.hipDeviceSynchronize())
+
     def _copy(self, target: int, source: int, nbytes: int, kind: Any) -> None:
         self._call(self._hip.hipMemcpy(target, source, nbytes, kind))
 

@@ -126,10 +126,16 @@ class Bench:
         clock = _Clock(self._announce)
         try:
             trial = self._run(request, clock)
+            return dataclasses.replace(trial, warnings=self._data.warnings(configuration))
         except MptuneError as error:
-            status = _STATUS.get(type(error), Status.ERROR)
-            trial = Trial(configuration, status, str(error), Measurement(durations_s=clock.durations_s))
-        return dataclasses.replace(trial, warnings=self._data.warnings(configuration))
+            status, message = _STATUS.get(type(error), Status.ERROR), str(error)
+        except MemoryError as error:
+            status, message = Status.OUT_OF_MEMORY, f"host memory ran out: {error}"
+        return Trial(configuration, status, message, Measurement(durations_s=clock.durations_s))
+
+    def is_usable(self, trial: Trial) -> bool:
+        """Whether the device can still be used after a trial: a fault in a kernel can end it for this process."""
+        return trial.status is not Status.LAUNCH_ERROR or self._backend.is_usable()
 
     def close(self) -> None:
         """Free the device memory."""

@@ -13,12 +13,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mptune.backends.base import CompileOptions
-from mptune.errors import LaunchError, TemplateError
+from mptune.errors import LaunchError, MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.identity import metric_identity, trial_key
+from mptune.evaluators.identity import launch_identity, metric_identity, trial_key
 from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Started
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
@@ -27,6 +28,9 @@ from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
 
 __all__ = ["DeviceEvaluator", "Limits"]
+
+#: How long a worker that has closed its connection may take to end.
+_LEAVING_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class _Worker:
                 start_new_session=True,
             )
         try:
-            self._connection.send(job)
+            self._send(job)
             answer = self._receive()
         except BaseException:
             self.kill()
@@ -71,6 +75,8 @@ class _Worker:
             raise answer.error
         assert isinstance(answer, Started)
         self.ready = answer.ready
+        #: Whether it can evaluate more; a fault can leave a device unusable for as long as the process lives.
+        self.is_usable = True
 
     def evaluate(self, request: Request) -> Trial:
         """Return the worker's trial.
@@ -79,12 +85,10 @@ class _Worker:
             _WorkerDied: it crashed, or a phase ran out of time and it was killed.
         """
         self._phase = "compile"
-        try:
-            self._connection.send(request)
-        except OSError:
-            raise _WorkerDied(Status.CRASH, self._cause_of_death()) from None
+        self._send(request)
         answer = self._receive()
         assert isinstance(answer, Finished)
+        self.is_usable = answer.is_usable
         return answer.trial
 
     def kill(self) -> None:
@@ -93,6 +97,12 @@ class _Worker:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+    def _send(self, message: Job | Request) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise _WorkerDied(Status.CRASH, self._cause_of_death()) from None
 
     def _receive(self) -> Started | Finished | Failed:
         """Wait for the next message that is no phase, each phase within its limit."""
@@ -117,9 +127,13 @@ class _Worker:
         return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
 
     def _cause_of_death(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(_LEAVING_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return f"the worker closed its connection without ending in the {self._phase} phase"
         if code < 0:
-            name = signal.Signals(-code).name
+            name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
             what = signal.strsignal(-code) or name
             return f"the worker was ended by {name} ({what.lower()}) in the {self._phase} phase"
         return f"the worker exited with code {code} in the {self._phase} phase"
@@ -162,7 +176,8 @@ class DeviceEvaluator(Evaluator):
         self._metric = metric_identity(metric if metric is not None else kernel.metric)
         self._limits = limits or Limits()
         options = CompileOptions(flags=tuple(flags), timeout_s=self._limits.compile_s)
-        self._job = Job.of(kernel, sizes, backend, metric, seed, options, plan or TimingPlan())
+        self._plan = plan or TimingPlan()
+        self._job = Job.of(kernel, sizes, backend, metric, seed, options, self._plan)
         self._worker: _Worker | None = None
         self._ready: Ready | None = None
         self._errors: dict[tuple[Value, ...], Mapping[str, float]] = {}
@@ -183,13 +198,18 @@ class DeviceEvaluator(Evaluator):
         assert self._ready is not None
         return self._ready
 
-    def key_of(self, configuration: Configuration) -> str:
-        """Return the key a trial of this configuration has under the present conditions.
+    @property
+    def reuses_errors(self) -> bool:
+        """Whether the error of a signature is reused."""
+        return self._reuse_errors
 
-        Raises:
-            TemplateError: the template cannot be instantiated.
-        """
-        return self._key(render(self._kernel, configuration, self._sizes))
+    def key_of(self, configuration: Configuration) -> str:
+        """Return the key a trial of this configuration has under the present conditions."""
+        try:
+            source = render(self._kernel, configuration, self._sizes)
+        except MptuneError as error:
+            return self._key(str(error))
+        return self._key(source, launch_identity(self._kernel, configuration, self._sizes))
 
     def remember(self, trial: Trial) -> None:
         """Take in a trial measured before, so that its signature's error is not measured again."""
@@ -214,18 +234,24 @@ class DeviceEvaluator(Evaluator):
     def _evaluate(self, configuration: Configuration) -> Trial:
         try:
             source = render(self._kernel, configuration, self._sizes)
-        except TemplateError as error:
-            return Trial(configuration, Status.COMPILE_ERROR, str(error))
+        except MptuneError as error:
+            status = Status.COMPILE_ERROR if isinstance(error, TemplateError) else Status.ERROR
+            return Trial(configuration, status, str(error), key=self._key(str(error)))
         known = self._errors.get(self._kernel.signature_of(configuration)) if self._reuse_errors else None
         trial = self._request(Request(configuration, source, known, self._check_below_ms(known)))
-        return dataclasses.replace(trial, key=self._key(source))
+        return dataclasses.replace(
+            trial, key=self._key(source, launch_identity(self._kernel, configuration, self._sizes))
+        )
 
     def _request(self, request: Request) -> Trial:
         self.start()
         assert self._worker is not None
         start = time.perf_counter()
         try:
-            return self._worker.evaluate(request)
+            trial = self._worker.evaluate(request)
+            if not self._worker.is_usable:
+                self.close()
+            return trial
         except _WorkerDied as death:
             self.close()
             lost = Measurement(durations_s={"lost": time.perf_counter() - start})
@@ -234,9 +260,9 @@ class DeviceEvaluator(Evaluator):
             self.close()
             raise
 
-    def _key(self, source: str) -> str:
-        ready = self.start()
-        return trial_key(source, ready.identity, ready.data_key, self._metric)
+    def _key(self, source: str, launch: str = "") -> str:
+        ready = self._ready or self.start()
+        return trial_key((source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan)))
 
     def _check_below_ms(self, known: Mapping[str, float] | None) -> float:
         """Return the time below which a trial of this known error would be on the front."""

@@ -66,9 +66,16 @@ class Job:
             ) from error
 
     def load(self) -> tuple[Kernel, Sizes, str | Callable[..., float] | None]:
-        """Return kernel, sizes and metric; the bytes come from the parent process alone."""
-        kernel = load_kernel(self.kernel) if isinstance(self.kernel, str) else pickle.loads(self.kernel)
-        return kernel, Sizes(self.sizes), pickle.loads(self.metric)
+        """Return kernel, sizes and metric; the bytes come from the parent process alone.
+
+        Raises:
+            KernelError: the definition file cannot be loaded any more, or something pickled is not importable here.
+        """
+        try:
+            kernel = load_kernel(self.kernel) if isinstance(self.kernel, str) else pickle.loads(self.kernel)
+            return kernel, Sizes(self.sizes), pickle.loads(self.metric)
+        except (ImportError, AttributeError, pickle.UnpicklingError) as error:
+            raise KernelError(f"the kernel or its error metric cannot be used in a worker process: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +94,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """One evaluation is done."""
+    """One evaluation is done; whether the worker can do another."""
 
     trial: Trial
+    is_usable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

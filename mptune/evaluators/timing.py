@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ class TimingPlan:
         min_repeats: timed launches there are at least, however long they take.
         max_repeats: timed launches there are at most.
         relative_width: the confidence interval of the median is tight below this share of the median.
-        cap_s: no further launch once the timed ones took this long together.
+        cap_s: no further launch once the timed ones took this long together, restoring buffers included.
     """
 
     warmups: int = 1
@@ -34,7 +35,9 @@ class TimingPlan:
             raise MptuneError(f"timing plan: expected 0 <= warmups and 1 <= min_repeats <= max_repeats, got {self}")
 
 
-def repeat_launches(launch: Callable[[], float], plan: TimingPlan) -> tuple[float, ...]:
+def repeat_launches(
+    launch: Callable[[], float], plan: TimingPlan, clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, ...]:
     """Return the times in milliseconds of the timed launches.
 
     Stops as soon as the median's confidence interval is tight, the time cap is reached or the
@@ -43,14 +46,17 @@ def repeat_launches(launch: Callable[[], float], plan: TimingPlan) -> tuple[floa
     Args:
         launch: runs the kernel once and returns its time in milliseconds.
         plan: warm-ups, repeats and limits.
+        clock: wall time in seconds.
     """
     for _ in range(plan.warmups):
         launch()
     times: list[float] = []
+    start = clock()
     while len(times) < plan.max_repeats:
         times.append(launch())
         if len(times) < plan.min_repeats:
             continue
-        if sum(times) >= plan.cap_s * 1e3 or is_tight(times, relative=plan.relative_width):
+        took_s = max(sum(times) / 1e3, clock() - start)
+        if took_s >= plan.cap_s or is_tight(times, relative=plan.relative_width):
             break
     return tuple(times)

@@ -40,7 +40,8 @@ def main(descriptor: int) -> None:
             while True:
                 request: Any = connection.recv()
                 assert isinstance(request, Request)
-                connection.send(Finished(bench.evaluate(request)))
+                trial = bench.evaluate(request)
+                connection.send(Finished(trial, bench.is_usable(trial)))
         except (EOFError, ConnectionError):
             bench.close()
 

@@ -181,9 +181,18 @@ class Tuning:
                 current[trial.configuration] = trial
             else:
                 stale.append(trial)
+        measured = [t for t in current.values() if t.is_valid and not t.measurement.reused_error]
+        unbacked = [t for t in current.values() if t.measurement.reused_error and not self._is_backed(t, measured)]
+        stale += [current.pop(trial.configuration) for trial in unbacked]
         self._file.retire(stale)
         self._file.update({"stale": len(stale)})
         return current
+
+    def _is_backed(self, trial: Trial, measured: Sequence[Trial]) -> bool:
+        """Whether a trial whose error was never measured on it still cannot win by that error."""
+        return self._evaluator.reuses_errors and any(
+            other.time_ms <= trial.time_ms and other.error <= trial.error for other in measured
+        )
 
     def _take_leftovers(self) -> list[Trial]:
         """Return stored trials a differently set up strategy did not ask for; they are as good as its own."""

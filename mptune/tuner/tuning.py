@@ -19,7 +19,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
 from mptune.registry import load_kernel
-from mptune.rendering import render
+from mptune.rendering import render_body
 from mptune.run import Run
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile
@@ -86,7 +86,8 @@ def tune(
     ) as evaluator:
         ready = evaluator.start()
         space = kernel.search_space(sizes, device_constraints(kernel, ready.constraints))
-        render(kernel, space.configuration(0), sizes)
+        # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
+        render_body(kernel, space.configuration(0), sizes)
         described = _describe(kernel, sizes, settings, objective, metric.name, space, ready, command)
         with _open_run(output, resume, described) as file:
             return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()

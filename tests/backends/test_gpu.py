@@ -22,6 +22,7 @@ class RecordingDriver:
         self.memory = {}
         self.loaded = {}
         self.launches = []
+        self.fault = ""
 
     def describe(self):
         limits = {"max_threads_per_block": 512, "max_shared_bytes": 49152}
@@ -53,6 +54,10 @@ class RecordingDriver:
     def launch(self, function, shape, arguments):
         self.launches.append((function, shape, arguments and self.values(arguments)))
         return 1.25
+
+    def synchronize(self):
+        if self.fault:
+            raise LaunchError(self.fault)
 
     def values(self, arguments):
         """The bytes the first four argument pointers point at."""
@@ -171,3 +176,11 @@ class TestChoosing:
         assert {"cuda", "hip", "host"} <= set(BACKENDS)
         assert all(BACKENDS[name].name == name for name in BACKENDS)
         assert len(BACKENDS) == len(list(BACKENDS))
+
+
+def test_a_fault_leaves_the_device_unusable(driver):
+    backend = CudaBackend(driver=driver)
+    assert backend.is_usable()
+    driver.fault = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    assert not backend.is_usable()
+    assert CudaBackend().is_usable()

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mptune.backends.host import HostBackend, HostBuffer
+from mptune.errors import KernelError
+from mptune.evaluators.bench import Bench, Ready, Request
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
+from mptune.rendering import render
 from mptune.results import Status, Trial
 from mptune.space.configuration import Configuration
 
@@ -56,7 +64,7 @@ def test_a_fault_becomes_a_status_and_the_next_trial_runs(
     bad, good = evaluate(evaluator, kernel.configuration({"fault": fault}), kernel.configuration({"fault": "none"}))
     assert bad.status is status
     assert bad.message
-    assert __import__("re").search(message, bad.message), bad.message
+    assert re.search(message, bad.message), bad.message
     assert good.status is Status.OK
     assert good.error == 0.0
     assert good.time_ms > 0
@@ -135,8 +143,6 @@ def test_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
 
 
 def test_kernel_made_in_memory_is_evaluated_too(kernel: Kernel) -> None:
-    import dataclasses
-
     factor = 2.0
     local = dataclasses.replace(kernel, path=None, reference=lambda inputs, size: factor * inputs["x"])
     with DeviceEvaluator(local, local.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
@@ -154,3 +160,99 @@ def test_key_changes_with_everything_the_numbers_depend_on(kernel: Kernel, evalu
     with DeviceEvaluator(kernel, kernel.resolve_sizes("default", {"n": 1002}), "host") as other:
         keys.add(other.key_of(configuration))
     assert len(keys) == 6
+
+
+class _Faulted:
+    """A worker whose kernel faulted on a GPU: it answers, and can do nothing more."""
+
+    is_usable = False
+    killed = False
+
+    def __init__(self, ready: Ready) -> None:
+        self.ready = ready
+
+    def evaluate(self, request: Request) -> Trial:
+        return Trial(request.configuration, Status.LAUNCH_ERROR, "illegal address")
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+def test_worker_whose_device_is_unusable_is_replaced(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
+    faulted = _Faulted(evaluator.start())
+    evaluator.close()
+    evaluator._worker = faulted  # type: ignore[assignment]
+    bad, good = evaluate(evaluator, kernel.configuration({}), kernel.configuration({"block": 64}))
+    assert bad.status is Status.LAUNCH_ERROR
+    assert faulted.killed
+    assert good.status is Status.OK
+
+
+@pytest.mark.parametrize(("status", "usable"), [(Status.LAUNCH_ERROR, False), (Status.COMPILE_ERROR, True)])
+def test_device_is_looked_at_after_a_launch_error_only(kernel: Kernel, status: Status, usable: bool) -> None:
+    class Broken(HostBackend):
+        def is_usable(self) -> bool:
+            return False
+
+    bench = Bench(kernel, kernel.resolve_sizes(), Broken())
+    assert bench.is_usable(Trial(kernel.configuration({}), status)) is usable
+
+
+def test_memory_that_runs_out_is_a_status(kernel: Kernel) -> None:
+    class Greedy(HostBackend):
+        def allocate(self, nbytes: int) -> HostBuffer:
+            raise MemoryError(f"{nbytes} bytes")
+
+    bench = Bench(kernel, kernel.resolve_sizes(), Greedy())
+    configuration = kernel.configuration({})
+    trial = bench.evaluate(Request(configuration, render(kernel, configuration, kernel.resolve_sizes())))
+    assert trial.status is Status.OUT_OF_MEMORY
+    assert "host memory ran out" in trial.message
+
+
+def test_worker_ended_by_a_signal_without_a_name(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
+    evaluator.start()
+    assert evaluator._worker is not None
+    os.kill(evaluator._worker._process.pid, signal.SIGRTMIN + 3)
+    (lost,) = evaluate(evaluator, kernel.configuration({}))
+    assert lost.status is Status.CRASH
+    assert f"signal {signal.SIGRTMIN + 3}" in lost.message
+
+
+def test_metric_a_worker_cannot_import_is_named(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("not_on_any_path")
+    exec("def worst(output, reference): return 0.0", module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with (
+        DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", metric=module.worst) as evaluator,
+        pytest.raises(KernelError, match="not_on_any_path"),
+    ):
+        evaluator.start()
+
+
+UNEVEN = """
+extern "C" __global__ void twice(double* y, const double* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x + {{ 0 // (block - 64) }};
+    if (i < n) y[i] = 2.0 * x[i];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "message"),
+    [
+        ({"template": UNEVEN}, Status.COMPILE_ERROR, "ZeroDivisionError|division"),
+        ({"grid": ["ceildiv(n, block) * (block < 64)"]}, Status.ERROR, r"the grid .* is \(0"),
+    ],
+)
+def test_a_configuration_that_cannot_be_rendered_is_one_trial(
+    kernel: Kernel, changes: dict[str, Any], status: Status, message: str
+) -> None:
+    other = dataclasses.replace(kernel, path=None, **changes)
+    bad, good = (other.configuration({"block": block}) for block in (64, 32))
+    with DeviceEvaluator(other, other.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
+        failed, fine = evaluate(evaluator, bad, good)
+        assert (failed.status, fine.status) == (status, Status.OK)
+        assert re.search(message, failed.message), failed.message
+        assert failed.key == evaluator.key_of(bad)
+        assert fine.key == evaluator.key_of(good) != failed.key

@@ -46,3 +46,12 @@ def test_warm_up_launches_are_not_timed() -> None:
 def test_impossible_plan_is_refused() -> None:
     with pytest.raises(MptuneError, match="timing plan"):
         TimingPlan(min_repeats=10, max_repeats=5)
+
+
+def test_restoring_counts_towards_the_cap() -> None:
+    noise: Iterator[float] = iter(np.random.default_rng(0).uniform(1.0, 100.0, 1000))
+    wall_s = itertools.count(step=0.2)
+    plan = TimingPlan(min_repeats=5, max_repeats=500, cap_s=2.1)
+    times = repeat_launches(lambda: next(noise) * 1e-6, plan, clock=lambda: next(wall_s))
+    # Launches of next to no time whose buffers take 0.2 s to restore.
+    assert len(times) < 20
