@@ -19,8 +19,10 @@ from mptune.kernel import Kernel
 from mptune.registry import load_kernel
 from mptune.results import Status, Trial
 from mptune.run import Run
+from mptune.space.parameters import PrecisionParameter
 from mptune.store import RunFile
 from mptune.tuner import Progress, TuneSettings, device_constraints, tune
+from mptune.tuner.loop import uniform_types
 
 OWN = Path(__file__).with_name("own_kernel.py")
 
@@ -218,6 +220,7 @@ def test_device_limits_become_constraints_over_the_kernel_s_parameters(kernel: K
 BAD = {
     "budget": ({"budget": 0}, "budget 0"),
     "share": ({"baseline_share": 2.0}, "baseline share"),
+    "seed": ({"seed": -1}, "seed -1"),
     "limit": ({"time_limit_s": -1.0}, "time limit"),
     "strategy": ({"strategy": "bayesain"}, "did you mean 'bayesian'"),
     "option": ({"strategy": "genetic", "strategy_options": {"popsize": 3}}, "option of strategy genetic"),
@@ -308,3 +311,23 @@ def test_configurations_that_cannot_be_rendered_survive_a_resume(kernel: Kernel,
     told: list[Progress] = []
     tune(odd, settings(budget=30), output=path, resume=True, on_progress=told.append)
     assert all(p.replayed for p in told)
+
+
+def test_uniform_types_are_those_the_parameters_offer(kernel: Kernel) -> None:
+    assert uniform_types(kernel) == [{"x_type": t, "y_type": t} for t in ("fp64", "fp32", "fp16")]
+    parameters = [PrecisionParameter("x_type", ["fp64", "fp16"]), PrecisionParameter("y_type", ["fp32", "bf16"])]
+    partly = dataclasses.replace(kernel, parameters=[*kernel.parameters[:2], *parameters], path=None)
+    assert uniform_types(partly) == [
+        {"x_type": "fp64", "y_type": "fp32"},
+        {"x_type": "fp16", "y_type": "fp32"},
+        {"x_type": "fp16", "y_type": "bf16"},
+    ]
+
+
+def test_baseline_is_measured_in_every_narrower_type(kernel: Kernel) -> None:
+    told: list[Progress] = []
+    tune(kernel, settings(budget=10), on_progress=told.append)
+    assert [p.phase for p in told[:4]] == ["baseline", "baseline", "search", "search"]
+    fastest = min((p.trial for p in told[:2]), key=lambda t: t.time_ms).configuration
+    for progress, name in zip(told[2:4], ("fp32", "fp16"), strict=True):
+        assert dict(progress.trial.configuration) == {**fastest, "x_type": name, "y_type": name}

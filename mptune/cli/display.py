@@ -12,7 +12,6 @@ from typing import Any
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -130,6 +129,11 @@ def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"
 
 
+def _bar(share: float, width: int = 60) -> Text:
+    done = round(width * min(share, 1.0))
+    return Text("━" * done, style="green") + Text("━" * (width - done), style="bright_black")
+
+
 class LiveView:
     """The live view of a tuning run on standard error; does nothing where that is no terminal."""
 
@@ -167,6 +171,4 @@ class LiveView:
                 f"best {number(best.time_ms)} ms, speedup {number(run.speedup(best), 3)}, error {number(best.error, 3)}"
             )
         head = f"{progress.phase}: {done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
-        return Group(
-            Text(head), ProgressBar(budget, done, width=60), Text(found), Text(_pairs(run.statuses), style="dim")
-        )
+        return Group(Text(head), _bar(done / budget), Text(found), Text(_pairs(run.statuses), style="dim"))

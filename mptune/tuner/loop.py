@@ -11,16 +11,41 @@ from mptune.errors import EmptySpaceError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Kernel
 from mptune.objective import Objective
+from mptune.precision import PRECISIONS, Precision, precision
 from mptune.results import Status, Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
 from mptune.tuner.settings import Progress, TuneSettings
 
-__all__ = ["NoFile", "Tuning"]
+__all__ = ["NoFile", "Tuning", "uniform_types"]
+
+
+def _bits(entry: Precision) -> int:
+    return entry.significand_bits
+
+
+def uniform_types(kernel: Kernel) -> list[dict[str, Value]]:
+    """Return, for each precision below the widest, the values that give it to every precision parameter.
+
+    A parameter without that precision has the narrowest of its wider ones, or its widest. Widest first.
+    """
+    parameters = [p for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    values = {p.name: [precision(str(v)) for v in p.values] for p in parameters}
+    found: list[dict[str, Value]] = []
+    for level in PRECISIONS.values():
+        types: dict[str, Value] = {}
+        for name, offered in values.items():
+            wide_enough = [p for p in offered if p.significand_bits >= level.significand_bits]
+            nearest = min(wide_enough, key=_bits) if wide_enough else max(offered, key=_bits)
+            types[name] = nearest.name
+        if level.name in types.values() and types not in found:
+            found.append(types)
+    return found
 
 
 class NoFile:
@@ -94,6 +119,8 @@ class Tuning:
         # A third of the share is kept for the end, when it is known which configurations are fast.
         kept = share // 3
         self._search_baseline(share - kept)
+        if share:
+            self._narrow_baseline(budget - kept)
         strategy = self._strategy(self._space)
         strategy.tell(list(self._trials.values()))
         self._search(strategy, budget - kept, "search")
@@ -117,6 +144,17 @@ class Tuning:
         baseline = self._result().baseline
         if baseline is not None:
             self._objective = self._objective.with_baseline(self._objective.value(baseline))
+
+    def _narrow_baseline(self, budget: int) -> None:
+        """Give the baseline every narrower type at once: the marks any mixture of types is to be seen against."""
+        baseline = self._result().baseline
+        if baseline is None:
+            return
+        for types in uniform_types(self._kernel):
+            configuration = Configuration({**baseline.configuration, **types})
+            untried = configuration not in self._trials and configuration in self._space
+            if untried and self._may_go_on(budget):
+                self._evaluate(configuration, "search")
 
     def _confirm_baseline(self, budget: int) -> None:
         """Give the fastest configurations the baseline's types, so that their speedup is not the tuning's alone."""
