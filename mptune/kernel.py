@@ -150,7 +150,7 @@ class LaunchShape:
     shared_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Kernel:
     """One tunable computation.
 

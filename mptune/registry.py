@@ -11,13 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from mptune.errors import KernelError, MptuneError, UnknownNameError, did_you_mean
 from mptune.kernel import Kernel
 
-__all__ = ["bundled_folder", "bundled_kernels", "load_kernel"]
+__all__ = ["bundled_folder", "bundled_kernels", "load_kernel", "loaded_modules", "loaded_version"]
 
 _ENTRY_POINTS = "mptune.kernels"
+_MODULE_PREFIX = "_mptune_"
+
+_Version = tuple[int, ...]
+_versions: WeakKeyDictionary[Kernel, _Version] = WeakKeyDictionary()
 
 
 def bundled_folder(name: str) -> Path:
@@ -67,10 +72,32 @@ def _load_file(path: Path) -> Kernel:
         siblings = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise KernelError(f"no kernel definition file {str(path)!r}{did_you_mean(str(path), siblings)}")
     path = path.resolve()
+    version = _version(path)
     module = _run_file(path)
     kernel = _only_kernel(module, path)
     reference = kernel.reference or _sibling_reference(path)
-    return dataclasses.replace(kernel, path=path, reference=reference)
+    kernel = dataclasses.replace(kernel, path=path, reference=reference)
+    _versions[kernel] = version
+    return kernel
+
+
+def loaded_version(kernel: Kernel) -> tuple[int, ...] | None:
+    """Return when the files a kernel was loaded from were last changed; None for one that no file holds as it is."""
+    return _versions.get(kernel)
+
+
+def loaded_modules() -> tuple[ModuleType, ...]:
+    """Return the modules made of definition files, which no other process can import by their names."""
+    return tuple(module for name, module in sys.modules.items() if name.startswith(_MODULE_PREFIX))
+
+
+def _version(path: Path) -> _Version:
+    files = (path, _reference_file(path))
+    return tuple(file.stat().st_mtime_ns for file in files if file.is_file())
+
+
+def _reference_file(path: Path) -> Path:
+    return path.parent.parent / "references" / path.name
 
 
 def _only_kernel(module: ModuleType, path: Path) -> Kernel:
@@ -87,7 +114,7 @@ def _only_kernel(module: ModuleType, path: Path) -> Kernel:
 
 def _sibling_reference(path: Path) -> Callable[..., Any] | None:
     """Return ``reference`` of the file of the same stem in the sibling folder ``references``."""
-    file = path.parent.parent / "references" / path.name
+    file = _reference_file(path)
     if not file.is_file():
         return None
     found = getattr(_run_file(file), "reference", None)
@@ -98,7 +125,7 @@ def _sibling_reference(path: Path) -> Callable[..., Any] | None:
 
 def _run_file(path: Path) -> ModuleType:
     """Run a Python file as a module, its own folder importable while it runs."""
-    spec = importlib.util.spec_from_file_location(f"_mptune_{path.parent.name}_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{_MODULE_PREFIX}{path.parent.name}_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise KernelError(f"{str(path)!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)

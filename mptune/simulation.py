@@ -172,11 +172,14 @@ def simulate(
     Raises:
         SpaceFileError: the file cannot be read.
         UnknownNameError: no such strategy, option or metric.
-        MptuneError: budget or repeats below 1, a threshold for a recording without errors, or nothing in it ran.
+        MptuneError: budget or repeats below 1, a negative seed, a threshold for a recording without errors, or
+            nothing in it ran.
     """
     for name, count in (("budget", budget), ("repeats", repeats)):
         if count < 1:
             raise MptuneError(f"{name} must be at least 1, got {count}")
+    if seed < 0:
+        raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
     recorded = space if isinstance(space, RecordedSpace) else read_space(space)
     metric = _ALIASES.get(objective.strip(), objective.strip())
     goal, trials = _prepare(recorded, metric, not maximise, max_error, penalty)

@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import inspect
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ __all__ = ["checked_references", "compute_references", "reference_key"]
 
 _FORMAT: Final = 1
 _IMPORTED_AT: Final = time.time()
+_INSTALLED: Final = (Path(sysconfig.get_path("stdlib")).resolve(), Path(__file__).resolve().parent.parent)
 
 
 def compute_references(kernel: Kernel, inputs: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
@@ -114,7 +116,8 @@ def reference_key(kernel: Kernel, inputs_key: str, sizes: Sizes) -> str | None:
     """Return the identity of what the references depend on, None where the source cannot be told for sure.
 
     It covers the inputs, the sizes, the declared outputs, the versions of NumPy and SciPy, the source file of
-    the reference function, and the modules of the same folder that file uses.
+    the reference function, and the modules that file uses and nobody installed. It does not cover files the
+    reference reads: what those hold belongs into the inputs.
 
     Args:
         kernel: supplies the reference.
@@ -138,14 +141,17 @@ def _source_files(function: Callable[..., Any]) -> list[bytes] | None:
     """Return the contents of the source files behind a function.
 
     None for what has no file (a notebook, a class instance, a partial), for a closure (a decorated function
-    is one), whose captured values no file shows, and for a file changed since this process started, which
-    may not be what was imported.
+    is one), whose captured values no file shows, for a function that was not imported here but came from
+    another process, and for a file changed since this process started, which may not be what was imported.
     """
     if not inspect.isfunction(function) or function.__closure__:
         return None
+    # Only a module that was executed here has a specification; its file may have changed before this process began.
+    if "__spec__" not in function.__globals__:
+        return None
     own = Path(function.__code__.co_filename)
     try:
-        files = sorted({own.resolve(), *_neighbour_modules(function.__globals__, own.resolve().parent)})
+        files = sorted({own.resolve(), *_own_modules(function.__globals__)})
         if any(file.stat().st_mtime >= _IMPORTED_AT for file in files):
             return None
         return [file.read_bytes() for file in files]
@@ -153,18 +159,25 @@ def _source_files(function: Callable[..., Any]) -> list[bytes] | None:
         return None
 
 
-def _neighbour_modules(namespace: Mapping[str, Any], folder: Path) -> Iterable[Path]:
-    """Return the files in a folder whose modules a namespace uses, directly or through one another."""
+def _own_modules(namespace: Mapping[str, Any]) -> Iterable[Path]:
+    """Return the files of the user's modules a namespace uses, directly or through one another."""
     found: set[Path] = set()
     pending = [namespace]
     while pending:
         for value in list(pending.pop().values()):
             module = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
             file = getattr(module, "__file__", None)
-            if file is None or Path(file).parent.resolve() != folder:
+            if file is None or _is_installed(Path(file)):
                 continue
             path = Path(file).resolve()
             if path not in found:
                 found.add(path)
                 pending.append(vars(module))
     return found
+
+
+def _is_installed(file: Path) -> bool:
+    """Whether a module belongs to Python, an installed package or mptune: their versions change, not their files."""
+    path = file.resolve()
+    packaged = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return packaged or any(path.is_relative_to(folder) for folder in _INSTALLED)

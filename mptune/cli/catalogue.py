@@ -167,7 +167,7 @@ def check(
 
 
 def _sample(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise MptuneError(f"--sample {text!r}: expected a whole number or 'all'")
     return int(text)
 

@@ -10,6 +10,7 @@ import typer
 from mptune.cli.display import output, pareto_table, print_json, print_run
 from mptune.errors import UnknownNameError
 from mptune.interop import EXPORTERS
+from mptune.interop.files import write_text
 from mptune.run import Run
 
 __all__ = ["export", "pareto", "show"]
@@ -53,4 +54,4 @@ def export(
     if output is None:
         typer.echo(text, nl=not text.endswith("\n"))
     else:
-        output.write_text(text)
+        write_text(output, text)

@@ -13,7 +13,7 @@ from mptune.errors import KernelError, MptuneError
 from mptune.evaluators.bench import Ready
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
-from mptune.registry import load_kernel
+from mptune.registry import load_kernel, loaded_modules, loaded_version
 from mptune.results import Trial
 
 __all__ = ["Failed", "Finished", "Job", "Phase", "Started"]
@@ -24,7 +24,8 @@ class Job:
     """What a worker needs to know to start.
 
     Attributes:
-        kernel: path of the definition file, or the kernel itself, pickled by value.
+        kernel: path of the definition file, or the kernel itself, pickled by value, where no file holds it as it is.
+        version: of the file at that path.
         sizes: the problem sizes.
         backend: name of the backend.
         metric: error metric instead of the kernel's own.
@@ -34,6 +35,7 @@ class Job:
     """
 
     kernel: str | bytes
+    version: tuple[int, ...] | None
     sizes: dict[str, int]
     backend: str
     metric: bytes
@@ -55,11 +57,14 @@ class Job:
         """Describe a job in a form that crosses to another interpreter.
 
         Raises:
-            KernelError: the kernel was not loaded from a file and cannot be pickled.
+            KernelError: the kernel is not as a file defines it and cannot be pickled.
         """
+        version = loaded_version(kernel)
+        for module in loaded_modules():
+            cloudpickle.register_pickle_by_value(module)
         try:
-            packed = str(kernel.path) if kernel.path is not None else cloudpickle.dumps(kernel)
-            return cls(packed, dict(sizes), backend, cloudpickle.dumps(metric), seed, options, plan)
+            packed = cloudpickle.dumps(kernel) if version is None else str(kernel.path)
+            return cls(packed, version, dict(sizes), backend, cloudpickle.dumps(metric), seed, options, plan)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise KernelError(
                 f"kernel {kernel.name} cannot be sent to a worker process ({error}); put its definition in a file"
@@ -69,10 +74,15 @@ class Job:
         """Return kernel, sizes and metric; the bytes come from the parent process alone.
 
         Raises:
-            KernelError: the definition file cannot be loaded any more, or something pickled is not importable here.
+            KernelError: the definition file has changed or cannot be loaded any more, or something pickled is not
+                importable here.
         """
         try:
             kernel = load_kernel(self.kernel) if isinstance(self.kernel, str) else pickle.loads(self.kernel)
+            if loaded_version(kernel) != self.version:
+                raise KernelError(
+                    f"{self.kernel!r} has changed since the run began; --resume goes on with it as it is now"
+                )
             return kernel, Sizes(self.sizes), pickle.loads(self.metric)
         except (ImportError, AttributeError, pickle.UnpicklingError) as error:
             raise KernelError(f"the kernel or its error metric cannot be used in a worker process: {error}") from error

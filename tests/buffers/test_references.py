@@ -6,7 +6,9 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import cloudpickle
 import numpy as np
 import pytest
 from kernels_for_data import inputs, kernel, reference, simple
@@ -222,6 +224,34 @@ def test_a_file_edited_while_it_is_loaded_is_not_trusted(project):
     definition = scale(load(project))
     (project / "scale.py").write_text("the function at hand is no longer this")
     assert reference_key(definition, "inputs", definition.resolve_sizes()) is None
+
+
+def test_a_function_from_another_process_is_not_known_by_its_file(project):
+    definition = scale(load(project))
+    sizes = definition.resolve_sizes()
+    assert reference_key(definition, "inputs", sizes) is not None
+    # The file may have changed after the other process had read it and before this one began.
+    sent = cloudpickle.loads(cloudpickle.dumps(definition.reference))
+    moved = scale(SimpleNamespace(reference=sent))
+    assert reference_key(moved, "inputs", sizes) is None
+
+
+def test_editing_a_module_elsewhere_counts_unless_it_is_installed(project, tmp_path_factory, monkeypatch):
+    keys = []
+    for place in ("project", "site-packages"):
+        folder = tmp_path_factory.mktemp("elsewhere") / place
+        folder.mkdir()
+        name = f"far_{place.replace('-', '_')}"
+        monkeypatch.syspath_prepend(folder)
+        write(folder / f"{name}.py", "factor = 2.0\n")
+        write(project / "scale.py", f"import {name}\ndef reference(inputs, size): return inputs['x']\n")
+        definition = scale(load(project))
+        for text in ("factor = 2.0\n", "factor = 3.0\n"):
+            write(folder / f"{name}.py", text)
+            keys.append(reference_key(definition, "inputs", definition.resolve_sizes()))
+        sys.modules.pop(name)
+    assert keys[0] != keys[1]
+    assert keys[2] == keys[3]
 
 
 class Evil:

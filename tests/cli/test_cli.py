@@ -151,6 +151,13 @@ def test_export_writes_every_trial(mptune: Call, run_file: Path) -> None:
     assert len(list(csv.DictReader(io.StringIO(Path("out.csv").read_text())))) == 8
 
 
+def test_export_to_a_place_that_cannot_be_written(mptune: Call, run_file: Path) -> None:
+    for place in (run_file.parent, run_file.parent / "no" / "such" / "folder.csv"):
+        done = mptune("export", run_file, "--output", place)
+        assert done.code == 2
+        assert str(place) in "".join(done.err.split())
+
+
 def test_list_names_the_bundled_kernels(mptune: Call) -> None:
     kernels = json.loads(mptune("list", "--json").out)["kernels"]
     assert {"axpy", "convolution2d"} <= {k["kernel"] for k in kernels}
@@ -230,6 +237,8 @@ WRONG_INPUT = {
     "run file": (("show", "runs/nothing.db"), "nothing.db"),
     "export format": (("export", "x.db", "--format", "xlsx"), "export format"),
     "simulate file": (("simulate", "nothing.json"), "nothing.json"),
+    "seed": (("tune", "axpy", "--seed", -1), "seed -1"),
+    "sample digit": (("check", "axpy", "--sample", "²"), "whole number or 'all'"),
     "sample": (("check", "axpy", "--sample", "few"), "whole number or 'all'"),
     "arch": (("check", "axpy", "--backend", "nope"), "unknown backend"),
     "workers": (("tune", "axpy", "--workers", 4), "workers 4"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -256,3 +257,37 @@ def test_a_configuration_that_cannot_be_rendered_is_one_trial(
         assert re.search(message, failed.message), failed.message
         assert failed.key == evaluator.key_of(bad)
         assert fine.key == evaluator.key_of(good) != failed.key
+
+
+def test_a_kernel_changed_after_loading_is_what_the_worker_runs(kernel: Kernel) -> None:
+    factor = 4.0
+    changed = dataclasses.replace(kernel, metric="MAE", reference=lambda inputs, size: factor * inputs["x"])
+    assert changed.path == kernel.path
+    with DeviceEvaluator(changed, changed.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
+        (trial,) = evaluate(evaluator, changed.configuration({}))
+    assert 2.0 < trial.error < 4.0
+
+
+def test_functions_of_a_definition_file_reach_the_worker_by_value(tmp_path: Path) -> None:
+    text = Path(__file__).with_name("faulty.py").read_text()
+    named = text.replace(
+        "kernel = Kernel(", "def made(rng, size):\n    return {'x': rng.random(size.n)}\n\nkernel = Kernel("
+    )
+    own = tmp_path / "named.py"
+    own.write_text(re.sub("inputs=lambda.*", "inputs=made,", named))
+    changed = dataclasses.replace(load_kernel(own), metric="MAE")
+    with DeviceEvaluator(changed, changed.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
+        (trial,) = evaluate(evaluator, changed.configuration({}))
+    assert trial.status is Status.OK
+
+
+def test_definition_edited_under_a_run_ends_it(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    shutil.copy(Path(__file__).with_name("faulty.py"), own)
+    mine = load_kernel(own)
+    own.write_text(own.read_text().replace("2.0 * np.asarray", "3.0 * np.asarray"))
+    with (
+        DeviceEvaluator(mine, mine.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator,
+        pytest.raises(KernelError, match=r"mine\.py' has changed since"),
+    ):
+        evaluator.start()
