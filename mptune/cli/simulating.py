@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from mptune.cli.arguments import parse_assignments
 from mptune.cli.display import complain, number, output, print_json, table
@@ -53,7 +54,9 @@ def simulate(
 def _print(document: Mapping[str, Any], strategy: str) -> None:
     unit, optimum = document["unit"], document["optimum"]
     found = "none feasible" if optimum is None else f"{number(optimum, 6)} {unit}"
-    output.print(f"[bold]{document['space']}[/]: {document['configurations']:,} configurations, optimum {found}")
+    output.print(
+        f"[bold]{escape(document['space'])}[/]: {document['configurations']:,} configurations, optimum {found}"
+    )
     rows = []
     for run in document["runs"]:
         best = next((value for value in reversed(run["best"]) if value is not None), math.nan)

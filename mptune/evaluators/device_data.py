@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer
 from mptune.buffers import DataManager
+from mptune.errors import OutOfMemoryError
 from mptune.kernel import Argument, Role
 from mptune.precision import Precision
 from mptune.space.configuration import Configuration
@@ -128,17 +129,22 @@ class DeviceData:
             return self._buffers[key]
         shape, dtype = self._data.shape_of(argument), self._data.dtype_of(argument, precision)
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        self._make_room(nbytes, used)
-        buffer = self._backend.allocate(nbytes)
+        self._make_room(nbytes, used, self._budget_bytes)
+        try:
+            buffer = self._backend.allocate(nbytes)
+        except OutOfMemoryError:
+            # What other configurations left here must not decide whether this one fits.
+            self._make_room(nbytes, used, 0)
+            buffer = self._backend.allocate(nbytes)
         if purpose == "read":
             buffer.write(self._data.typed(argument, precision))
         self._buffers[key] = buffer
         return buffer
 
-    def _make_room(self, nbytes: int, used: set[_Key]) -> None:
+    def _make_room(self, nbytes: int, used: set[_Key], budget_bytes: int) -> None:
         held = sum(buffer.nbytes for buffer in self._buffers.values())
         for key in [key for key in self._buffers if key not in used]:
-            if held + nbytes <= self._budget_bytes:
+            if held + nbytes <= budget_bytes:
                 return
             buffer = self._buffers.pop(key)
             held -= buffer.nbytes

@@ -5,13 +5,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mptune.backends.host import HostBackend
+from mptune.backends.host import HostBackend, HostBuffer
 from mptune.buffers import DataManager
+from mptune.errors import OutOfMemoryError
 from mptune.evaluators.device_data import DeviceData
 from mptune.kernel import In, InOut, Kernel, Out, Scalar
 from mptune.space.parameters import PrecisionParameter
 
 N = 1003
+
+
+class Counted(HostBuffer):
+    """Memory that knows whether it was given back."""
+
+    freed = False
+
+    def free(self) -> None:
+        super().free()
+        self.freed = True
 
 
 @pytest.fixture
@@ -100,3 +111,25 @@ def test_scalars_come_in_the_precision(data: DataManager) -> None:
         assert scalar.nbytes == size
         assert float(scalar) == pytest.approx(0.3, rel=2.0**-8)
     device.free()
+
+
+def test_buffers_of_other_configurations_make_room_when_the_device_is_full(data: DataManager) -> None:
+    class Small(HostBackend):
+        """A device that holds what one configuration in fp64 needs, and no more."""
+
+        held: list[Counted]
+
+        def allocate(self, nbytes: int) -> HostBuffer:
+            self.held = [buffer for buffer in self.held if not buffer.freed]
+            if sum(buffer.nbytes for buffer in self.held) + nbytes > 4 * 8 * N:
+                raise OutOfMemoryError(f"{nbytes} bytes were asked for")
+            self.held.append(Counted(nbytes))
+            return self.held[-1]
+
+    backend = Small()
+    backend.held = []
+    device = DeviceData(backend, data, budget_bytes=10**9)
+    bind_all(device, data)
+    device.bind(data.kernel.configuration({"t": "fp64"}))
+    device.free()
+    assert all(buffer.freed for buffer in backend.held)
