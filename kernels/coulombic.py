@@ -64,7 +64,7 @@ kernel = Kernel(
     ],
     sizes={
         "smoke": {"width": 67, "height": 43, "charges": 101},
-        "default": {"width": 256, "height": 160, "charges": 500},
+        "default": {"width": 256, "height": 160, "charges": 800},
         "paper": {"width": 2000, "height": 2000, "charges": 10_000},
     },
     inputs=inputs,

@@ -76,7 +76,7 @@ kernel = Kernel(
     ],
     sizes={
         "smoke": {"side": 13, "samples": 101},
-        "default": {"side": 16, "samples": 1024},
+        "default": {"side": 16, "samples": 2048},
         "paper": {"side": 64, "samples": 4096},
     },
     inputs=inputs,
