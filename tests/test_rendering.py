@@ -9,7 +9,9 @@ import subprocess
 
 import pytest
 
-from mptune.errors import KernelError, TemplateError
+from mptune.backends.base import CompileOptions
+from mptune.backends.host import HostBackend
+from mptune.errors import CompileError, KernelError, TemplateError
 from mptune.kernel import In, InOut, Kernel, Scalar
 from mptune.rendering import PRELUDE_FILES, TypeName, prelude, render, render_body
 from mptune.space.parameters import (
@@ -261,3 +263,55 @@ class TestFiles:
         instance = kernel(None)
         with pytest.raises(KernelError, match="give template="):
             render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+
+TYPES = 'extern "C" __global__ void take({}* y, const {}* x, {} a, {} n) {{ y[0] = y[0]; }}\n'
+
+FITTING = [
+    ("half", "double", "bfloat16", "int"),
+    ("vec<half, 4>", "vec<double, 2>", "bfloat16", "unsigned"),
+    ("unsigned short", "long long", "bfloat16", "int"),
+]
+# The parameter that is wrong, and how it is passed.
+MISTAKEN = [
+    (("float", "double", "bfloat16", "int"), "y", "fp16"),
+    (("bfloat16", "double", "bfloat16", "int"), "y", "fp16"),
+    (("half", "float", "bfloat16", "int"), "x", "fp64"),
+    (("half", "int", "bfloat16", "int"), "x", "fp64"),
+    (("half", "double", "half", "int"), "a", "bf16"),
+    (("half", "double", "bfloat16*", "int"), "a", "bf16"),
+    (("half", "double", "bfloat16", "long long"), "n", "int32"),
+    (("half", "double", "bfloat16", "float"), "n", "int32"),
+]
+
+
+def taking(types):
+    """The source of a kernel whose function has parameters of these types, compiled by the host's compiler."""
+    definition = Kernel(
+        name="take",
+        parameters=[PrecisionParameter("y_type", ["fp64", "fp16"])],
+        arguments=[
+            InOut("y", "n", precision="y_type"),
+            In("x", "n", precision="fp64"),
+            Scalar("a", precision="bf16"),
+            Scalar("n", dtype="int32"),
+        ],
+        sizes={"default": {"n": 8}},
+        inputs=lambda rng, size: {},
+        grid=["1"],
+        block=["32"],
+        template=TYPES.format(*types),
+    )
+    source = render(definition, definition.configuration({"y_type": "fp16"}), definition.resolve_sizes())
+    return HostBackend().compile(source, "take", CompileOptions())
+
+
+@pytest.mark.parametrize("types", FITTING)
+def test_parameters_of_the_declared_types_compile(types):
+    assert taking(types).image
+
+
+@pytest.mark.parametrize(("types", "argument", "passed"), MISTAKEN)
+def test_parameters_of_other_types_than_declared_do_not_compile(types, argument, passed):
+    with pytest.raises(CompileError, match=f"argument {argument} of kernel take is passed as {passed}"):
+        taking(types)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -25,6 +26,9 @@ __all__ = ["LiveView", "complain", "pareto_table", "print_json", "print_run", "t
 #: A pipe or file has no width a table would have to fit.
 output = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
 messages = Console(stderr=True, highlight=False)
+
+
+_ERROR: Final = re.compile(r"\berror\b", re.IGNORECASE)
 
 
 def complain(message: str) -> None:
@@ -91,15 +95,19 @@ def _comparison(run: Run, shown: Mapping[str, Trial]) -> Table:
 
 
 def _print_failures(run: Run) -> None:
-    groups = Counter(
-        (str(t.status), t.message.strip().splitlines()[0] if t.message.strip() else "") for t in run.failures
-    )
+    groups = Counter((str(t.status), _in_short(t.message)) for t in run.failures)
     for (status, message), count in groups.most_common(5):
         output.print(Text(f"  {count} × {status}: {message}"), soft_wrap=True)
     if len(groups) > 5:
         output.print(f"  and {len(groups) - 5} other kinds of failure")
     for warning in run.warnings:
         output.print(Text(f"  warning: {warning}", style="yellow"), soft_wrap=True)
+
+
+def _in_short(message: str) -> str:
+    """Return the first line of a message and, of a compiler's output, the first error."""
+    first, *others = message.strip().splitlines() or [""]
+    return next((f"{first}: {line.strip()}" for line in others if _ERROR.search(line)), first)
 
 
 def pareto_table(run: Run, metrics: Sequence[str]) -> Table:

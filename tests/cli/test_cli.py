@@ -151,6 +151,16 @@ def test_export_writes_every_trial(mptune: Call, run_file: Path) -> None:
     assert len(list(csv.DictReader(io.StringIO(Path("out.csv").read_text())))) == 8
 
 
+def test_compiler_s_reason_is_shown(mptune: Call, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(OWN.read_text().replace("{{ x_type }} p = 0.5;", "p = 0.5;"))
+    done = mptune("tune", wrong, "--backend", "host", "--budget", 2, "--strategy", "random")
+    assert done.code == 1
+    (line,) = [line for line in done.out.splitlines() if "× compile_error" in line]
+    assert "error: " in line
+    assert "'p' was not declared" in line or "undeclared identifier 'p'" in line
+
+
 def test_export_to_a_place_that_cannot_be_written(mptune: Call, run_file: Path) -> None:
     for place in (run_file.parent, run_file.parent / "no" / "such" / "folder.csv"):
         done = mptune("export", run_file, "--output", place)
