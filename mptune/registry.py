@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from mptune.errors import KernelError, MptuneError, UnknownNameError, did_you_mean
 from mptune.kernel import Kernel
+from mptune.plugins import load_point
 
 __all__ = ["bundled_folder", "bundled_kernels", "load_kernel", "loaded_modules", "loaded_version"]
 
@@ -58,7 +59,7 @@ def load_kernel(name: str | Path) -> Kernel:
     if not text.startswith("_") and path.is_file():
         return _load_file(path)
     for point in importlib.metadata.entry_points(group=_ENTRY_POINTS, name=text):
-        found = point.load()
+        found = load_point(point, "kernel")
         if not isinstance(found, Kernel):
             raise KernelError(f"entry point {point.value!r} of kernel {text!r} is not a mptune.Kernel")
         return found

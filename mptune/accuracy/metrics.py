@@ -62,6 +62,7 @@ from mptune.accuracy.quantities import (
 )
 from mptune.accuracy.reductions import Scaled, maximum, mean, mean_square, reference_magnitude, reference_mean
 from mptune.errors import MetricError, MptuneError, UnknownNameError
+from mptune.plugins import load_point
 
 __all__ = ["METRICS", "ErrorMetric", "resolve"]
 
@@ -242,7 +243,7 @@ def resolve(metric: str | Callable[..., float]) -> ErrorMetric:
     points = importlib.metadata.entry_points(group=_ENTRY_POINTS)
     for point in points:
         if _plain(point.name) == _plain(metric):
-            found = point.load()
+            found: Any = load_point(point, "error metric")
             return found if isinstance(found, ErrorMetric) else _custom(found, point.name)
     raise UnknownNameError("error metric", metric, [*METRICS, *(point.name for point in points)])
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from mptune.backends.base import Backend
 from mptune.errors import BackendUnavailableError, UnknownNameError
+from mptune.plugins import load_point
 
 __all__ = ["BACKENDS", "get_backend"]
 
@@ -62,7 +63,7 @@ def _bundled() -> dict[str, type[Backend]]:
 def _third_party() -> dict[str, type[Backend]]:
     found: dict[str, type[Backend]] = {}
     for point in importlib.metadata.entry_points(group=_ENTRY_POINTS):
-        loaded = point.load()
+        loaded = load_point(point, "backend")
         if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
             raise BackendUnavailableError(f"entry point {point.value!r} of backend {point.name!r} is not a Backend")
         found[point.name] = loaded

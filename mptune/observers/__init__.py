@@ -15,6 +15,7 @@ from typing import Final, TypeGuard
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.observers.base import Observer
+from mptune.plugins import load_point
 
 __all__ = ["OBSERVERS"]
 
@@ -29,7 +30,7 @@ class _Registry(Mapping[str, type[Observer]]):
             module = importlib.import_module(f"{__name__}.{name}")
             return next(found for found in vars(module).values() if _is_observer(found) and found.name == name)
         for point in importlib.metadata.entry_points(group=_ENTRY_POINTS, name=name):
-            loaded = point.load()
+            loaded = load_point(point, "observer")
             if not _is_observer(loaded):
                 raise MptuneError(f"entry point {point.value!r} of observer {name!r} is not an Observer subclass")
             return loaded

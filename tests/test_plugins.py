@@ -1,0 +1,42 @@
+"""A third party's entry point that fails is named, wherever it is met."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+
+from mptune.accuracy.metrics import resolve
+from mptune.backends import _third_party
+from mptune.errors import KernelError, MptuneError
+from mptune.observers import OBSERVERS
+from mptune.plugins import load_point
+from mptune.registry import load_kernel
+
+USES: dict[str, Callable[[], object]] = {
+    "kernels": lambda: load_kernel("broken"),
+    "metrics": lambda: resolve("broken"),
+    "backends": _third_party,
+    "observers": lambda: OBSERVERS["broken"],
+}
+
+
+@pytest.mark.parametrize("group", USES)
+def test_entry_point_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch, group: str) -> None:
+    point = EntryPoint("broken", "no_such_module:thing", f"mptune.{group}")
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: EntryPoints([point]).select(**which))
+    with pytest.raises(MptuneError, match=r"entry point 'no_such_module:thing' .*'broken' cannot be loaded: ModuleNot"):
+        USES[group]()
+
+
+def test_what_an_entry_point_says_itself_is_kept() -> None:
+    class Refusing:
+        name, value = "mine", "mine:kernel"
+
+        def load(self) -> object:
+            raise KernelError("sizes need a preset named 'default'")
+
+    with pytest.raises(KernelError, match="preset named"):
+        load_point(Refusing(), "kernel")  # type: ignore[arg-type]
