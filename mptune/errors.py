@@ -119,8 +119,9 @@ class SpaceFileError(MptuneError):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known name, or ``""`` when none is near.
 
-    Case is ignored, so ``FP32`` finds ``fp32``.
+    Case is ignored, so ``FP32`` finds ``fp32``; of names that are not alike, one that begins the other is near.
     """
     by_lower = {entry.lower(): entry for entry in known}
     near = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.5)
+    near = near or [entry for entry in by_lower if len(name) > 2 and entry.startswith(name.lower())]
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

@@ -65,7 +65,10 @@ class Sizes(Mapping[str, int]):
             raise AttributeError(f"no size {name!r} (sizes: {', '.join(self._values)})") from None
 
     def __repr__(self) -> str:
-        return f"Sizes({', '.join(f'{k}={v}' for k, v in self._values.items())})"
+        return f"Sizes({self})"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._values.items())
 
     def __reduce__(self) -> tuple[type[Sizes], tuple[dict[str, int]]]:
         return Sizes, (self._values,)
@@ -352,6 +355,7 @@ class Kernel:
                         f"precision of argument {argument.name!r}:",
                         argument.precision,
                         [*precision_parameters, *PRECISIONS],
+                        aliases=[alias for entry in PRECISIONS.values() for alias in entry.aliases],
                     ) from error
         sizes = tuple(self.sizes["default"])
         for argument in self.arguments:

@@ -18,6 +18,7 @@ import jinja2
 import jinja2.meta
 import jinja2.nodes
 
+from mptune.dialect import portable, without_comments
 from mptune.errors import KernelError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Kernel, Role, Sizes
 from mptune.precision import Precision, precision
@@ -130,7 +131,7 @@ def render_body(kernel: Kernel, configuration: Configuration, sizes: Mapping[str
     template = _compile(source)
     context = _context(kernel, configuration, sizes)
     template.check_names(context)
-    body = template.render(context)
+    body = portable(template.render(context), source.name.removesuffix(".j2"))
     _check_function(kernel, body, source.name)
     return body
 
@@ -351,7 +352,7 @@ def _undefined(where: str, name: str, context: Iterable[str]) -> str:
 
 def _check_function(kernel: Kernel, body: str, where: str) -> None:
     """Raise TemplateError unless the body defines the function, with C linkage and a parameter for each argument."""
-    code = _without_comments(body)
+    code = without_comments(body)
     found = {match[1]: match.end() for match in _KERNEL_FUNCTION.finditer(code)}
     function = kernel.function
     if function not in found:
@@ -367,10 +368,6 @@ def _check_function(kernel: Kernel, body: str, where: str) -> None:
         raise TemplateError(
             f"{where}: function {function} has {has}, the kernel declares {len(kernel.arguments)} arguments ({names})"
         )
-
-
-def _without_comments(text: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
 
 
 def _count_parameters(code: str, start: int) -> int:

@@ -47,8 +47,8 @@ class Measurement:
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
-    times_ms: tuple[float, ...] = ()
-    durations_s: Mapping[str, float] = field(default_factory=dict)
+    times_ms: tuple[float, ...] = field(default=(), repr=False)
+    durations_s: Mapping[str, float] = field(default_factory=dict, repr=False)
     reused_error: bool = False
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Trial:
     message: str = ""
     measurement: Measurement = field(default_factory=Measurement)
     warnings: tuple[str, ...] = ()
-    key: str = ""
+    key: str = field(default="", repr=False)
 
     def metric(self, name: str) -> float:
         """Return the metric of that name, NaN where the trial does not have it."""

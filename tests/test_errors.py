@@ -21,6 +21,11 @@ def test_suggestion_ignores_case_and_keeps_the_spelling() -> None:
     assert did_you_mean("nrmse_", ["MAE", "NRMSE"]) == "; did you mean 'NRMSE'?"
 
 
+def test_the_beginning_of_a_name_suggests_it() -> None:
+    assert did_you_mean("Conv", ["axpy", "convolution2d"]) == "; did you mean 'convolution2d'?"
+    assert did_you_mean("co", ["axpy", "convolution2d"]) == ""
+
+
 def test_survives_pickling() -> None:
     error = UnknownNameError("metric", "MEA", ["MAE"], hint="h")
     copy = pickle.loads(pickle.dumps(error))

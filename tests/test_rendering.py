@@ -315,3 +315,37 @@ def test_parameters_of_the_declared_types_compile(types):
 def test_parameters_of_other_types_than_declared_do_not_compile(types, argument, passed):
     with pytest.raises(CompileError, match=f"argument {argument} of kernel take is passed as {passed}"):
         taking(types)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "type_", "name"),
+    [
+        ("extern __shared__ float part[];", "float", "part"),
+        ("extern __shared__ {{ x_type }} part [ ] ;", "double", "part"),
+        ("extern __shared__ __align__(16) vec<float, 4> part[];", "vec<float, 4>", "part"),
+        (
+            "extern __attribute__((aligned(16))) __shared__ volatile unsigned char raw[];",
+            "volatile unsigned char",
+            "raw",
+        ),
+    ],
+)
+def test_dynamic_shared_memory_is_declared_as_in_cuda(declaration, type_, name):
+    alias = f"mptune_type_of_{name}"
+    assert body(declaration) == f"using {alias} = {type_}; SHARED_DYNAMIC({alias}, {name});"
+
+
+def test_lines_after_dynamic_shared_memory_keep_their_numbers():
+    assert body("extern __shared__\n  float part[];\nint z;").splitlines()[2] == "int z;"
+
+
+def test_dynamic_shared_memory_outside_a_function_is_placed():
+    text = 'extern "C" {\nextern __shared__ float part[];\n}\n' + FUNCTION + " {}\n"
+    instance = kernel(text)
+    with pytest.raises(TemplateError, match=r"scale.cu:2: declare extern __shared__ part\[\] inside the function"):
+        render_body(instance, instance.configuration({}), instance.resolve_sizes())
+
+
+def test_static_and_mentioned_shared_memory_stay_as_they_are():
+    text = "__shared__ float part[64];\nextern float other[];"
+    assert body(text) == text

@@ -10,8 +10,8 @@ from mptune.backends import BACKENDS, get_backend
 from mptune.checking import CheckResult, Compilation
 from mptune.checking import check as check_kernel
 from mptune.cli.arguments import parse_assignments, parse_sizes
-from mptune.cli.display import complain, messages, output, print_json, table
-from mptune.errors import BackendUnavailableError, MptuneError
+from mptune.cli.display import complain, messages, output, print_json, remark, table
+from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
 from mptune.kernel import Kernel
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import render as render_source
@@ -29,20 +29,23 @@ def list_kernels(json: AsJson = False) -> None:
     if json:
         print_json({"kernels": rows})
         return
-    columns = ("kernel", "parameters", "configurations", "metric", "sizes", "description")
+    columns = ("kernel", "parameters", "configurations", "metric", "description")
     cells = [
         (
             row["kernel"],
             f"{len(row['parameters']) - len(row['signature'])} + {len(row['signature'])}",
             f"{row['configurations']:,}",
             row["metric"],
-            ", ".join(row["sizes"]),
             row["description"],
         )
         for row in rows
     ]
     output.print(table(columns, cells, right=("configurations",)))
-    output.print("\nparameters: optimisation + accuracy signature; configurations: valid ones at the default size")
+    presets = dict.fromkeys(preset for row in rows for preset in row["sizes"])
+    output.print(
+        "\nparameters: optimisation + accuracy signature; configurations: valid ones at the default size; "
+        f"sizes: {', '.join(presets)}"
+    )
 
 
 def _describe(kernel: Kernel) -> dict[str, Any]:
@@ -59,7 +62,7 @@ def _describe(kernel: Kernel) -> dict[str, Any]:
 
 
 def backends(json: AsJson = False) -> None:
-    """Say which backends can compile and run here, and what the others need."""
+    """Say what can compile and run here, and what the rest needs."""
     rows = [_availability(name) for name in BACKENDS]
     if json:
         print_json({"backends": rows})
@@ -115,15 +118,22 @@ def render(
     size: Annotated[list[str], typer.Option(metavar="PRESET|NAME=V", help="A size preset, or single sizes.")] = [],  # noqa: B006
     body: Annotated[bool, typer.Option("--body", help="Leave out the prelude.")] = False,
 ) -> None:
-    """Print the instantiated source; parameters not given have their first value."""
+    """Print the instantiated source.
+
+    Parameters not given have the first of their values that is valid with the others.
+    """
     definition = load_kernel(kernel)
     if backend != "auto":
         get_backend(backend)
     preset, overrides = parse_sizes(definition, size)
     sizes = definition.resolve_sizes(preset, overrides)
-    configuration = definition.configuration(parse_assignments(parameter, "-p"))
-    if configuration not in definition.search_space(sizes):
-        complain(f"not a valid configuration, rendered all the same: {configuration}")
+    given = parse_assignments(parameter, "-p")
+    configuration = definition.configuration(given)
+    try:
+        space = definition.search_space(sizes).restrict({name: [value] for name, value in given.items()})
+        configuration = space.configuration(0)
+    except EmptySpaceError as error:
+        remark(f"not a valid configuration, rendered all the same: {configuration} ({error})")
     source = render_body if body else render_source
     typer.echo(source(definition, configuration, sizes))
 

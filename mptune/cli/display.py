@@ -8,7 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -16,18 +16,22 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from mptune.errors import RunFileError
 from mptune.results import Trial
 from mptune.run import Run
 from mptune.tuner import Progress
 
-__all__ = ["LiveView", "complain", "pareto_table", "print_json", "print_run", "table"]
+__all__ = ["LiveView", "complain", "pareto_table", "print_json", "print_run", "remark", "table"]
 
 #: Results go to standard output, everything else to standard error.
 #: A pipe or file has no width a table would have to fit.
 output = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
 messages = Console(stderr=True, highlight=False)
 
-
+_ENDLESS: Final = 10_000
+_SHOWN: Final = (
+    "backend", "device", "sizes", "threshold", "metric", "configurations", "strategy", "seed", "wall_s"
+)  # fmt: skip
 _ERROR: Final = re.compile(r"\berror\b", re.IGNORECASE)
 
 
@@ -47,10 +51,11 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
-    """Return a table; the columns named in ``right`` are aligned to the right."""
+    """Return a table; the columns named in ``right`` are aligned to the right, and only the last one wraps."""
     made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        made.add_column(column, justify=justify, overflow="fold", no_wrap=column != columns[-1])
     for row in rows:
         made.add_row(*(Text(str(cell)) for cell in row))
     return made
@@ -61,9 +66,20 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}" if math.isfinite(value) else "-"
 
 
-def print_run(run: Run) -> None:
-    """Print what a run found: the winner beside the baseline, and how every trial ended."""
+def print_run(run: Run, *, warnings: bool = True) -> None:
+    """Print what a run found: the winner beside the baseline, and how every trial ended.
+
+    Args:
+        run: the run.
+        warnings: whether the data manager's warnings have not been seen yet.
+
+    Raises:
+        RunFileError: the run file it comes from lacks settings.
+    """
     settings = run.settings
+    missing = [name for name in _SHOWN if name not in settings]
+    if missing:
+        raise RunFileError(f"the run file does not say its {', '.join(missing)}: it was not written to its end")
     output.print(
         f"[bold]{run.kernel}[/] on {settings['backend']} ({settings['device']}), sizes {_pairs(settings['sizes'])}"
     )
@@ -71,6 +87,9 @@ def print_run(run: Run) -> None:
         f"threshold {_threshold(settings)}, {run.evaluations} of {settings['configurations']:,} configurations, "
         f"strategy {settings['strategy']}, seed {settings['seed']}, {settings['wall_s']:.1f} s"
     )
+    objective = run.objective
+    if objective.metric != "time_ms" or not objective.minimise:
+        output.print(f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}")
     output.print()
     columns = {"baseline": run.baseline, "best": run.best}
     if run.best is None:
@@ -80,7 +99,7 @@ def print_run(run: Run) -> None:
         output.print(_comparison(run, shown))
         output.print()
     output.print(f"statuses: {_pairs(run.statuses)}")
-    _print_failures(run)
+    _print_failures(run, warnings)
 
 
 def _comparison(run: Run, shown: Mapping[str, Trial]) -> Table:
@@ -90,17 +109,20 @@ def _comparison(run: Run, shown: Mapping[str, Trial]) -> Table:
         ("error", *(number(t.error, 3) for t in shown.values())),
         ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in shown.values())),
     ]
+    metric = run.objective.metric
+    if metric not in ("time_ms", "error", "memory_bytes"):
+        rows.insert(0, (metric, *(number(run.metric_of(t, metric)) for t in shown.values())))
     rows += [(name, *(t.configuration[name] for t in shown.values())) for name in run.parameter_names]
     return table(("", *shown), rows, right=tuple(shown))
 
 
-def _print_failures(run: Run) -> None:
+def _print_failures(run: Run, warnings: bool) -> None:
     groups = Counter((str(t.status), _in_short(t.message)) for t in run.failures)
     for (status, message), count in groups.most_common(5):
         output.print(Text(f"  {count} × {status}: {message}"), soft_wrap=True)
     if len(groups) > 5:
         output.print(f"  and {len(groups) - 5} other kinds of failure")
-    for warning in run.warnings:
+    for warning in run.warnings if warnings else ():
         output.print(Text(f"  warning: {warning}", style="yellow"), soft_wrap=True)
 
 
@@ -111,18 +133,27 @@ def _in_short(message: str) -> str:
 
 
 def pareto_table(run: Run, metrics: Sequence[str]) -> Table:
-    """Return the front, one trial a row, the best of the first metric on top."""
+    """Return the front, one trial a row, the best of the first metric on top.
+
+    Each parameter has a column of its own where there is room.
+    """
     trials = run.pareto(metrics)
+    numbers = tuple(dict.fromkeys((*metrics, "speedup")))
+    judged = ("feasible",) if run.settings.get("threshold") is not None else ()
     rows = [
         (
-            *(number(run.metric_of(trial, metric)) for metric in metrics),
-            number(run.speedup(trial), 3),
-            *(trial.configuration[name] for name in run.parameter_names),
+            *(number(run.metric_of(trial, metric), 3 if metric == "speedup" else 4) for metric in numbers),
+            *("yes" if run.objective.is_feasible(trial) else "no" for _ in judged),
         )
         for trial in trials
     ]
-    columns = (*metrics, "speedup", *run.parameter_names)
-    return table(columns, rows, right=(*metrics, "speedup"))
+    names = run.parameter_names
+    cells = [(*row, *(t.configuration[name] for name in names)) for row, t in zip(rows, trials, strict=True)]
+    wide = table((*numbers, *judged, *names), cells, right=numbers)
+    if output.measure(wide, options=output.options.update(max_width=_ENDLESS)).maximum <= output.width:
+        return wide
+    texts = [(*row, t.configuration) for row, t in zip(rows, trials, strict=True)]
+    return table((*numbers, *judged, "configuration"), texts, right=numbers)
 
 
 def _threshold(settings: Mapping[str, Any]) -> str:
@@ -145,7 +176,8 @@ def _bar(share: float, width: int = 60) -> Text:
 class LiveView:
     """The live view of a tuning run on standard error; does nothing where that is no terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, time_limit_s: float | None = None) -> None:
+        self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
         self._live = Live(console=messages, refresh_per_second=8, transient=True) if messages.is_terminal else None
         self._warned: set[str] = set()
 
@@ -170,8 +202,9 @@ class LiveView:
 
     def _view(self, progress: Progress) -> RenderableType:
         run = progress.run()
-        done, budget = run.evaluations, progress.budget
+        done, budget = run.evaluations, min(progress.budget, int(run.settings["configurations"]))
         left_s = progress.elapsed_s / done * (budget - done)
+        left_s = max(0.0, min(left_s, self._time_limit_s - progress.elapsed_s))
         best = run.best
         found = "no configuration under the threshold yet"
         if best is not None:

@@ -13,13 +13,14 @@ from rich.markup import escape
 from mptune.cli.arguments import parse_assignments
 from mptune.cli.display import complain, number, output, print_json, table
 from mptune.simulation import simulate as simulate_space
+from mptune.strategies import STRATEGIES
 
 __all__ = ["simulate"]
 
 
 def simulate(
     space: Annotated[Path, typer.Argument(metavar="SPACE", help="A cache file, T4 file or run file, gzipped or not.")],
-    strategy: Annotated[str, typer.Option(help="Search strategy.")] = "bayesian",
+    strategy: Annotated[str, typer.Option(help=f"{', '.join(STRATEGIES)}.")] = "bayesian",
     strategy_option: Annotated[list[str], typer.Option(metavar="K=V", help="A hyperparameter of it.")] = [],  # noqa: B006
     budget: Annotated[int, typer.Option(help="Unique configurations in each run.")] = 100,
     repeats: Annotated[int, typer.Option(help="Runs, with seeds that count upwards.")] = 1,
@@ -29,7 +30,7 @@ def simulate(
     max_error: Annotated[float | None, typer.Option(metavar="X", help="Threshold of the error.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Replay a recorded search space with a strategy, without a device."""
+    """Replay a recorded search space, without a device."""
     simulation = simulate_space(
         space,
         strategy=strategy,
@@ -53,7 +54,7 @@ def simulate(
 
 def _print(document: Mapping[str, Any], strategy: str) -> None:
     unit, optimum = document["unit"], document["optimum"]
-    found = "none feasible" if optimum is None else f"{number(optimum, 6)} {unit}"
+    found = "none feasible" if optimum is None else f"{number(optimum, 6)} {unit}".rstrip()
     output.print(
         f"[bold]{escape(document['space'])}[/]: {document['configurations']:,} configurations, optimum {found}"
     )
@@ -62,6 +63,6 @@ def _print(document: Mapping[str, Any], strategy: str) -> None:
         best = next((value for value in reversed(run["best"]) if value is not None), math.nan)
         distance = abs(best - optimum) / abs(optimum) if optimum else math.nan
         rows.append((run["seed"], len(run["best"]), number(best, 6), f"{number(100 * distance, 3)} %"))
-    columns = ("seed", "evaluations", f"best ({unit})", "from the optimum")
+    columns = ("seed", "evaluations", f"best ({unit})" if unit else "best", "from the optimum")
     output.print(table(columns, rows, right=columns))
     output.print(f"{strategy}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")

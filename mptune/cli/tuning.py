@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 
+from mptune.accuracy.metrics import METRICS
 from mptune.cli.arguments import default_output, parse_assignments, parse_sizes, parse_threshold
 from mptune.cli.display import LiveView, complain, print_json, print_run, remark
 from mptune.evaluators.device import Limits
 from mptune.registry import load_kernel
 from mptune.run import Run
+from mptune.strategies import STRATEGIES
 from mptune.tuner import TuneSettings
 from mptune.tuner import tune as tune_kernel
 
@@ -25,13 +27,13 @@ def tune(
     backend: Annotated[str, typer.Option(help="auto, host, cuda or hip.")] = "auto",
     size: Annotated[list[str], typer.Option(metavar="PRESET|NAME=V", help="A size preset, or single sizes.")] = [],  # noqa: B006
     max_error: Annotated[list[str], typer.Option(metavar="X", help="Threshold, for all outputs or NAME=X.")] = [],  # noqa: B006
-    metric: Annotated[str | None, typer.Option(help="Error metric instead of the kernel's own.")] = None,
+    metric: Annotated[str | None, typer.Option(help=f"Instead of the kernel's own: {', '.join(METRICS)}.")] = None,
     objective: Annotated[str, typer.Option(help="time, memory, error, a metric or an expression.")] = "time",
     maximise: Annotated[bool, typer.Option("--maximise", help="More of the objective is better.")] = False,
     penalty: Annotated[str, typer.Option(help="Score of an inaccurate trial: hard, linear or decay.")] = "decay",
     alpha: Annotated[float, typer.Option(help="Slope of the linear penalty.")] = 1.0,
     beta: Annotated[float, typer.Option(help="Rate of the decay penalty.")] = 1.0,
-    strategy: Annotated[str, typer.Option(help="Search strategy.")] = "bayesian",
+    strategy: Annotated[str, typer.Option(help=f"{', '.join(STRATEGIES)}.")] = "bayesian",
     strategy_option: Annotated[list[str], typer.Option(metavar="K=V", help="A hyperparameter of it.")] = [],  # noqa: B006
     budget: Annotated[int, typer.Option(help="Unique configurations to evaluate.")] = 100,
     time_limit: Annotated[float | None, typer.Option(metavar="S", help="Seconds after which none is begun.")] = None,
@@ -40,11 +42,13 @@ def tune(
     compiler_flag: Annotated[list[str], typer.Option(metavar="FLAG", help="A further compiler flag.")] = [],  # noqa: B006
     seed: Annotated[int, typer.Option(help="Seeds inputs and strategy.")] = 0,
     workers: Annotated[int, typer.Option(help="Evaluations under way at once.")] = 1,
-    output: Annotated[Path | None, typer.Option(metavar="RUN.db", help="Run file [runs/KERNEL.db].")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="RUN.db", help="Run file [runs/KERNEL.db].")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Find the fastest configuration whose error stays under a threshold."""
+    """Find the fastest configuration that is accurate enough."""
     definition = load_kernel(kernel)
     preset, sizes = parse_sizes(definition, size)
     settings = TuneSettings(
@@ -71,7 +75,7 @@ def tune(
     path = output or default_output(definition, resume)
     command = shlex.join(["mptune", *sys.argv[1:]])
     try:
-        with LiveView() as view:
+        with LiveView(time_limit) as view:
             run = tune_kernel(
                 definition, settings, output=path, resume=resume, on_progress=view.update, command=command
             )
@@ -87,7 +91,7 @@ def _report(run: Run, path: Path, json: bool) -> int:
     if json:
         print_json(run.summary())
     else:
-        print_run(run)
+        print_run(run, warnings=False)  # the live view has shown them
     if run.settings.get("stale"):
         remark(f"{run.settings['stale']} stored trials are set aside: source, compiler, device or data have changed")
     if run.best is None:
@@ -97,8 +101,13 @@ def _report(run: Run, path: Path, json: bool) -> int:
 
 
 def _nothing_found(run: Run) -> str:
-    closest = run.closest
+    closest, baseline = run.closest, run.baseline
     if closest is not None:
         nearest = f"the closest has error {closest.error:.3g}: {closest.configuration}"
+        if baseline is not None:
+            nearest += (
+                f" (the baseline itself has {baseline.error:.3g}: where that is no rounding in fp64, "
+                "template and reference disagree)"
+            )
         return f"no configuration meets the threshold; {nearest}"
     return f"none of {run.evaluations} configurations ran to its end with finite outputs"

@@ -22,13 +22,19 @@ from mptune.observers.time import TimeObserver
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["Bench", "Ready", "Request"]
+__all__ = ["Bench", "Ready", "Request", "metric_names"]
 
 _STATUS: dict[type[MptuneError], Status] = {
     CompileError: Status.COMPILE_ERROR,
     OutOfMemoryError: Status.OUT_OF_MEMORY,
     LaunchError: Status.LAUNCH_ERROR,
 }
+
+
+def metric_names(kernel: Kernel) -> tuple[str, ...]:
+    """Return the names of the metrics a trial of a kernel that ran has."""
+    errors = (f"error.{output.name}" for output in kernel.outputs)
+    return (*TimeObserver.metrics, *MemoryObserver.metrics, *AccuracyObserver.metrics, *errors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class AccuracyObserver(Observer):
     """
 
     name: ClassVar[str] = "accuracy"
+    metrics: ClassVar[tuple[str, ...]] = ("error", "log10_error")
 
     def __init__(self, references: Mapping[str, NDArray[Any]], metrics: Metric | Mapping[str, Metric]) -> None:
         self._references = references

@@ -35,6 +35,8 @@ class Observer(ABC):
     """Measures something around the launches of one configuration; units are in the metric names."""
 
     name: ClassVar[str]
+    #: The metrics it always gives.
+    metrics: ClassVar[tuple[str, ...]] = ()
 
     def before(self, context: LaunchContext) -> None:  # noqa: B027 - optional
         """Look at the state before the first launch."""

@@ -14,6 +14,7 @@ class MemoryObserver(Observer):
     """Measures ``memory_bytes``, the footprint of the arguments in this configuration's precisions."""
 
     name: ClassVar[str] = "memory"
+    metrics: ClassVar[tuple[str, ...]] = ("memory_bytes",)
 
     def __init__(self) -> None:
         self._footprint_bytes: int | None = None

@@ -84,6 +84,7 @@ class TimeObserver(Observer):
     """
 
     name: ClassVar[str] = "time"
+    metrics: ClassVar[tuple[str, ...]] = ("time_ms", "time_min_ms", "time_spread_ms")
 
     def __init__(self, confidence: float = 0.95) -> None:
         self._confidence = confidence

@@ -91,7 +91,9 @@ class Parameter(ABC):
             value = None
         if value is not None and value in self.values:
             return self.values[self.values.index(value)]
-        raise UnknownNameError(f"value of parameter {self.name}:", raw, [str(v) for v in self.values])
+        raise UnknownNameError(
+            f"value of parameter {self.name}:", raw, [str(v) for v in self.values], aliases=self._aliases()
+        )
 
     def restricted(self, values: Sequence[Any]) -> Parameter:
         """Return the same parameter with only some of its values, in its own order.
@@ -108,6 +110,10 @@ class Parameter(ABC):
         for attribute, content in (("name", self.name), ("values", kept), ("log_scale", self.log_scale)):
             object.__setattr__(clone, attribute, content)
         return clone
+
+    def _aliases(self) -> tuple[str, ...]:
+        """Return further spellings of the values, for suggestions."""
+        return ()
 
     def _canonical(self, value: Any) -> Value:
         """Return a given value as a plain Python one."""
@@ -283,6 +289,9 @@ class PrecisionParameter(Parameter):
 
     def __init__(self, name: str, values: Iterable[Any]) -> None:
         Parameter.__init__(self, name, _listed(name, values))
+
+    def _aliases(self) -> tuple[str, ...]:
+        return tuple(alias for value in self.values for alias in precision(str(value)).aliases)
 
     def _canonical(self, value: Any) -> Value:
         return precision(value).name

@@ -70,6 +70,8 @@ class TuneSettings:
             raise MptuneError(f"baseline share {self.baseline_share:g}: expected a number from 0 to 1")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise MptuneError(f"time limit {self.time_limit_s:g} s: expected more than 0")
+        if not self.limits.run_s > 0:
+            raise MptuneError(f"trial limit {self.limits.run_s:g} s: expected more than 0")
         if self.seed < 0:
             raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
         if self.workers != 1:

@@ -14,7 +14,7 @@ from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.backends import get_backend
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
-from mptune.evaluators.bench import Ready
+from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
@@ -73,6 +73,7 @@ def tune(
         alpha=settings.alpha,
         beta=settings.beta,
     )
+    _check_metrics(kernel, settings.objective, objective)
     make(settings.strategy, kernel.search_space(sizes), objective, options=dict(settings.strategy_options))
     with DeviceEvaluator(
         kernel,
@@ -91,6 +92,13 @@ def tune(
         described = _describe(kernel, sizes, settings, objective, metric.name, space, ready, command)
         with _open_run(output, resume, described) as file:
             return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
+
+
+def _check_metrics(kernel: Kernel, given: str, objective: Objective) -> None:
+    known = metric_names(kernel)
+    for name in sorted(objective.names):
+        if name not in known:
+            raise UnknownNameError(f"metric in objective {given!r}:", name, known)
 
 
 def _check_outputs(kernel: Kernel, threshold: float | Mapping[str, float] | None) -> None:

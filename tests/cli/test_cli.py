@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 from collections.abc import Callable
@@ -14,8 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from mptune import cli
+from mptune.cli import display
+from mptune.run import Run
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 
@@ -183,6 +188,17 @@ def test_backends_say_what_is_missing(mptune: Call) -> None:
     assert "host" in mptune("backends").out
 
 
+def test_render_completes_what_is_given_to_a_valid_configuration(mptune: Call) -> None:
+    first = mptune("render", "convolution2d", "--body")
+    assert first.code == 0
+    assert first.err == ""
+    assert "__launch_bounds__(64)" in first.out  # the first valid block; the first of all has 16 threads
+    odd = mptune("render", "convolution2d", "-p", "block_size_x=16", "-p", "block_size_y=1", "--body")
+    assert odd.code == 0
+    assert "64 <= block_size_x * block_size_y <= 256" in " ".join(odd.err.split())
+    assert "convolution2d(" in odd.out
+
+
 def test_render_prints_a_compilable_source(mptune: Call) -> None:
     done = mptune("render", "axpy", "-p", "x_type=half")
     assert done.code == 0
@@ -227,6 +243,11 @@ WRONG_INPUT = {
     "kernel file": (("tune", "./nothing.py"), "no kernel definition file"),
     "parameter": (("render", "axpy", "-p", "xtype=fp16"), "did you mean 'x_type'"),
     "value": (("render", "axpy", "-p", "x_type=fp17"), "unknown value of parameter x_type"),
+    "value alias": (("render", "axpy", "-p", "x_type=float23"), "did you mean 'float32'"),
+    "kernel prefix": (("tune", "conv"), "did you mean 'convolution2d'"),
+    "objective": (("tune", "axpy", "--backend", "host", "--objective", "tme_ms"), "did you mean 'time_ms'"),
+    "objective unmeasured": (("tune", "axpy", "--backend", "host", "--objective", "energy"), "objective 'energy'"),
+    "trial limit": (("tune", "axpy", "--trial-limit", -1), "trial limit -1 s"),
     "assignment": (("render", "axpy", "-p", "x_type"), "expected NAME=VALUE"),
     "metric": (("tune", "axpy", "--metric", "NRSME"), "did you mean 'NRMSE'"),
     "strategy": (("tune", "axpy", "--strategy", "bayesain"), "did you mean 'bayesian'"),
@@ -311,6 +332,57 @@ def test_empty_space_names_the_constraint(mptune: Call, tmp_path: Path) -> None:
     done = mptune("tune", own, "--backend", "host")
     assert done.code == 2
     assert "block * unroll > 4096" in " ".join(done.err.split())
+
+
+def test_a_compiler_message_is_shown_with_the_status(mptune: Call, tmp_path: Path) -> None:
+    own = tmp_path / "bad.py"
+    own.write_text(OWN.read_text().replace("y[i] =", "zzz[i] ="))
+    done = mptune("tune", own, "--backend", "host", "--budget", 1)
+    assert done.code == 1
+    assert "compile_error" in done.out
+    assert "zzz" in done.out
+
+
+def test_unknown_objective_leaves_no_run_file(mptune: Call) -> None:
+    assert mptune("tune", OWN, "--backend", "host", "--objective", "tme_ms", "--output", "x.db").code == 2
+    assert not Path("x.db").exists()
+
+
+def test_an_objective_other_than_time_is_named_with_its_values(mptune: Call) -> None:
+    options = ("tune", OWN, "--backend", "host", "--budget", 3, "--strategy", "random")
+    done = mptune(*options, "--objective", "memory_bytes / time_ms", "--maximise")
+    assert done.code == 0
+    assert "objective memory_bytes / time_ms, maximised" in done.out
+    assert done.out.count("memory_bytes / time_ms") == 2
+    assert "objective" not in mptune(*options).out
+
+
+def test_front_says_what_is_feasible_and_fits_a_terminal(mptune: Call, run_file: Path) -> None:
+    wide = mptune("pareto", run_file).out.splitlines()
+    assert {"speedup", "feasible", "unroll", "x_type"} <= set(wide[0].split())
+    assert all(row.split()[3] in ("yes", "no") for row in wide[1:])
+    assert "x_type=" not in "".join(wide)
+    narrow = pareto_at_width(run_file, 60)
+    assert narrow[0].split()[-1] == "configuration"
+    assert all(len(line.rstrip()) <= 60 for line in narrow)
+    assert "x_type=fp" in "".join(narrow)
+
+
+def pareto_at_width(path: Path, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(display, "output", console)
+        console.print(display.pareto_table(Run.load(path), ("time_ms", "error")))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_run_file_without_its_settings_is_refused(mptune: Call, run_file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(run_file)) as connection, connection:
+        connection.execute("DELETE FROM settings WHERE name IN ('device', 'sizes')")
+    done = mptune("show", run_file)
+    assert done.code == 2
+    assert "device, sizes" in done.err
 
 
 def test_undefined_name_in_a_template_is_placed(mptune: Call, tmp_path: Path) -> None:
