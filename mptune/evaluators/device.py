@@ -29,6 +29,14 @@ from mptune.space.configuration import Configuration, Value
 
 __all__ = ["DeviceEvaluator", "Limits"]
 
+#: Runs the worker with the modules this process can import, Python's own first: a kernel may well be in ``random.py``.
+_START: Final = """
+import sys
+sys.path += [entry for entry in sys.argv[2:] if entry not in sys.path]
+from mptune.evaluators.worker import main
+main(int(sys.argv[1]))
+"""
+
 #: How long a worker that has closed its connection may take to end.
 _LEAVING_S: Final = 10.0
 
@@ -59,7 +67,7 @@ class _Worker:
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "mptune.evaluators.worker", str(theirs.fileno())],
+                [sys.executable, "-P", "-c", _START, str(theirs.fileno()), *sys.path],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

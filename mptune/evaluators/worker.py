@@ -1,7 +1,7 @@
 """The process that compiles and launches, so that whatever a kernel does leaves the tuner standing.
 
-Run as ``python -m mptune.evaluators.worker FD``; the file descriptor is a connection the parent
-speaks the messages of :mod:`mptune.evaluators.protocol` over. A new interpreter, rather than a
+The parent starts an interpreter that calls :func:`main` with a file descriptor, a connection over which it
+speaks the messages of :mod:`mptune.evaluators.protocol`. A new interpreter, rather than a
 fork or ``multiprocessing``'s spawn, neither inherits the parent's threads nor runs its main module.
 """
 
@@ -70,7 +70,3 @@ def _die_with_parent() -> None:
     """Ask Linux to kill this process when the parent dies; it may be deep in a kernel that never ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

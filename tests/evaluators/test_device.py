@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import re
 import shutil
@@ -291,3 +292,26 @@ def test_definition_edited_under_a_run_ends_it(tmp_path: Path) -> None:
         pytest.raises(KernelError, match=r"mine\.py' has changed since"),
     ):
         evaluator.start()
+
+
+def test_files_beside_the_kernel_do_not_stand_in_for_modules_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "random.py"
+    shutil.copy(Path(__file__).with_name("faulty.py"), own)
+    (tmp_path / "queue.py").write_text("raise RuntimeError('this is no module of Python')")
+    mine = load_kernel(own)
+    with DeviceEvaluator(mine, mine.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
+        (trial,) = evaluate(evaluator, mine.configuration({}))
+    assert trial.status is Status.OK
+
+
+def test_worker_imports_what_its_parent_can(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_metric_of_a_script.py").write_text("def worst(output, reference):\n    return 0.25\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    metric = importlib.import_module("own_metric_of_a_script").worst
+    sizes = kernel.resolve_sizes()
+    with DeviceEvaluator(kernel, sizes, "host", metric=metric, plan=PLAN, limits=LIMITS) as evaluator:
+        (trial,) = evaluate(evaluator, kernel.configuration({}))
+    assert trial.error == 0.25
