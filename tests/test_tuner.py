@@ -233,6 +233,11 @@ BAD = {
 }
 
 
+def test_a_misspelt_setting_gets_the_nearest_one(kernel: Kernel) -> None:
+    with pytest.raises(MptuneError, match="unknown setting 'max_errr'; did you mean 'max_error'"):
+        tune(kernel, backend="host", max_errr=1e-3)
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_wrong_settings_say_what_is_wrong(kernel: Kernel, case: str) -> None:
     changes, message = BAD[case]

@@ -57,10 +57,10 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
     """
     if not texts:
         return None
-    if all("=" not in text for text in texts):
-        if len(texts) > 1:
-            raise MptuneError(f"--max-error: one number, or NAME=X for each output, not {', '.join(texts)}")
+    if len(texts) == 1 and "=" not in texts[0]:
         return _threshold(texts[0])
+    if any("=" not in text for text in texts):
+        raise MptuneError(f"--max-error: one number, or NAME=X for each output, not {', '.join(texts)}")
     return {name: _threshold(value) for name, value in parse_assignments(texts, "--max-error").items()}
 
 
@@ -70,7 +70,8 @@ def _threshold(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.0 < value < math.inf:
-        raise MptuneError(f"--max-error {text!r}: expected a positive number such as 1e-4")
+        exact = " (1e-300 accepts exact answers only)" if value == 0 else ""
+        raise MptuneError(f"--max-error {text!r}: expected a positive number such as 1e-4{exact}")
     return value
 
 

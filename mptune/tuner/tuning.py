@@ -58,6 +58,10 @@ def tune(
         MptuneError: something the user gave is wrong; the message names it.
     """
     start = time.monotonic()
+    known = [field.name for field in dataclasses.fields(TuneSettings)]
+    for name in overrides:
+        if name not in known:
+            raise UnknownNameError("setting", name, known)
     settings = dataclasses.replace(settings or TuneSettings(), **overrides)
     if not isinstance(kernel, Kernel):
         kernel = load_kernel(kernel)

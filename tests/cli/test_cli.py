@@ -263,6 +263,11 @@ WRONG_INPUT = {
     "budget": (("tune", "axpy", "--budget", 0), "budget 0"),
     "threshold": (("tune", "axpy", "--max-error", "-1"), "expected a positive number"),
     "threshold text": (("tune", "axpy", "--max-error", "nan"), "expected a positive number"),
+    "threshold zero": (("tune", "axpy", "--max-error", "0"), "1e-300 accepts exact answers only"),
+    "thresholds of both kinds": (
+        ("tune", "axpy", "--max-error", "y=1", "--max-error", "1e-3"),
+        "NAME=X for each output",
+    ),
     "threshold output": (("tune", "axpy", "--backend", "host", "--size", "smoke", "--max-error", "q=1e-3"), "q"),
     "memory": (("tune", "axpy", "--backend", "host", "--size", "n=1000000000000"), "bytes|GB|GiB"),
     "run file": (("show", "runs/nothing.db"), "nothing.db"),
