@@ -1,12 +1,75 @@
-"""What third parties add by entry points."""
+"""Members of an extension point by name: the project's own, one module each, and those of third parties."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from importlib.metadata import EntryPoint
+from typing import Any, TypeVar
 
-from mptune.errors import MptuneError
+from mptune.errors import MptuneError, UnknownNameError
 
-__all__ = ["load_point"]
+__all__ = ["Registry", "load_point"]
+
+Member = TypeVar("Member")
+
+
+class Registry(Mapping[str, type[Member]]):
+    """Concrete subclasses of one base class by name; a third party's is loaded when it is asked for.
+
+    A class of the project's own has the name of its module, underscores as hyphens; one of a third party's the name
+    of its entry point, in the group of the same name as the package. The project's own take precedence.
+
+    Args:
+        kind: what a member is ("strategy"), for messages.
+        package: the package whose modules hold the project's own.
+        base: the class they derive from; each has its name in the class attribute ``name``.
+    """
+
+    def __init__(self, kind: str, package: str, base: Callable[..., Member]) -> None:
+        self._kind = kind
+        self._package = package
+        self._base = base
+
+    def __getitem__(self, name: str) -> type[Member]:
+        if name in self._own:
+            return self._own[name]
+        for point in importlib.metadata.entry_points(group=self._package, name=name):
+            loaded: Any = load_point(point, self._kind)
+            if not self._is_member(loaded):
+                base = getattr(self._base, "__name__", self._kind)
+                raise MptuneError(f"entry point {point.value!r} of {self._kind} {name!r} is not a {base} subclass")
+            return loaded  # type: ignore[no-any-return]
+        raise UnknownNameError(self._kind, name, self)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == known for known in self)
+
+    def __iter__(self) -> Iterator[str]:
+        third_party = {point.name for point in importlib.metadata.entry_points(group=self._package)}
+        return iter(sorted({*self._own, *third_party}))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @cached_property
+    def _own(self) -> dict[str, type[Member]]:
+        found: dict[str, type[Member]] = {}
+        for info in pkgutil.iter_modules(importlib.import_module(self._package).__path__):
+            name = info.name.replace("_", "-")
+            module = importlib.import_module(f"{self._package}.{info.name}")
+            for candidate in vars(module).values():
+                if self._is_member(candidate) and candidate.name == name:
+                    found[name] = candidate
+        return found
+
+    def _is_member(self, candidate: object) -> bool:
+        is_class = inspect.isclass(candidate) and not inspect.isabstract(candidate)
+        return is_class and issubclass(candidate, self._base)  # type: ignore[arg-type]
 
 
 def load_point(point: EntryPoint, kind: str) -> object:

@@ -9,16 +9,18 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from mptune.accuracy.metrics import resolve
-from mptune.backends import _third_party
+from mptune.backends import BACKENDS
 from mptune.errors import KernelError, MptuneError
 from mptune.observers import OBSERVERS
 from mptune.plugins import load_point
 from mptune.registry import load_kernel
+from mptune.strategies import STRATEGIES
 
 USES: dict[str, Callable[[], object]] = {
     "kernels": lambda: load_kernel("broken"),
     "metrics": lambda: resolve("broken"),
-    "backends": _third_party,
+    "backends": lambda: BACKENDS["broken"],
+    "strategies": lambda: STRATEGIES["broken"],
     "observers": lambda: OBSERVERS["broken"],
 }
 
@@ -29,6 +31,13 @@ def test_entry_point_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: EntryPoints([point]).select(**which))
     with pytest.raises(MptuneError, match=r"entry point 'no_such_module:thing' .*'broken' cannot be loaded: ModuleNot"):
         USES[group]()
+
+
+def test_a_broken_third_party_takes_nothing_else_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("broken", "no_such_module:thing", "mptune.strategies")
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: EntryPoints([point]).select(**which))
+    assert "broken" in STRATEGIES
+    assert STRATEGIES["random"].name == "random"
 
 
 def test_what_an_entry_point_says_itself_is_kept() -> None:

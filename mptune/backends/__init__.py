@@ -6,72 +6,21 @@ point of the group ``mptune.backends`` that gives a :class:`~mptune.backends.bas
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
-import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from mptune.backends.base import Backend
 from mptune.errors import BackendUnavailableError, UnknownNameError
-from mptune.plugins import load_point
+from mptune.plugins import Registry
 
 __all__ = ["BACKENDS", "get_backend"]
 
-_ENTRY_POINTS: Final = "mptune.backends"
 #: The order "auto" tries them in: a GPU before the processor.
 _PREFERRED: Final = ("cuda", "hip", "host")
 
 
-class _Registry(Mapping[str, type[Backend]]):
-    """Backend classes by name, found when first looked at; no device library is loaded."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, type[Backend]] | None = None
-
-    def _classes(self) -> dict[str, type[Backend]]:
-        if self._found is None:
-            self._found = {**_third_party(), **_bundled()}
-        return self._found
-
-    def __getitem__(self, name: str) -> type[Backend]:
-        classes = self._classes()
-        if name not in classes:
-            raise UnknownNameError("backend", name, classes)
-        return classes[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._classes()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes())
-
-    def __len__(self) -> int:
-        return len(self._classes())
-
-
-def _bundled() -> dict[str, type[Backend]]:
-    found: dict[str, type[Backend]] = {}
-    for info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{info.name}")
-        for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, Backend) and getattr(value, "name", None) == info.name:
-                found[info.name] = value
-    return found
-
-
-def _third_party() -> dict[str, type[Backend]]:
-    found: dict[str, type[Backend]] = {}
-    for point in importlib.metadata.entry_points(group=_ENTRY_POINTS):
-        loaded = load_point(point, "backend")
-        if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
-            raise BackendUnavailableError(f"entry point {point.value!r} of backend {point.name!r} is not a Backend")
-        found[point.name] = loaded
-    return found
-
-
 #: Every backend class by name.
-BACKENDS: Final[Mapping[str, type[Backend]]] = _Registry()
+BACKENDS: Final[Mapping[str, type[Backend]]] = Registry("backend", __name__, Backend)
 
 
 def get_backend(name: str = "auto") -> Backend:

@@ -7,78 +7,18 @@ parties add theirs by an entry point of the group ``mptune.strategies`` that giv
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
-import inspect
-import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
+from mptune.plugins import Registry
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Strategy
 
 __all__ = ["STRATEGIES", "make"]
 
-_ENTRY_POINTS: Final = "mptune.strategies"
-
-
-class _Registry(Mapping[str, type[Strategy]]):
-    """Strategy classes by name, found when first looked at."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, type[Strategy]] | None = None
-
-    def _classes(self) -> dict[str, type[Strategy]]:
-        if self._found is None:
-            found = {**_third_party(), **_bundled()}
-            self._found = dict(sorted(found.items()))
-        return self._found
-
-    def __getitem__(self, name: str) -> type[Strategy]:
-        classes = self._classes()
-        if name not in classes:
-            raise UnknownNameError("strategy", name, classes)
-        return classes[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._classes()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes())
-
-    def __len__(self) -> int:
-        return len(self._classes())
-
-
-def _bundled() -> dict[str, type[Strategy]]:
-    found: dict[str, type[Strategy]] = {}
-    for info in pkgutil.iter_modules(__path__):
-        name = info.name.replace("_", "-")
-        module = importlib.import_module(f"{__name__}.{info.name}")
-        for candidate in vars(module).values():
-            if _is_strategy(candidate) and candidate.__module__ == module.__name__ and candidate.name == name:
-                found[name] = candidate
-    return found
-
-
-def _third_party() -> dict[str, type[Strategy]]:
-    found: dict[str, type[Strategy]] = {}
-    for point in importlib.metadata.entry_points(group=_ENTRY_POINTS):
-        loaded = point.load()
-        if not _is_strategy(loaded):
-            raise MptuneError(f"entry point {point.value!r} of strategy {point.name!r} is not a Strategy subclass")
-        found[point.name] = loaded
-    return found
-
-
-def _is_strategy(candidate: object) -> bool:
-    return inspect.isclass(candidate) and issubclass(candidate, Strategy) and not inspect.isabstract(candidate)
-
-
 #: Every strategy class by name: the bundled ones and those of installed third parties.
-STRATEGIES: Final[Mapping[str, type[Strategy]]] = _Registry()
+STRATEGIES: Final[Mapping[str, type[Strategy]]] = Registry("strategy", __name__, Strategy)
 
 
 def make(

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import importlib.metadata
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-import mptune.strategies
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
 from mptune.space.parameters import OrdinalParameter
@@ -62,20 +61,18 @@ def test_options_out_of_range_are_named(name: str, value: object) -> None:
         make("bayesian", SPACE, Objective(), options={name: value})
 
 
-def _with_entry_point(monkeypatch: pytest.MonkeyPatch, value: str) -> mptune.strategies._Registry:
-    point = EntryPoint("third-party", value, "mptune.strategies")
-    monkeypatch.setattr(
-        importlib.metadata, "entry_points", lambda group: [point] if group == "mptune.strategies" else []
-    )
-    return mptune.strategies._Registry()
+def _add_entry_point(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    points = EntryPoints([EntryPoint("third-party", value, "mptune.strategies")])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: points.select(**which))
 
 
 def test_third_parties_add_theirs_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = _with_entry_point(monkeypatch, f"{__name__}:ThirdParty")
-    assert registry["third-party"] is ThirdParty
-    assert registry["bayesian"] is BayesianStrategy
+    _add_entry_point(monkeypatch, f"{__name__}:ThirdParty")
+    assert STRATEGIES["third-party"] is ThirdParty
+    assert STRATEGIES["bayesian"] is BayesianStrategy
 
 
 def test_an_entry_point_that_is_no_strategy_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _add_entry_point(monkeypatch, "math:pi")
     with pytest.raises(MptuneError, match="not a Strategy subclass"):
-        list(_with_entry_point(monkeypatch, "math:pi"))
+        _ = STRATEGIES["third-party"]
