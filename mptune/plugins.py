@@ -42,7 +42,7 @@ class Registry(Mapping[str, type[Member]]):
             loaded: Any = load_point(point, self._kind)
             if not self._is_member(loaded):
                 base = getattr(self._base, "__name__", self._kind)
-                raise MptuneError(f"entry point {point.value!r} of {self._kind} {name!r} is not a {base} subclass")
+                raise MptuneError(f"entry point {point.value!r} of {self._kind} {name!r} is no subclass of {base}")
             return loaded  # type: ignore[no-any-return]
         raise UnknownNameError(self._kind, name, self)
 

@@ -117,5 +117,5 @@ def test_third_parties_add_observers_by_entry_points(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: points.select(**which))
     assert OBSERVERS["counting"] is Counting
     assert "counting" in OBSERVERS
-    with pytest.raises(MptuneError, match="observer 'wrong' is not an Observer subclass"):
+    with pytest.raises(MptuneError, match="observer 'wrong' is no subclass of Observer"):
         OBSERVERS["wrong"]

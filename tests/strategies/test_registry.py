@@ -74,5 +74,5 @@ def test_third_parties_add_theirs_by_entry_point(monkeypatch: pytest.MonkeyPatch
 
 def test_an_entry_point_that_is_no_strategy_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _add_entry_point(monkeypatch, "math:pi")
-    with pytest.raises(MptuneError, match="not a Strategy subclass"):
+    with pytest.raises(MptuneError, match="no subclass of Strategy"):
         _ = STRATEGIES["third-party"]
