@@ -112,17 +112,21 @@ class Run:
 
     @cached_property
     def baseline(self) -> Trial | None:
-        """The best valid trial among the all-fp64, accurate ones; of equals the fastest."""
+        """The best valid trial among the all-fp64, accurate ones; of equals the fastest.
+
+        Parameters other than types can change the numbers too: a trial over the threshold is the baseline only where
+        none of the others is within it.
+        """
         fixed = {name: _plain(values) for name, values in self.settings.get("baseline_values", {}).items()}
         sign = 1.0 if self._plain_objective.minimise else -1.0
         candidates = [
-            (sign * value, _or_inf(trial.time_ms), trial)
+            (not self._plain_objective.is_feasible(trial), sign * value, _or_inf(trial.time_ms), trial)
             for trial in self.trials
             if trial.is_valid
             and all(trial.configuration.get(name) in values for name, values in fixed.items())
             and math.isfinite(value := self._plain_objective.value(trial))
         ]
-        return min(candidates, key=lambda entry: entry[:2])[2] if candidates else None
+        return min(candidates, key=lambda entry: entry[:3])[3] if candidates else None
 
     @cached_property
     def best(self) -> Trial | None:
