@@ -6,6 +6,12 @@
 namespace mp {
 namespace detail {
 
+// a or b, chosen by arithmetic: g++ makes branches of most conditional expressions, and where many follow each other
+// spends seconds on them.
+MPTUNE_INLINE int select(bool condition, int a, int b) {
+    return b ^ ((a ^ b) & -static_cast<int>(condition));
+}
+
 // Magnitude bits of a float (sign removed) -> magnitude bits in a format of `Exponent` and `Mantissa` bits. Values
 // past the largest finite one come out at or above the bits of infinity.
 template <int Exponent, int Mantissa>
@@ -18,7 +24,7 @@ MPTUNE_INLINE int narrow(int magnitude) {
     const int odd = (magnitude >> shift) & 1;
     const int normal = (magnitude - ((127 - bias) << 23) + ((1 << (shift - 1)) - 1) + odd) >> shift;
     const int subnormal = bits_as<int>(bits_as<float>(magnitude) + bits_as<float>(magic)) - magic;
-    return magnitude < smallest_normal ? subnormal : normal;
+    return select(magnitude < smallest_normal, subnormal, normal);
 }
 
 MPTUNE_INLINE float absolute(float x) {
@@ -34,8 +40,8 @@ MPTUNE_INLINE float round_to_odd(double x) {
     const float nearest = static_cast<float>(x);
     const double back = nearest;
     const int bits = bits_as<int>(nearest);
-    const int truncated = absolute(back) > absolute(x) ? bits - 1 : bits;
-    return bits_as<float>(back < x || back > x ? truncated | 1 : bits);
+    const int truncated = bits - static_cast<int>(absolute(back) > absolute(x));
+    return bits_as<float>(select((back < x) | (back > x), truncated | 1, bits));
 }
 
 // a + b to odd, for a float fused multiply-add of narrower types, whose product is exact in float: the error of the
@@ -45,8 +51,8 @@ MPTUNE_INLINE float sum_to_odd(float a, float b) {
     const float without = sum - a;
     const float error = (a - (sum - without)) + (b - without);
     const int bits = bits_as<int>(sum);
-    const int truncated = (error < 0) == (sum > 0) ? bits - 1 : bits;
-    return bits_as<float>(error < 0 || error > 0 ? truncated | 1 : bits);
+    const int truncated = bits - static_cast<int>((error < 0) == (sum > 0));
+    return bits_as<float>(select((error < 0) | (error > 0), truncated | 1, bits));
 }
 
 // What rounds to any narrower type like the integer itself. A GPU may compute in double slowly, so there it is the
@@ -89,7 +95,7 @@ MPTUNE_INLINE unsigned short half_bits_of(float x) {
     const int magnitude = bits & 0x7fffffff;
     const int rounded = narrow<5, 10>(magnitude);
     const int finite = rounded < 0x7c00 ? rounded : 0x7c00;
-    const int result = magnitude > 0x7f800000 ? 0x7e00 : finite;
+    const int result = select(magnitude > 0x7f800000, 0x7e00, finite);
     return static_cast<unsigned short>(result | ((bits >> 16) & 0x8000));
 }
 
@@ -97,7 +103,7 @@ MPTUNE_INLINE float float_of_half_bits(unsigned short h) {
     const int magnitude = h & 0x7fff;
     // The exponent is re-biased by a multiplication, which also normalises subnormals.
     const int scaled = bits_as<int>(bits_as<float>(magnitude << 13) * 0x1p112f);
-    const int special = magnitude >= 0x7c00 ? 0x7f800000 : 0;
+    const int special = select(magnitude >= 0x7c00, 0x7f800000, 0);
     return bits_as<float>(scaled | special | ((h & 0x8000) << 16));
 }
 #endif
@@ -107,7 +113,7 @@ MPTUNE_INLINE unsigned short bfloat16_bits_of(float x) {
     const unsigned bits = bits_as<unsigned>(x);
     const unsigned rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     const unsigned quiet = (bits >> 16) | 0x40u;
-    return static_cast<unsigned short>(static_cast<int>(bits & 0x7fffffffu) > 0x7f800000 ? quiet : rounded);
+    return static_cast<unsigned short>(select(static_cast<int>(bits & 0x7fffffffu) > 0x7f800000, quiet, rounded));
 }
 #endif
 
