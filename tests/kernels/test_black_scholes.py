@@ -1,0 +1,173 @@
+import mpmath
+import numpy as np
+import pytest
+from launching import covering_sample, launcher, nrmse
+from numpy.typing import NDArray
+
+from mptune.kernel import Kernel
+from mptune.precision import PRECISIONS
+from mptune.registry import load_kernel
+
+TYPES = ("input_type", "d_type", "price_type", "output_type")
+OUTPUTS = ("call", "put")
+OPTIONS = ("stock", "strike", "years")
+
+
+@pytest.fixture(scope="module")
+def black_scholes() -> Kernel:
+    return load_kernel("black_scholes")
+
+
+def all_in(name: str) -> dict[str, str]:
+    return dict.fromkeys(TYPES, name)
+
+
+def assert_prices(found: dict[str, NDArray[np.float64]], expected: dict[str, NDArray[np.float64]]) -> None:
+    """Prices of up to 200 dollars, in fp64, to a few units in the last place of the terms they are differences of."""
+    for name in OUTPUTS:
+        np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-12, err_msg=name)
+
+
+def test_reference_against_forty_digits(black_scholes: Kernel) -> None:
+    sizes = black_scholes.resolve_sizes("smoke", {"n": 200})
+    inputs = black_scholes.inputs(np.random.default_rng(1), sizes)
+    exact: dict[str, list[float]] = {name: [] for name in OUTPUTS}
+    with mpmath.workdps(40):
+        rate, volatility = mpmath.mpf(inputs["rate"]), mpmath.mpf(inputs["volatility"])
+        for values in zip(*(inputs[name] for name in OPTIONS), strict=True):
+            stock, strike, years = map(mpmath.mpf, values)
+            deviation = volatility * mpmath.sqrt(years)
+            d1 = (mpmath.log(stock / strike) + (rate + volatility**2 / 2) * years) / deviation
+            present = strike * mpmath.exp(-rate * years)
+            call = stock * mpmath.ncdf(d1) - present * mpmath.ncdf(d1 - deviation)
+            exact["call"].append(float(call))
+            exact["put"].append(float(call - stock + present))
+    found = black_scholes.reference(inputs, sizes)
+    for name in OUTPUTS:
+        np.testing.assert_allclose(found[name], exact[name], rtol=0, atol=2e-13)
+
+
+def test_a_reference_of_several_chunks_is_that_of_each(black_scholes: Kernel) -> None:
+    sizes = black_scholes.resolve_sizes("smoke", {"n": 140_001})
+    inputs = black_scholes.inputs(np.random.default_rng(2), sizes)
+    last = {name: value[-9:] if name in OPTIONS else value for name, value in inputs.items()}
+    whole, part = (
+        black_scholes.reference(inputs, sizes),
+        black_scholes.reference(last, black_scholes.resolve_sizes("smoke", {"n": 9})),
+    )
+    for name in OUTPUTS:
+        np.testing.assert_allclose(whole[name][-9:], part[name], rtol=1e-13)
+
+
+def test_options_of_all_kinds_are_quoted(black_scholes: Kernel) -> None:
+    sizes = black_scholes.resolve_sizes()
+    inputs = black_scholes.inputs(np.random.default_rng(3), sizes)
+    prices = black_scholes.reference(inputs, sizes)
+    in_the_money = np.mean(inputs["stock"] > inputs["strike"])
+    assert 0.3 < in_the_money < 0.7
+    for name in OUTPUTS:
+        assert prices[name].min() > -1e-13
+        assert np.mean(prices[name] < 0.01) > 0.001
+        assert prices[name].mean() > 10
+    assert max(inputs[name].max() for name in OPTIONS) < PRECISIONS["fp16"].largest
+
+
+@pytest.mark.parametrize("vector_width", [1, 4])
+def test_fp64_agrees_with_the_reference(black_scholes: Kernel, vector_width: int) -> None:
+    run = launcher(black_scholes)
+    configuration = black_scholes.configuration({**all_in("fp64"), "vector_width": vector_width})
+    assert_prices(run.run(configuration), run.data.references)
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("fp32", "accurate"),
+        ("fp32", "fast"),
+        ("fp16", "accurate"),
+        ("fp16", "approx"),
+        ("bf16", "accurate"),
+        ("bf16", "approx"),
+    ],
+)
+def test_narrow_types_err_by_their_unit_roundoff(black_scholes: Kernel, name: str, policy: str) -> None:
+    run = launcher(black_scholes, seed=4)
+    prices = run.run(black_scholes.configuration({**all_in(name), "policy": policy}))
+    for output in OUTPUTS:
+        error = nrmse(prices[output], run.data.references[output]) / PRECISIONS[name].unit_roundoff
+        # A handful of roundings of terms of about 110 dollars, of 0.4 unit roundoffs each, in prices of about 20.
+        assert 2 < error < 8
+
+
+def test_options_are_rounded_once_to_their_own_type(black_scholes: Kernel) -> None:
+    run = launcher(black_scholes, seed=5)
+    rounded = {
+        name: value.astype(np.float16).astype(np.float64) if name in OPTIONS else value
+        for name, value in run.data.inputs.items()
+    }
+    prices = run.run(black_scholes.configuration({**all_in("fp64"), "input_type": "fp16"}))
+    assert_prices(prices, black_scholes.reference(rounded, run.data.sizes))
+
+
+def test_prices_are_rounded_once_to_their_own_type(black_scholes: Kernel) -> None:
+    run = launcher(black_scholes, seed=6)
+    prices = run.run(black_scholes.configuration({**all_in("fp64"), "output_type": "bf16"}))
+    for name in OUTPUTS:
+        reference = run.data.references[name]
+        worth_something = reference > 1e-3
+        error = np.abs(prices[name] / reference - 1)[worth_something]
+        assert 0.9 < error.max() / PRECISIONS["bf16"].unit_roundoff <= 1 + 1e-6
+
+
+def test_each_kind_of_intermediate_value_has_its_own_type(black_scholes: Kernel) -> None:
+    run = launcher(black_scholes, seed=7)
+    errors = {}
+    for narrow in ("d_type", "price_type"):
+        types = {**all_in("fp64"), "input_type": "fp32", "output_type": "fp32", narrow: "fp32"}
+        prices = run.run(black_scholes.configuration(types))
+        unit = PRECISIONS["fp32"].unit_roundoff
+        errors[narrow] = nrmse(prices["call"], run.data.references["call"]) / unit
+    # Rounded inputs alone cost about one unit; d moves a price by the density at it, rounded terms go in in full.
+    assert 0.5 < errors["d_type"] < errors["price_type"] < 5
+
+
+@pytest.mark.parametrize(
+    "types", [all_in("fp64"), {**all_in("fp32"), "input_type": "bf16", "policy": "fast"}], ids=["fp64", "mixed"]
+)
+def test_optimisation_parameters_change_nothing(black_scholes: Kernel, types: dict[str, str]) -> None:
+    run = launcher(black_scholes, seed=8)
+    sample = covering_sample(black_scholes, run.data.sizes, types, np.random.default_rng(8))
+    prices = [run.run(configuration) for configuration in sample]
+    # The library's functions of a vector are not those of a number to the last bit; prices are up to 200.
+    tolerance = 200 * 8 * PRECISIONS[types["output_type"]].unit_roundoff
+    for configuration, found in zip(sample, prices, strict=True):
+        for name in OUTPUTS:
+            np.testing.assert_allclose(found[name], prices[0][name], rtol=0, atol=tolerance, err_msg=str(configuration))
+
+
+@pytest.mark.parametrize("n", [1, 7, 31, 64, 2049])
+@pytest.mark.parametrize("vector_width", [1, 8])
+def test_every_length(black_scholes: Kernel, n: int, vector_width: int) -> None:
+    run = launcher(black_scholes, {"n": n}, seed=n)
+    values = {**all_in("fp64"), "vector_width": vector_width, "block_size": 64}
+    assert_prices(run.run(black_scholes.configuration(values)), run.data.references)
+
+
+def test_anywhere_in_the_space(black_scholes: Kernel) -> None:
+    run = launcher(black_scholes, {"n": 1009}, seed=9)
+    # Wide vectors of halves take the host's compiler seconds.
+    space = black_scholes.search_space(run.data.sizes).restrict({"vector_width": (1, 2)})
+    for configuration in space.configurations(space.sample(6, np.random.default_rng(9))):
+        prices = run.run(configuration)
+        widest_unit = max(PRECISIONS[str(configuration[name])].unit_roundoff for name in TYPES)
+        for name in OUTPUTS:
+            error = nrmse(prices[name], run.data.references[name])
+            assert 0.1 * widest_unit < error < 8 * widest_unit, configuration
+
+
+def test_configurations(black_scholes: Kernel) -> None:
+    space = black_scholes.search_space(black_scholes.resolve_sizes())
+    # Heldens 2026, Table II: 6,383.
+    assert space.size == 20 * 308
+    signatures = {black_scholes.signature_of(c) for c in space.configurations(np.arange(space.size))}
+    assert len(signatures) == 308
