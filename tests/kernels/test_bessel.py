@@ -80,8 +80,8 @@ def test_narrow_types_err_by_their_unit_roundoff(bessel: Kernel, name: str, poli
 
 def test_the_argument_is_rounded_once_to_its_own_type(bessel: Kernel) -> None:
     run = launcher(bessel, seed=3)
-    output = run.run(bessel.configuration({**all_in("fp64"), "input_type": "bf16"}))["y"]
-    rounded = run.data.inputs["x"].astype(PRECISIONS["bf16"].dtype).astype(np.float64)
+    output = run.run(bessel.configuration({**all_in("fp64"), "input_type": "fp16"}))["y"]
+    rounded = run.data.inputs["x"].astype(np.float16).astype(np.float64)
     np.testing.assert_allclose(output, i0(rounded), rtol=4e-15)
 
 
@@ -131,7 +131,7 @@ def test_anywhere_in_the_space(bessel: Kernel) -> None:
     run = launcher(bessel, {"n": 1009}, seed=6)
     # Wide vectors of halves take the host's compiler seconds.
     space = bessel.search_space(run.data.sizes).restrict({"vector_width": (1, 2)})
-    for configuration in space.configurations(space.sample(10, np.random.default_rng(6))):
+    for configuration in space.configurations(space.sample(6, np.random.default_rng(6))):
         error = mre(run.run(configuration)["y"], run.data.references["y"])
         units = [PRECISIONS[str(configuration[name])].unit_roundoff for name in TYPES]
         assert 0.05 * max(units) < error < 3 * max(units), configuration
