@@ -35,7 +35,11 @@ _FLAGS: Final = (
 #: g++ takes a condition that is the same for all threads of a block out of their loop, so that the loop can be
 #: vectorised, but by default only where its body is short; conversions of half are not.
 #: Joining the tests of a guard like "i >= n || j >= m" into one would hide where the loop can be cut instead.
-_GCC_FLAGS: Final = ("-nostdlib", "--param=max-unswitch-insns=16000", "--param=logical-op-non-short-circuit=0")
+#: A loop that copies would become a call of memcpy, past which g++ keeps no array in registers.
+_GCC_FLAGS: Final = (
+    *("-nostdlib", "-fno-tree-loop-distribute-patterns"),
+    *("--param=max-unswitch-insns=16000", "--param=logical-op-non-short-circuit=0"),
+)
 _GCC_LIBRARIES: Final = ("-lgcc", "-lm", "-lc")
 _CLANG_FLAGS: Final = ("-nostdlib++",)
 _CLANG_LIBRARIES: Final = ("-lm",)
