@@ -1,0 +1,206 @@
+import dataclasses
+import importlib
+import itertools
+from fractions import Fraction
+from types import ModuleType
+
+import numpy as np
+import pytest
+from launching import covering_sample, launcher, nrmse
+
+from mptune.errors import EmptySpaceError
+from mptune.kernel import Kernel
+from mptune.precision import PRECISIONS
+from mptune.registry import load_kernel
+
+TYPES = ("a_type", "b_type", "accumulator_type", "c_type")
+TILED = {
+    "MWG": 32,
+    "NWG": 64,
+    "KWG": 16,
+    "MDIMC": 4,
+    "NDIMC": 4,
+    "MDIMA": 4,
+    "NDIMB": 8,
+    "STRM": True,
+    "STRN": False,
+    "VWM": 2,
+    "VWN": 8,
+}
+SWITCHES = [
+    {"double_buffer": double_buffer, "fine_prefetch": fine_prefetch}
+    for double_buffer, fine_prefetch in itertools.product([False, True], repeat=2)
+]
+
+
+@pytest.fixture(scope="module")
+def gemm() -> Kernel:
+    return load_kernel("gemm")
+
+
+@pytest.fixture(scope="module")
+def definition() -> ModuleType:
+    return importlib.import_module("mptune.kernels.gemm")
+
+
+def all_in(name: str) -> dict[str, str]:
+    return dict.fromkeys(TYPES, name)
+
+
+@pytest.mark.parametrize("sizes", [{"M": 5, "N": 3, "K": 7}, {"M": 1, "N": 1, "K": 1}, {"M": 2, "N": 9, "K": 40}])
+def test_reference_against_exact_arithmetic(gemm: Kernel, sizes: dict[str, int]) -> None:
+    size = gemm.resolve_sizes("smoke", sizes)
+    inputs = gemm.inputs(np.random.default_rng(1), size)
+    output = gemm.reference(inputs, size)["C"]
+    assert output.shape == (size.M, size.N)
+    exact = {name: np.vectorize(Fraction, otypes=[object])(value) for name, value in inputs.items()}
+    expected = exact["alpha"] * exact["A"].dot(exact["B"]) + exact["beta"] * exact["C"]
+    np.testing.assert_allclose(output, expected.astype(np.float64), rtol=1e-15)
+
+
+def test_maps_stay_among_temperatures(gemm: Kernel) -> None:
+    data = launcher(gemm).data
+    np.testing.assert_allclose(data.inputs["A"].sum(axis=1), 1)
+    for temperature in (data.inputs["B"], data.inputs["C"], data.references["C"]):
+        assert 300 * temperature.min() > 260
+        assert 300 * temperature.max() < 310
+    # A place is interpolated from stations nearby.
+    largest = np.sort(data.inputs["A"], axis=1)[:, ::-1]
+    assert np.median(largest[:, :20].sum(axis=1)) > 0.9
+
+
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+def test_fp64_agrees_with_the_reference(gemm: Kernel, switches: dict[str, bool]) -> None:
+    run = launcher(gemm)
+    output = run.run(gemm.configuration({**all_in("fp64"), **TILED, **switches}))["C"]
+    # 67 roundings in a sum of positive terms.
+    np.testing.assert_allclose(output, run.data.references["C"], rtol=67 * 2.0**-53)
+
+
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
+def test_narrow_types_err_by_their_unit_roundoff(gemm: Kernel, name: str) -> None:
+    run = launcher(gemm, {"M": 61, "N": 47, "K": 101}, seed=4)
+    error = nrmse(run.run(gemm.configuration({**all_in(name), **TILED}))["C"], run.data.references["C"])
+    # 101 roundings of a growing sum: more than half of one of the result's, less than if all had one direction.
+    assert 0.5 < error / PRECISIONS[name].unit_roundoff < 101 / 4
+
+
+@pytest.mark.parametrize("switches", SWITCHES[::3], ids=str)
+def test_every_matrix_has_its_own_type(gemm: Kernel, switches: dict[str, bool]) -> None:
+    """A and B are rounded once, C twice, to their own types; sums in fp64 lose nothing more."""
+    run = launcher(gemm, {"M": 37, "N": 29, "K": 23}, seed=5)
+    types = {"a_type": "fp16", "b_type": "bf16", "accumulator_type": "fp64", "c_type": "fp32"}
+    rounded = {
+        name: run.data.inputs[name].astype(PRECISIONS[types[f"{name.lower()}_type"]].dtype).astype(np.float64)
+        for name in "ABC"
+    }
+    expected = gemm.reference({**run.data.inputs, **rounded}, run.data.sizes)["C"]
+    output = run.run(gemm.configuration({**types, **TILED, **switches}))["C"]
+    np.testing.assert_allclose(output, expected, rtol=1.01 * PRECISIONS["fp32"].unit_roundoff)
+    assert not np.allclose(output, expected, rtol=1e-12)
+
+
+def test_sums_have_a_type_of_their_own(gemm: Kernel) -> None:
+    """Every product is added in one rounding to the type of the sums, by ascending k."""
+    run = launcher(gemm, {"M": 19, "N": 21, "K": 300}, seed=6)
+    a, b, c = (run.data.inputs[name].astype(np.float16).astype(np.float64) for name in "ABC")
+    total = np.zeros((19, 21))
+    for k in range(300):
+        # Exact in fp64 before it is rounded: products have 22 bits.
+        total = (total + np.outer(a[:, k], b[k])).astype(np.float32).astype(np.float64)
+    alpha, beta = (np.float64(np.float32(run.data.inputs[name])) for name in ("alpha", "beta"))
+    types = {**all_in("fp16"), "accumulator_type": "fp32"}
+    output = run.run(gemm.configuration({**types, **TILED}))["C"]
+    expected = (alpha * total + (beta * c).astype(np.float32)).astype(np.float32).astype(np.float16)
+    np.testing.assert_array_equal(output, expected)
+
+
+def test_optimisation_parameters_change_nothing(gemm: Kernel) -> None:
+    run = launcher(gemm, seed=7)
+    sample = covering_sample(gemm, run.data.sizes, all_in("fp64"), np.random.default_rng(7))
+    outputs = [run.run(configuration)["C"] for configuration in sample]
+    for configuration, output in zip(sample, outputs, strict=True):
+        np.testing.assert_array_equal(output, outputs[0], err_msg=str(configuration))
+
+
+def test_configurations_of_one_signature_agree(gemm: Kernel) -> None:
+    run = launcher(gemm, seed=11)
+    types = {"a_type": "fp16", "b_type": "fp32", "accumulator_type": "fp32", "c_type": "bf16"}
+    space = gemm.search_space(run.data.sizes).restrict({name: (value,) for name, value in types.items()})
+    outputs = [run.run(c)["C"] for c in space.configurations(space.sample(5, np.random.default_rng(11)))]
+    for output in outputs:
+        np.testing.assert_array_equal(output, outputs[0])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "switches"),
+    [
+        ({"M": 1, "N": 1, "K": 1}, SWITCHES[3]),
+        ({"M": 1, "N": 131, "K": 2}, SWITCHES[0]),
+        ({"M": 137, "N": 1, "K": 31}, SWITCHES[1]),
+        ({"M": 3, "N": 64, "K": 49}, SWITCHES[2]),
+        ({"M": 32, "N": 72, "K": 16}, SWITCHES[3]),
+        ({"M": 64, "N": 128, "K": 48}, SWITCHES[3]),
+        ({"M": 65, "N": 127, "K": 33}, SWITCHES[3]),
+    ],
+    ids=str,
+)
+def test_every_size(gemm: Kernel, sizes: dict[str, int], switches: dict[str, bool]) -> None:
+    run = launcher(gemm, sizes, seed=8)
+    output = run.run(gemm.configuration({**all_in("fp64"), **TILED, **switches}))["C"]
+    np.testing.assert_allclose(output, run.data.references["C"], rtol=67 * 2.0**-53)
+
+
+def test_any_configuration_errs_by_its_narrowest_type(gemm: Kernel) -> None:
+    run = launcher(gemm, seed=9)
+    space = gemm.search_space(run.data.sizes)
+    for configuration in space.configurations(space.sample(6, np.random.default_rng(9))):
+        roundoff = max(PRECISIONS[str(configuration[name])].unit_roundoff for name in TYPES)
+        error = nrmse(run.run(configuration)["C"], run.data.references["C"])
+        assert roundoff / 50 < error < roundoff * 67 / 4, configuration
+
+
+def test_configurations(gemm: Kernel) -> None:
+    space = gemm.search_space(gemm.resolve_sizes())
+    assert space.size == 38_391_280
+    # Lin 2025, Sec. V-D: more than 160,000 for one type.
+    in_fp32 = space.restrict({name: (value,) for name, value in all_in("fp32").items()})
+    assert in_fp32.size == 448_336
+    for switches in SWITCHES:
+        assert in_fp32.restrict({name: (value,) for name, value in switches.items()}).size > 50_000
+
+
+def test_shared_memory_bounds_the_tiles(gemm: Kernel) -> None:
+    space = gemm.search_space(gemm.resolve_sizes())
+    tiles = {"MWG": (128,), "NWG": (128,), "KWG": (16,), "accumulator_type": ("fp64",)}
+    assert space.restrict({**tiles, "double_buffer": (False,)}).size > 0
+    with pytest.raises(EmptySpaceError, match="sizeof"):
+        space.restrict({**tiles, "double_buffer": (True,)})
+
+
+def test_balance_is_equation_8(gemm: Kernel, definition: ModuleType) -> None:
+    rates = {"fp64": 1.0e12, "fp32": 2.0e12}
+    constraints = definition.balance(rates, shared_bytes_per_s=4e12, global_bytes_per_s=3e11, slack=1.5)
+    balanced = dataclasses.replace(gemm, constraints=[*gemm.constraints, *constraints])
+    space = balanced.search_space(balanced.resolve_sizes())
+    everything = gemm.search_space(gemm.resolve_sizes())
+    assert 0 < space.size < everything.size / 4
+    rng = np.random.default_rng(10)
+    kept = 0
+    for c in everything.configurations(everything.sample(2000, rng)):
+        rate = rates.get(str(c["accumulator_type"]))
+        size, size_a, size_b = (PRECISIONS[str(c[f"{n}_type"])].size_bytes for n in ("accumulator", "a", "b"))
+        threads = c["MDIMC"] * c["NDIMC"]
+        rows, columns = c["MWG"] / c["MDIMC"], c["NWG"] / c["NDIMC"]
+        if rate is None:
+            assert c not in space
+            continue
+        multiply = rows * columns * threads / rate
+        to_registers = (rows + columns) * size * threads / 4e12
+        to_shared = (c["MWG"] * size_a + c["NWG"] * size_b) / 3e11 + (c["MWG"] + c["NWG"]) * size / 4e12
+        ratios = (to_registers / multiply, to_shared / multiply)
+        if min(abs(np.log(ratio / 1.5)) for ratio in (*ratios, *(1 / r for r in ratios))) < 1e-9:
+            continue
+        assert (c in space) == all(1 / 1.5 < ratio < 1.5 for ratio in ratios)
+        kept += c in space
+    assert kept > 10
