@@ -71,7 +71,7 @@ kernel = Kernel(
     ],
     sizes={
         "smoke": {"n": 10_007},
-        "default": {"n": 2_000_000},
+        "default": {"n": 1_000_000},
         "paper": {"n": 100_000_000},
     },
     inputs=inputs,
