@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +17,16 @@ from mptune.kernel import Kernel, Sizes
 from mptune.registry import load_kernel, loaded_modules, loaded_version
 from mptune.results import Trial
 
-__all__ = ["Failed", "Finished", "Job", "Phase", "Started"]
+__all__ = ["Failed", "Finished", "Job", "Phase", "Started", "pickled"]
+
+
+def pickled(value: object) -> bytes:
+    """Return what another interpreter can load, functions of a script or a notebook included."""
+    with warnings.catch_warnings():
+        # To find where a function comes from, every imported module is looked into, deprecated ones too.
+        warnings.simplefilter("ignore")
+        packed: bytes = cloudpickle.dumps(value)
+    return packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +73,8 @@ class Job:
         for module in loaded_modules():
             cloudpickle.register_pickle_by_value(module)
         try:
-            packed = cloudpickle.dumps(kernel) if version is None else str(kernel.path)
-            return cls(packed, version, dict(sizes), backend, cloudpickle.dumps(metric), seed, options, plan)
+            packed = pickled(kernel) if version is None else str(kernel.path)
+            return cls(packed, version, dict(sizes), backend, pickled(metric), seed, options, plan)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise KernelError(
                 f"kernel {kernel.name} cannot be sent to a worker process ({error}); put its definition in a file"

@@ -342,7 +342,7 @@ def test_sizes_that_do_not_fit_are_refused_before_anything_is_made():
     made = []
     definition = kernel(inputs=lambda rng, size: made.append(1))
     data = manager(definition, {"n": 10**12})
-    with pytest.raises(OutOfMemoryError, match=r"n=1000000000000, m=5\): kernel example needs .* TB of host memory"):
+    with pytest.raises(OutOfMemoryError, match=r"n=1000000000000, m=5: kernel example needs .* TB of host memory"):
         _ = data.inputs
     with pytest.raises(OutOfMemoryError):
         _ = data.references

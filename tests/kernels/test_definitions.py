@@ -1,9 +1,11 @@
 """What every bundled definition owes its users."""
 
-import cloudpickle
+import pickle
+
 import numpy as np
 import pytest
 
+from mptune.evaluators.protocol import pickled
 from mptune.kernel import Kernel
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import render_body
@@ -46,7 +48,7 @@ def test_inputs_follow_the_seed(kernel: Kernel) -> None:
 
 
 def test_a_definition_survives_a_process_boundary(kernel: Kernel) -> None:
-    copy = cloudpickle.loads(cloudpickle.dumps(kernel))
+    copy = pickle.loads(pickled(kernel))
     sizes = copy.resolve_sizes("smoke")
     configuration = kernel.configuration({})
     assert render_body(copy, configuration, sizes) == render_body(kernel, configuration, sizes)
