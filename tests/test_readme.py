@@ -1,0 +1,46 @@
+"""What the README shows works as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mptune import cli
+from mptune.registry import bundled_kernels
+from mptune.tuner import TuneSettings, tune
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_own_kernel_has_thirty_lines_and_tunes_outside_the_project(tmp_path: Path) -> None:
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "Kernel(" in block)
+    assert len(code.splitlines()) <= 30
+    path = tmp_path / "saxpby.py"
+    path.write_text(code)
+    settings = TuneSettings(backend="host", sizes={"n": 10_007}, max_error=1e-3, budget=8)
+    run = tune(path, settings, output=tmp_path / "run.db")
+    assert run.best is not None
+    assert run.best.error <= 1e-3
+    assert run.statuses.keys() <= {"ok", "inaccurate"}
+
+
+def test_both_commands_are_targets_of_the_makefile() -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test"} <= set(targets)
+    assert "make demo" in README
+    assert "make test" in README
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"^    mptune (\w+)", README, re.MULTILINE))))
+def test_every_command_shown_exists(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setattr("sys.argv", ["mptune", command, "--help"])
+    with pytest.raises(SystemExit) as leaving:
+        cli.main()
+    assert leaving.value.code == 0
+
+
+def test_table_of_kernels_is_complete() -> None:
+    assert tuple(re.findall(r"^\| (\w+) \| .* \| (?:NRMSE|MRE|NMAE) \|$", README, re.MULTILINE)) == bundled_kernels()
