@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+from launching import covering_sample, launcher
+from numpy.typing import NDArray
+
+from mptune.kernel import Kernel
+from mptune.precision import PRECISIONS, precision
+from mptune.registry import load_kernel
+
+TYPES = ("point_type", "centre_type", "distance_type")
+
+
+@pytest.fixture(scope="module")
+def kmeans() -> Kernel:
+    return load_kernel("kmeans")
+
+
+def all_in(name: str) -> dict[str, str]:
+    return dict.fromkeys(TYPES, name)
+
+
+def mre(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
+    return float(np.mean(np.abs(output - reference) / reference))
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"n": 57}, {"n": 9, "features": 1, "clusters": 1}, {"n": 4100, "clusters": 3}], ids=str
+)
+def test_reference_against_a_loop(kmeans: Kernel, sizes: dict[str, int]) -> None:
+    size = kmeans.resolve_sizes("smoke", sizes)
+    inputs = kmeans.inputs(np.random.default_rng(1), size)
+    points, centres = (inputs[name].astype(np.longdouble) for name in ("points", "centres"))
+    expected = [min(sum((points[:, i] - centre) ** 2) for centre in centres) for i in range(size.n)]
+    np.testing.assert_allclose(kmeans.reference(inputs, size)["distance"], np.float64(expected), rtol=1e-14)
+
+
+def test_points_lie_in_clusters(kmeans: Kernel) -> None:
+    size = kmeans.resolve_sizes("smoke")
+    inputs = kmeans.inputs(np.random.default_rng(2), size)
+    distance = kmeans.reference(inputs, size)["distance"]
+    assert inputs["points"].std() == pytest.approx(1, abs=0.1)
+    # Nearer to one centre than to the mean of all; and no point is a centre, so relative errors mean something.
+    assert np.median(distance) < 0.3 * size.features
+    assert distance.min() > 0.1
+    # Every centre has points of its own.
+    chosen = {int(np.argmin(((point - inputs["centres"]) ** 2).sum(axis=1))) for point in inputs["points"].T[:2000]}
+    assert len(chosen) == size.clusters
+
+
+def test_fp64_agrees_with_the_reference(kmeans: Kernel) -> None:
+    run = launcher(kmeans)
+    for use_shared in (False, True):
+        values = {**all_in("fp64"), "points_per_thread": 8, "use_shared": use_shared}
+        output = run.run(kmeans.configuration(values))["distance"]
+        np.testing.assert_allclose(output, run.data.references["distance"], rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
+def test_narrow_types_err_by_their_unit_roundoff(kmeans: Kernel, name: str) -> None:
+    run = launcher(kmeans, {"n": 2003}, seed=3)
+    output = run.run(kmeans.configuration({**all_in(name), "points_per_thread": 16}))["distance"]
+    # Fifteen rounded points, centres, differences and sums; most of it cancels in the mean of fifteen.
+    assert 0.5 < mre(output, run.data.references["distance"]) / PRECISIONS[name].unit_roundoff < 2
+
+
+def test_every_argument_has_its_own_type(kmeans: Kernel) -> None:
+    """Points and centres are rounded once, to their own types; the distance loses nothing more."""
+    run = launcher(kmeans, {"n": 509}, seed=4)
+    types = {"point_type": "fp16", "centre_type": "fp32", "distance_type": "fp64"}
+    rounded = {
+        name: run.data.inputs[name].astype(precision(types[f"{name[:-1]}_type"]).dtype).astype(np.float64)
+        for name in ("points", "centres")
+    }
+    expected = kmeans.reference(rounded, run.data.sizes)["distance"]
+    for use_shared in (False, True):
+        output = run.run(kmeans.configuration({**types, "use_shared": use_shared}))["distance"]
+        np.testing.assert_allclose(output, expected, rtol=1e-14)
+
+
+def test_sums_are_of_the_distances_own_type(kmeans: Kernel) -> None:
+    run = launcher(kmeans, {"n": 509}, seed=5)
+    types = {**all_in("fp64"), "distance_type": "bf16"}
+    output = run.run(kmeans.configuration(types))["distance"]
+    # Rounding the result alone would give at most one unit, a third of one on average.
+    assert 0.5 < mre(output, run.data.references["distance"]) / PRECISIONS["bf16"].unit_roundoff < 2
+
+
+@pytest.mark.parametrize("types", [all_in("fp64"), {**all_in("fp32"), "point_type": "bf16"}], ids=["fp64", "mixed"])
+def test_optimisation_parameters_change_nothing(kmeans: Kernel, types: dict[str, str]) -> None:
+    run = launcher(kmeans, {"n": 3001}, seed=6)
+    sample = covering_sample(kmeans, run.data.sizes, types, np.random.default_rng(6))
+    outputs = [run.run(configuration)["distance"] for configuration in sample]
+    for configuration, output in zip(sample, outputs, strict=True):
+        np.testing.assert_array_equal(output, outputs[0], err_msg=str(configuration))
+
+
+@pytest.mark.parametrize("use_shared", [False, True])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"n": 1},
+        {"n": 7, "features": 1, "clusters": 1},
+        {"n": 31, "features": 3, "clusters": 41},
+        {"n": 64},
+        {"n": 1031, "features": 17, "clusters": 2},
+    ],
+    ids=str,
+)
+def test_every_size(kmeans: Kernel, sizes: dict[str, int], use_shared: bool) -> None:
+    run = launcher(kmeans, sizes, seed=7)
+    values = {**all_in("fp64"), "points_per_thread": 16, "use_shared": use_shared}
+    output = run.run(kmeans.configuration(values))["distance"]
+    np.testing.assert_allclose(output, run.data.references["distance"], rtol=1e-14)
+
+
+def test_anywhere_in_the_space(kmeans: Kernel) -> None:
+    run = launcher(kmeans, {"n": 1009}, seed=8)
+    space = kmeans.search_space(run.data.sizes)
+    for configuration in space.configurations(space.sample(10, np.random.default_rng(8))):
+        error = mre(run.run(configuration)["distance"], run.data.references["distance"])
+        largest_unit = max(PRECISIONS[str(configuration[name])].unit_roundoff for name in TYPES)
+        assert 0.2 * largest_unit < error < 3 * largest_unit, configuration
+
+
+def test_configurations(kmeans: Kernel) -> None:
+    space = kmeans.search_space(kmeans.resolve_sizes())
+    # Heldens 2026, Table II: 52 x 64.
+    assert space.size == 50 * 64
+    # Shared memory is short only where there are far more centres.
+    many = kmeans.search_space(kmeans.resolve_sizes("default", {"clusters": 1000}))
+    assert many.restrict({"use_shared": (True,)}).size == 25 * 2 * 16
+
+
+def test_every_size_of_a_grid_is_covered_once_or_twice(kmeans: Kernel) -> None:
+    """A block moved back writes what its neighbour wrote: the sizes around a multiple of the block."""
+    for n in (2047, 2048, 2049):
+        run = launcher(kmeans, {"n": n}, seed=n)
+        output = run.run(kmeans.configuration({**all_in("fp64"), "points_per_thread": 4, "block_size": 64}))["distance"]
+        np.testing.assert_allclose(output, run.data.references["distance"], rtol=1e-14)
