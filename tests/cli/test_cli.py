@@ -421,3 +421,54 @@ def test_definition_that_fails_says_where(mptune: Call, tmp_path: Path) -> None:
     assert "no data here" in done.err
     own.write_text("x = 1\n")
     assert "defines no kernel" in mptune("tune", own).err
+
+
+def recording(path: Path, *, errors: bool = False) -> Path:
+    """Write a recorded space of 40 configurations whose optimum is 1 ms at a=8, b=4."""
+    cache = {}
+    for a in range(1, 11):
+        for b in range(1, 5):
+            entry = {"a": a, "b": b, "time": 1.0 + abs(a - 8) + (4 - b)} | ({"error": 10.0**-a} if errors else {})
+            cache[f"{a},{b}"] = entry
+    params = {"a": list(range(1, 11)), "b": [1, 2, 3, 4]}
+    head = {
+        "device_name": "d",
+        "kernel_name": "k",
+        "problem_size": 1,
+        "tune_params_keys": ["a", "b"],
+        "tune_params": params,
+    }
+    path.write_text(json.dumps({**head, "objective": "time", "cache": cache}))
+    return path
+
+
+def test_simulate_json_is_the_documented_document(mptune: Call, tmp_path: Path) -> None:
+    path = recording(tmp_path / "space.json")
+    done = mptune("simulate", path, "--strategy", "random", "--budget", 40, "--repeats", 2, "--seed", 5, "--json")
+    assert done.code == 0
+    document = json.loads(done.out)
+    wanted = {"space", "strategy", "budget", "optimum", "unit", "configurations", "runs", "overhead_ms_per_evaluation"}
+    assert set(document) == wanted
+    assert (document["optimum"], document["unit"], document["configurations"]) == (1.0, "ms", 40)
+    assert [run["seed"] for run in document["runs"]] == [5, 6]
+    for run in document["runs"]:
+        assert len(run["best"]) == 40
+        assert run["best"] == sorted(run["best"], reverse=True)
+        assert run["best"][-1] == 1.0
+
+
+def test_simulate_shows_how_far_each_run_came(mptune: Call, tmp_path: Path) -> None:
+    done = mptune("simulate", recording(tmp_path / "space.json"), "--budget", 40, "--strategy", "exhaustive")
+    assert done.code == 0
+    assert "optimum 1 ms" in done.out
+    assert "0 %" in done.out
+
+
+def test_simulate_under_a_threshold(mptune: Call, tmp_path: Path) -> None:
+    path = recording(tmp_path / "space.json", errors=True)
+    met = mptune("simulate", path, "--budget", 40, "--strategy", "random", "--max-error", "1e-9", "--json")
+    assert met.code == 0
+    assert json.loads(met.out)["optimum"] == 2.0
+    never = mptune("simulate", path, "--budget", 5, "--strategy", "random", "--max-error", "1e-20")
+    assert never.code == 1
+    assert "no recorded configuration meets the threshold" in never.err
