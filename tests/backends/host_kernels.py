@@ -5,12 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import numpy as np
+from on_arrays import launch_on_arrays
 
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend, HostFunction
-from mptune.kernel import LaunchShape
 from mptune.registry import bundled_folder
 
 #: The parts every compiler needs for a kernel without reduced precision.
@@ -36,21 +35,4 @@ def build(
 
 def run(function, grid, block, *arguments, shared_bytes: int = 0) -> float:
     """Launch on arrays, which come back changed in place, and NumPy scalars."""
-    backend = HostBackend(cache=CACHE)
-    buffers = []
-    passed = []
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            buffer = backend.allocate(argument.nbytes)
-            buffer.write(argument)
-            buffers.append((buffer, argument))
-            passed.append(buffer)
-        else:
-            passed.append(argument)
-    pad = (1, 1, 1)
-    shape = LaunchShape((*grid, *pad)[:3], (*block, *pad)[:3], shared_bytes)
-    elapsed_ms = function.launch(shape, passed)
-    for buffer, array in buffers:
-        buffer.read(array)
-        buffer.free()
-    return elapsed_ms
+    return launch_on_arrays(HostBackend(cache=CACHE), function, grid, block, *arguments, shared_bytes=shared_bytes)

@@ -233,7 +233,7 @@ def test_blocks_of_different_size_follow_each_other():
 def test_a_stack_overflow_ends_the_process_instead_of_corrupting_a_neighbour(tmp_path):
     script = f"""
 import sys
-sys.path[:0] = [{str(Path(__file__).parent)!r}]
+sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 import resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 import numpy as np

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from on_arrays import launch_on_arrays
 
 from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import Argument, Backend, Binary, CompileOptions
+from mptune.backends.base import Backend, Binary, CompileOptions
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import LaunchShape
 from mptune.precision import ARITHMETIC, PRECISIONS
@@ -40,21 +41,7 @@ def run(
 ) -> float:
     """Compile, load and launch on arrays, which come back changed, and scalars; return the time in ms."""
     function = backend.load(backend.compile(source(name, body), name, CompileOptions()))
-    passed: list[Argument] = []
-    buffers = []
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            buffer = backend.allocate(argument.nbytes)
-            buffer.write(argument)
-            buffers.append((buffer, argument))
-            passed.append(buffer)
-        else:
-            passed.append(argument)
-    shape = LaunchShape((*grid, 1, 1)[:3], (*block, 1, 1)[:3], shared_bytes)
-    elapsed_ms = function.launch(shape, passed)
-    for buffer, array in buffers:
-        buffer.read(array)
-        buffer.free()
+    elapsed_ms = launch_on_arrays(backend, function, grid, block, *arguments, shared_bytes=shared_bytes)
     function.unload()
     return elapsed_ms
 
