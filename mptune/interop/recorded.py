@@ -30,7 +30,17 @@ from mptune.space.parameters import (
 )
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["FAILED_TIME", "Record", "RecordedSpace", "assemble", "finite", "finite_numbers", "parameter_of", "unit_of"]
+__all__ = [
+    "FAILED_TIME",
+    "Record",
+    "RecordedSpace",
+    "assemble",
+    "finite",
+    "finite_numbers",
+    "parameter_from",
+    "parameter_of",
+    "unit_of",
+]
 
 #: Kernel Tuner writes a time of at least this for a configuration that failed.
 FAILED_TIME: Final = 1e20
@@ -173,6 +183,20 @@ def parameter_of(name: str, values: Iterable[Value]) -> Parameter:
         if len(texts) > 1 and all(text in POLICIES for text in texts):
             return PolicyParameter(name, tuple(p for p in POLICIES if p in texts))
     return CategoricalParameter(name, unique)
+
+
+def parameter_from(description: Mapping[str, Any]) -> Parameter:
+    """Return the parameter a file describes by ``name``, ``kind`` and ``values``.
+
+    Raises:
+        KeyError: an entry is missing.
+    """
+    name = str(description["name"])
+    values = [tuple(value) if isinstance(value, list) else value for value in description["values"]]
+    # Numbers that are categories have no order; every other kind shows in the values.
+    if description.get("kind") == CategoricalParameter.kind:
+        return CategoricalParameter(name, values)
+    return parameter_of(name, values)
 
 
 def _are_permutations(values: Sequence[Value]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,19 @@ from mptune.errors import SpaceFileError
 from mptune.interop.cache import cache_from_document, is_cache
 from mptune.interop.cutoff import read_cut_off
 from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, load_json, read_head, read_text, space_name
-from mptune.interop.recorded import Record, RecordedSpace, assemble, parameter_of
+from mptune.interop.recorded import Record, RecordedSpace, assemble, parameter_from
+from mptune.interop.recording import is_recording, recording_from_document
 from mptune.interop.t1 import is_t1
 from mptune.interop.t4 import is_t4, t4_from_document
 from mptune.run import Run
-from mptune.space.parameters import CategoricalParameter, Parameter
 
 __all__ = ["from_run", "read_space"]
 
-_READABLE = "a Kernel Tuner cache file, T4 results, or a run file of mptune"
+_READABLE = "a recorded space or a run file of mptune, a Kernel Tuner cache file, or T4 results"
 
 
 def read_space(path: str | Path) -> RecordedSpace:
-    """Read a recorded space: a Kernel Tuner cache file or T4 results, gzipped or not, or a run file.
+    """Read a recorded space: mptune's own, a Kernel Tuner cache file or T4 results, gzipped or not, or a run file.
 
     Raises:
         SpaceFileError: the file is missing, empty, damaged, of another format, or records nothing.
@@ -35,6 +34,8 @@ def read_space(path: str | Path) -> RecordedSpace:
     if not text.lstrip().startswith("{"):
         raise SpaceFileError(f"{path}: not {_READABLE}")
     document, cut_off = _document(path, text)
+    if is_recording(document):
+        return recording_from_document(path, document)
     if is_t4(document):
         return t4_from_document(path, document)
     if is_cache(document):
@@ -65,7 +66,7 @@ def from_run(run: Run, name: str) -> RecordedSpace:
     """
     settings = run.settings
     try:
-        parameters = [_parameter(description) for description in settings.get("parameters", ())]
+        parameters = [parameter_from(description) for description in settings.get("parameters", ())]
     except (KeyError, TypeError) as error:
         raise SpaceFileError(f"{name}: the run's settings do not describe its parameters ({error!r})") from error
     names = run.parameter_names
@@ -87,12 +88,3 @@ def from_run(run: Run, name: str) -> RecordedSpace:
         problem_size=list((settings.get("sizes") or {}).values()),
         signature=settings.get("signature"),
     )
-
-
-def _parameter(description: Mapping[str, Any]) -> Parameter:
-    name = str(description["name"])
-    values = [tuple(value) if isinstance(value, list) else value for value in description["values"]]
-    # Numbers that are categories have no order; every other kind shows in the values.
-    if description.get("kind") == CategoricalParameter.kind:
-        return CategoricalParameter(name, values)
-    return parameter_of(name, values)

@@ -1,4 +1,4 @@
-"""A finished run as text other tools read: CSV, JSON, a Kernel Tuner cache file, T4 results."""
+"""A finished run as text: CSV, JSON, a recorded space, a Kernel Tuner cache file, T4 results."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.interop.cache import cache_text
+from mptune.interop.recording import recording_text
 from mptune.interop.spaces import from_run
 from mptune.interop.t4 import t4_text
 from mptune.results import Trial
 from mptune.run import Run, json_safe
 
-__all__ = ["EXPORTERS", "to_cache", "to_csv", "to_json", "to_t4", "trial_document"]
+__all__ = ["EXPORTERS", "to_cache", "to_csv", "to_json", "to_recording", "to_t4", "trial_document"]
 
 
 def to_csv(run: Run) -> str:
@@ -29,6 +30,16 @@ def to_json(run: Run) -> str:
         "trials": [trial_document(trial) for trial in run.trials],
     }
     return json.dumps(json_safe(document), indent=1, allow_nan=False) + "\n"
+
+
+def to_recording(run: Run) -> str:
+    """Return a run as a recorded space.
+
+    Raises:
+        SpaceFileError: the run has no trial.
+    """
+    notes = {name: str(run.settings[name]) for name in ("created_at", "command") if run.settings.get(name)}
+    return recording_text(from_run(run, run.kernel), notes)
 
 
 def to_cache(run: Run) -> str:
@@ -51,7 +62,7 @@ def to_t4(run: Run) -> str:
 
 #: What a run can be exported as, by the name of the format.
 EXPORTERS: Final[Mapping[str, Callable[[Run], str]]] = MappingProxyType(
-    {"csv": to_csv, "json": to_json, "cache": to_cache, "t4": to_t4}
+    {"csv": to_csv, "json": to_json, "space": to_recording, "cache": to_cache, "t4": to_t4}
 )
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 from mptune.errors import MptuneError
 from mptune.observers.base import LaunchContext, Observer
 
-__all__ = ["TimeObserver", "is_tight", "median_interval"]
+__all__ = ["TimeObserver", "is_tight", "median_interval", "time_metrics"]
 
 
 def median_interval(times: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
@@ -76,6 +76,14 @@ def _rank(n: int, confidence: float) -> int:
     return n // 2
 
 
+def time_metrics(times_ms: Sequence[float]) -> dict[str, float]:
+    """Return median, minimum and interquartile range by the names of the metrics; nothing without times."""
+    if not times_ms:
+        return {}
+    lower, _, upper = statistics.quantiles(times_ms, n=4, method="inclusive") if len(times_ms) > 1 else [*times_ms] * 3
+    return {"time_ms": statistics.median(times_ms), "time_min_ms": min(times_ms), "time_spread_ms": upper - lower}
+
+
 class TimeObserver(Observer):
     """Measures ``time_ms`` (the median), ``time_min_ms`` and ``time_spread_ms`` (interquartile range).
 
@@ -105,8 +113,4 @@ class TimeObserver(Observer):
 
     def results(self) -> Mapping[str, float]:
         """Return the times; nothing where no launch was timed."""
-        times = self._times_ms
-        if not times:
-            return {}
-        lower, _, upper = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
-        return {"time_ms": statistics.median(times), "time_min_ms": min(times), "time_spread_ms": upper - lower}
+        return time_metrics(self._times_ms)

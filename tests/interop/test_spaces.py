@@ -107,9 +107,9 @@ def test_settings_that_do_not_describe_parameters_are_refused() -> None:
     ("content", "message"),
     [
         (b"", "the file is empty"),
-        (b"block,time\n32,1\n", "not a Kernel Tuner cache file, T4 results, or a run file"),
-        (b"[]", "not a Kernel Tuner cache file, T4 results, or a run file"),
-        (b"{}", "not a Kernel Tuner cache file, T4 results, or a run file"),
+        (b"block,time\n32,1\n", "not a recorded space or a run file of mptune, a Kernel Tuner cache file"),
+        (b"[]", "not a recorded space or a run file of mptune, a Kernel Tuner cache file"),
+        (b"{}", "not a recorded space or a run file of mptune, a Kernel Tuner cache file"),
         (b'{"ConfigurationSpace": {"TuningParameters": []}}', "a T1 file describes a search space without"),
         (b'{"results": [{"configuration": {"a', "not valid JSON at line 1, column"),
         (b'{"tune_params_keys": ["a"], "cache": {"1": {"a": 1, ', "the file records no configuration"),

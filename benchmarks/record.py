@@ -1,0 +1,211 @@
+"""Records whole search spaces of bundled kernels on this machine: the test bed of the search strategies.
+
+Every configuration, in a random order, so that a slow hour does not fall on one value of a parameter: its time
+(median of the launches of all passes), its own error, measured and not taken from its signature, and its memory
+footprint. Compiling comes first and alone, on all cores; then the launches, one configuration at a time. What is
+done is kept in the work folder: the same command goes on where it stopped.
+
+    python benchmarks/record.py bessel kmeans --work /tmp/recording [--passes 2] [--size default]
+    python benchmarks/record.py convolution2d --restrict output_type=fp64,fp32 --sample 5000 --work ...
+
+writes ``benchmarks/data/KERNEL-host.json.gz``, which ``mptune simulate`` and ``mptune compare`` read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mptune import __version__
+from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
+from mptune.errors import MptuneError
+from mptune.evaluators.bench import Ready
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.timing import TimingPlan
+from mptune.interop import RecordedSpace, write_recording
+from mptune.kernel import Kernel, Sizes
+from mptune.observers.time import time_metrics
+from mptune.registry import load_kernel
+from mptune.rendering import render
+from mptune.results import Measurement, Trial
+from mptune.space.search_space import SearchSpace
+from mptune.store import RunFile
+from mptune.tuner.tuning import device_constraints
+
+DATA = Path(__file__).resolve().parent / "data"
+#: The launch that checks the answer has warmed everything up.
+PLAN = TimingPlan(warmups=0, min_repeats=3, max_repeats=50, cap_s=0.05)
+PROGRESS_EVERY_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One space to record: a kernel at its sizes and the configurations, by index, in the order of recording."""
+
+    kernel: Kernel
+    sizes: Sizes
+    space: SearchSpace
+    order: tuple[int, ...]
+    backend: str
+
+
+def plan_task(name: str, arguments: argparse.Namespace, ready_limits: Sequence[str]) -> Task:
+    """Return what to record of a kernel."""
+    kernel = load_kernel(name)
+    sizes = kernel.resolve_sizes(arguments.size, {})
+    space = kernel.search_space(sizes, device_constraints(kernel, ready_limits))
+    wanted = {key: values for key, values in arguments.restrict.items() if key in space.names}
+    if wanted:
+        space = space.restrict(
+            {p.name: [p.parse(value) for value in wanted[p.name]] for p in space.parameters if p.name in wanted}
+        )
+    rng = np.random.default_rng(arguments.seed)
+    count = min(arguments.sample or space.size, space.size)
+    order = rng.permutation(space.sample(count, rng)) if count < space.size else rng.permutation(space.size)
+    return Task(kernel, sizes, space, tuple(order.tolist()), arguments.backend)
+
+
+def compile_all(task: Task, jobs: int) -> None:
+    """Fill the binary cache; what fails to compile fails again, and is recorded, when its turn comes."""
+    backend = get_backend(task.backend)
+
+    def compile_one(index: int) -> bool:
+        try:
+            source = render(task.kernel, task.space.configuration(index), task.sizes)
+            backend.compile(source, task.kernel.function, CompileOptions())
+        except MptuneError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(jobs) as pool:
+        done = list(watched(f"{task.kernel.name}: compiled", pool.map(compile_one, task.order), task.order))
+    print(f"{task.kernel.name}: {len(done) - sum(done)} of {len(done)} do not compile", file=sys.stderr)
+
+
+def watched(what: str, results: Iterator[Any], total: Sequence[Any]) -> Iterator[Any]:
+    """Yield the results and report how many there are every now and then."""
+    told = time.monotonic()
+    for count, result in enumerate(results, start=1):
+        yield result
+        if count == len(total) or time.monotonic() - told >= PROGRESS_EVERY_S:
+            told = time.monotonic()
+            print(f"{what} {count} of {len(total)}", file=sys.stderr, flush=True)
+
+
+def measure(task: Task, number: int, folder: Path, seed: int) -> tuple[list[Trial], Ready]:
+    """Return the trials of one pass over the configurations; finished ones come from the work folder."""
+    path = folder / f"{task.kernel.name}-{task.backend}-{number}.db"
+    order = np.random.default_rng([seed, number]).permutation(np.array(task.order)).tolist()
+    file = RunFile.open(path) if path.exists() else RunFile.create(path, {"kernel": task.kernel.name})
+    with (
+        file,
+        DeviceEvaluator(task.kernel, task.sizes, task.backend, seed=seed, plan=PLAN, reuse_errors=False) as evaluator,
+    ):
+        ready = evaluator.start()
+        known = {trial.configuration: trial for trial in file.trials()}
+        left = [c for index in order if (c := task.space.configuration(index)) not in known]
+        for trial in watched(f"{task.kernel.name}: pass {number}:", evaluator.evaluate(left), left):
+            file.add(trial)
+            known[trial.configuration] = trial
+        return [known[task.space.configuration(index)] for index in task.order], ready
+
+
+def merged(passes: Sequence[Trial]) -> Trial:
+    """Return one trial of a configuration: the launches of all passes together, or its failure."""
+    failed = next((trial for trial in passes if not trial.is_valid), None)
+    if failed is not None:
+        return failed
+    times = tuple(t for trial in passes for t in trial.measurement.times_ms)
+    metrics = {**passes[0].measurement.metrics, **time_metrics(times)}
+    return Trial(passes[0].configuration, passes[0].status, measurement=Measurement(metrics, times))
+
+
+def record(name: str, arguments: argparse.Namespace) -> Path:
+    """Record one kernel and return the file."""
+    limits = get_backend(arguments.backend).constraints()
+    task = plan_task(name, arguments, limits)
+    compile_all(task, arguments.jobs)
+    if arguments.compile_only:
+        return Path(arguments.work)
+    passes, ready = [], None
+    for number in range(arguments.passes):
+        trials, ready = measure(task, number, arguments.work, arguments.seed)
+        passes.append(trials)
+    assert ready is not None
+    trials = [merged(of_one) for of_one in zip(*passes, strict=True)]
+    indices = np.array(task.order)
+    codes = task.space.codes(indices)
+    space = SearchSpace.from_codes(task.space.parameters, codes)
+    recorded = RecordedSpace(
+        name,
+        space,
+        MappingProxyType(dict(zip(space.indices_of(codes).tolist(), trials, strict=True))),
+        kernel=name,
+        device=ready.device.name,
+        problem_size=dict(task.sizes),
+        units={"memory_bytes": "bytes"},
+        signature=task.kernel.signature_names,
+    )
+    path: Path = arguments.output / f"{name}-{arguments.backend}.json.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_recording(recorded, path, notes(task, ready, arguments))
+    return path
+
+
+def notes(task: Task, ready: Ready, arguments: argparse.Namespace) -> Mapping[str, str]:
+    """Return how, where and when a space was recorded."""
+    restricted = "; ".join(f"{name} in {', '.join(values)}" for name, values in arguments.restrict.items())
+    return {
+        "recorded": datetime.date.today().isoformat(),
+        "command": " ".join(["python benchmarks/record.py", *sys.argv[1:]]),
+        "mptune": __version__,
+        "machine": f"{ready.device.name}, {os.cpu_count()} cores, {platform.system()}",
+        "versions": ", ".join(f"{k} {v}" for k, v in ready.device.versions.items()),
+        "metric": str(task.kernel.metric),
+        "configurations": f"{len(task.order)} of {task.space.size}" + (f", {restricted}" if restricted else ""),
+        "passes": str(arguments.passes),
+    }
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kernels", nargs="+")
+    parser.add_argument("--work", type=Path, required=True, help="folder for what is done so far")
+    parser.add_argument("--output", type=Path, default=DATA)
+    parser.add_argument("--backend", default="host")
+    parser.add_argument("--size", default="default")
+    parser.add_argument("--sample", type=int, help="so many configurations, drawn uniformly (default: all)")
+    parser.add_argument("--restrict", action="append", default=[], metavar="NAME=V,V", help="values of a parameter")
+    parser.add_argument("--passes", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--compile-only", action="store_true", help="fill the binary cache and stop")
+    arguments = parser.parse_args()
+    pairs = [text.partition("=") for text in arguments.restrict]
+    arguments.restrict = {name: values.split(",") for name, _, values in pairs}
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    try:
+        for name in arguments.kernels:
+            print(record(name, arguments))
+    except MptuneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""mptune's own recorded format: a whole search space in columns, a tenth of the size of a cache file.
+
+One JSON object, gzipped where the name ends in ``.gz``:
+
+- ``format`` is "mptune-space", ``version`` is 1;
+- ``kernel``, ``device``, ``problem_size``, ``objective``, ``units``, ``signature`` as of
+  :class:`~mptune.interop.recorded.RecordedSpace`; ``notes`` maps names to text: how, where and when it was recorded;
+- ``parameters`` is a list of ``name``, ``kind`` and ``values``;
+- ``codes`` maps each parameter to a column of positions in its ``values``, one per recorded configuration;
+- ``statuses`` and ``messages`` hold the distinct ones under ``values`` and a column of positions under ``codes``;
+- ``metrics`` maps each metric to a column of numbers, null where a trial has none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from mptune.errors import SpaceFileError
+from mptune.interop.files import load_json, read_text, space_name, write_text
+from mptune.interop.recorded import Record, RecordedSpace, assemble, finite, parameter_from
+from mptune.results import Measurement, Status
+from mptune.space.configuration import Value
+
+__all__ = ["is_recording", "read_recording", "recording_from_document", "recording_text", "write_recording"]
+
+_FORMAT: Final = "mptune-space"
+_VERSION: Final = 1
+#: Digits of a number; a median of launch times has fewer that mean something.
+_DIGITS: Final = 6
+
+
+def is_recording(document: Any) -> bool:
+    """Whether a JSON document says it is of this format."""
+    return isinstance(document, dict) and document.get("format") == _FORMAT
+
+
+def read_recording(path: str | Path) -> RecordedSpace:
+    """Read a recorded space, gzipped or not.
+
+    Raises:
+        SpaceFileError: the file is missing, damaged, of another format or version, or records nothing.
+    """
+    path = Path(path)
+    return recording_from_document(path, load_json(path, read_text(path)))
+
+
+def recording_from_document(path: Path, document: Any) -> RecordedSpace:
+    """Build the recorded space of a parsed document; ``path`` names it in messages.
+
+    Raises:
+        SpaceFileError: it is of another format or version, a column is missing or does not fit, or it records nothing.
+    """
+    if not is_recording(document):
+        raise SpaceFileError(f"{path}: not a recorded space of mptune (its 'format' is not {_FORMAT!r})")
+    if document.get("version") != _VERSION:
+        raise SpaceFileError(f"{path}: version {document.get('version')!r} of the format; expected {_VERSION}")
+    try:
+        parameters = [parameter_from(description) for description in document["parameters"]]
+        names = [parameter.name for parameter in parameters]
+        columns = [_looked_up(path, p.name, p.values, document["codes"][p.name]) for p in parameters]
+        n = len(columns[0]) if columns else 0
+        statuses = [Status(word) for word in _distinct(path, document, "statuses", n)]
+        messages = [str(text) for text in _distinct(path, document, "messages", n)]
+        metrics = {str(name): list(column) for name, column in document["metrics"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SpaceFileError(f"{path}: the recorded space is incomplete ({error!r})") from error
+    for name, column in [*zip(names, columns, strict=True), *metrics.items()]:
+        if len(column) != n:
+            raise SpaceFileError(f"{path}: column {name!r} has {len(column)} entries; expected {n}")
+    return assemble(
+        space_name(path),
+        names,
+        {},
+        _records(columns, statuses, messages, metrics),
+        parameters=parameters,
+        objective=str(document.get("objective") or "time_ms"),
+        kernel=str(document.get("kernel", "")),
+        device=str(document.get("device", "")),
+        problem_size=document.get("problem_size"),
+        units=MappingProxyType(dict(document.get("units") or {})),
+        signature=document.get("signature"),
+    )
+
+
+def write_recording(recorded: RecordedSpace, path: str | Path, notes: Mapping[str, str] | None = None) -> None:
+    """Write a recorded space; gzipped when the name ends in ``.gz``.
+
+    Args:
+        recorded: what to write.
+        path: where.
+        notes: how, where and when it was recorded, by name.
+
+    Raises:
+        SpaceFileError: the file cannot be written.
+    """
+    write_text(Path(path), recording_text(recorded, notes))
+
+
+def recording_text(recorded: RecordedSpace, notes: Mapping[str, str] | None = None) -> str:
+    """Return the text of a recorded space; raw launch times and phases are left out, and so is what can be derived.
+
+    Numbers are rounded to six significant digits.
+    """
+    order = sorted(recorded.trials)
+    trials = [recorded.trials[index] for index in order]
+    parameters = recorded.space.parameters
+    codes = recorded.space.codes(order)
+    metrics = dict.fromkeys(name for trial in trials for name in trial.measurement.metrics if name != "log10_error")
+    document = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "kernel": recorded.kernel or recorded.name,
+        "device": recorded.device,
+        "problem_size": recorded.problem_size,
+        "objective": recorded.objective,
+        "units": dict(recorded.units),
+        "signature": list(recorded.signature),
+        "notes": dict(notes or {}),
+        "parameters": [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in parameters],
+        "codes": {p.name: codes[:, i].tolist() for i, p in enumerate(parameters)},
+        "statuses": _encoded([trial.status.value for trial in trials]),
+        "messages": _encoded([trial.message for trial in trials]),
+        "metrics": {name: [_rounded(trial.metric(name)) for trial in trials] for name in metrics},
+    }
+    # A line per entry, columns included, can be read and compared; a line per number cannot.
+    lines = [f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in document.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _encoded(texts: Sequence[str]) -> dict[str, Any]:
+    distinct = list(dict.fromkeys(texts))
+    positions = {text: i for i, text in enumerate(distinct)}
+    return {"values": distinct, "codes": [positions[text] for text in texts]}
+
+
+def _rounded(number: float) -> float | None:
+    return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
+
+
+def _distinct(path: Path, document: Mapping[str, Any], name: str, n: int) -> Sequence[Any]:
+    column = _looked_up(path, name, document[name]["values"], document[name]["codes"])
+    if len(column) != n:
+        raise SpaceFileError(f"{path}: column {name!r} has {len(column)} entries; expected {n}")
+    return column
+
+
+def _looked_up(path: Path, name: str, values: Sequence[Any], codes: Sequence[Any]) -> list[Any]:
+    """Return the value at each code."""
+    for code in codes:
+        if isinstance(code, bool) or not isinstance(code, int) or not 0 <= code < len(values):
+            raise SpaceFileError(f"{path}: column {name!r} has the entry {code!r}; expected 0 to {len(values) - 1}")
+    return [values[code] for code in codes]
+
+
+def _records(
+    columns: Sequence[Sequence[Value]],
+    statuses: Sequence[Status],
+    messages: Sequence[str],
+    metrics: Mapping[str, Sequence[Any]],
+) -> Iterator[Record]:
+    for row, values in enumerate(zip(*columns, strict=True)):
+        numbers = {name: number for name, column in metrics.items() if (number := finite(column[row])) is not None}
+        if numbers.get("error", 0.0) > 0.0:
+            numbers["log10_error"] = math.log10(numbers["error"])
+        yield Record(values, statuses[row], messages[row], Measurement(numbers))

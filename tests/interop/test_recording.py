@@ -1,0 +1,141 @@
+"""mptune's own recorded format: what is written is read, and a damaged file is refused in words."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recordings import write
+
+from mptune.errors import SpaceFileError
+from mptune.interop import read_recording, read_space, write_recording
+from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.interop.recording import recording_text
+from mptune.results import Measurement, Status
+from mptune.space.parameters import (
+    BooleanParameter,
+    CategoricalParameter,
+    OrdinalParameter,
+    PermutationParameter,
+    PolicyParameter,
+    PrecisionParameter,
+)
+
+PARAMETERS = [
+    OrdinalParameter("block", [32, 64, 128]),
+    BooleanParameter("padded"),
+    CategoricalParameter("layout", [1, 0, 7]),
+    PermutationParameter("loops", 2),
+    PolicyParameter("policy", ["accurate", "fast"]),
+    PrecisionParameter("x_type", ["fp64", "fp16"]),
+]
+NAMES = [parameter.name for parameter in PARAMETERS]
+
+values = st.tuples(*(st.sampled_from(p.values) for p in PARAMETERS))
+numbers = st.floats(1e-300, 1e300)
+ran = st.builds(
+    lambda row, time_ms, error, bytes_: Record(
+        row, Status.OK, "", Measurement({"time_ms": time_ms, "error": error, "memory_bytes": bytes_})
+    ),
+    values,
+    numbers,
+    st.one_of(st.just(0.0), numbers),
+    numbers,
+)
+failed = st.builds(
+    Record, values, st.sampled_from([Status.COMPILE_ERROR, Status.CRASH, Status.NON_FINITE]), st.text(max_size=20)
+)
+records = st.lists(st.one_of(ran, failed), min_size=1, max_size=30, unique_by=lambda record: record.values)
+
+
+def recorded(made: list[Record]) -> RecordedSpace:
+    return assemble(
+        "space",
+        NAMES,
+        {},
+        made,
+        parameters=PARAMETERS,
+        kernel="axpy",
+        device="A device",
+        problem_size={"n": 1000},
+        units={"memory_bytes": "bytes"},
+        signature=["policy", "x_type"],
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(made=records, zipped=st.booleans())
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, made: list[Record], zipped: bool) -> None:
+    path = tmp_path_factory.mktemp("recording") / f"space.json{'.gz' * zipped}"
+    before = recorded(made)
+    write_recording(before, path, {"when": "today"})
+    for after in (read_recording(path), read_space(path)):
+        for name in ("name", "kernel", "device", "problem_size", "objective", "signature", "units"):
+            assert getattr(after, name) == getattr(before, name)
+        assert after.space.names == before.space.names
+        assert after.space.size == before.space.size == len(made)
+        assert [p.kind for p in after.space.parameters] == [p.kind for p in before.space.parameters]
+        by_configuration = after.by_configuration()
+        for configuration, trial in before.by_configuration().items():
+            read = by_configuration[configuration]
+            assert (read.status, read.message) == (trial.status, trial.message)
+            assert (
+                set(trial.measurement.metrics)
+                <= set(read.measurement.metrics)
+                <= {*trial.measurement.metrics, "log10_error"}
+            )
+            for name, number in trial.measurement.metrics.items():
+                assert read.metric(name) == pytest.approx(number, rel=1e-5)
+            if trial.error > 0:
+                assert read.metric("log10_error") == math.log10(read.error)
+
+
+def test_written_twice_it_is_the_same_file(tmp_path: Path) -> None:
+    made = recorded([Record((32, False, 7, (1, 0), "fast", "fp16"), Status.OK, "", Measurement({"time_ms": 1 / 3}))])
+    write_recording(made, tmp_path / "a.json.gz")
+    write_recording(read_recording(tmp_path / "a.json.gz"), tmp_path / "b.json.gz")
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+
+
+def column(codes: list[Any]) -> dict[str, list[Any]]:
+    return dict.fromkeys(NAMES, codes)
+
+
+def document(**changes: Any) -> str:
+    made = recorded([Record((32, False, 7, (1, 0), "fast", "fp16"), Status.OK, "", Measurement({"time_ms": 1.5}))])
+    return json.dumps({**json.loads(recording_text(made)), **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": 2}, "version 2 of the format; expected 1"),
+        ({"parameters": None}, "incomplete"),
+        ({"codes": {}}, "incomplete"),
+        ({"codes": column([9])}, r"column 'block' has the entry 9; expected 0 to 2"),
+        ({"codes": column([-1])}, r"has the entry -1"),
+        ({"codes": column([True])}, r"has the entry True"),
+        ({"codes": {**column([0]), "loops": []}}, r"column 'loops' has 0 entries; expected 1"),
+        ({"codes": column([])}, "has 1 entries; expected 0"),
+        ({"metrics": {"time_ms": [1.0, 2.0]}}, r"column 'time_ms' has 2 entries; expected 1"),
+        ({"metrics": [1]}, "incomplete"),
+        ({"statuses": {"values": ["fine"], "codes": [0]}}, "fine"),
+        ({"statuses": {"values": ["ok"], "codes": []}}, "column 'statuses' has 0 entries; expected 1"),
+        ({"parameters": [{"name": "block", "values": [1, 2, 3]}], "codes": {"block": [0, 1]}}, "has 1 entries"),
+    ],
+)
+def test_a_damaged_recording_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = write(tmp_path / "space.json", document(**changes))
+    with pytest.raises(SpaceFileError, match=message) as caught:
+        read_space(path)
+    assert str(path) in str(caught.value)
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpaceFileError, match="not a recorded space of mptune"):
+        read_recording(write(tmp_path / "space.json", document(format="other")))
