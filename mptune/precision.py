@@ -19,7 +19,7 @@ import numpy as np
 
 from mptune.errors import MptuneError, UnknownNameError
 
-__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "Precision", "policy", "precision", "precision_of_dtype"]
+__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "Precision", "policy", "precision", "precision_of_dtype", "promoted"]
 
 #: Implementations of transcendental functions, most to least accurate (Heldens 2026, Sec. IV).
 POLICIES: Final[tuple[str, ...]] = ("accurate", "fast", "approx")
@@ -138,6 +138,8 @@ _TABLE = (
 #: Every precision by canonical name, widest first.
 PRECISIONS: Final[MappingProxyType[str, Precision]] = MappingProxyType({entry.name: entry for entry in _TABLE})
 
+_FP32: Final = PRECISIONS["fp32"]
+
 #: The precisions arithmetic can happen in.
 ARITHMETIC: Final[tuple[Precision, ...]] = tuple(entry for entry in _TABLE if not entry.storage_only)
 
@@ -174,6 +176,17 @@ def precision_of_dtype(dtype: Any) -> Precision:
     raise MptuneError(
         f"no precision is stored as NumPy type {wanted} (known: {', '.join(str(e.dtype) for e in _TABLE)})"
     )
+
+
+def promoted(*operands: Precision) -> Precision:
+    """Return the precision an operation on these types is computed in, by the rules of the prelude.
+
+    That of the widest, but fp32 where that cannot hold all the others: fp16 and bf16 contain neither the other, and
+    there is no arithmetic in fp8.
+    """
+    widest = max(operands, key=lambda operand: operand.significand_bits)
+    own = len(set(operands)) == 1 and not widest.storage_only
+    return widest if own or widest.significand_bits >= _FP32.significand_bits else _FP32
 
 
 def policy(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,7 @@ from mptune.accuracy.chunks import Offenders, Pairs, find
 from mptune.accuracy.metrics import ErrorMetric, resolve
 from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
 
-__all__ = ["AccuracyResult", "Metric", "evaluate_outputs"]
+__all__ = ["AccuracyResult", "Metric", "evaluate_outputs", "metric_text", "metrics_by_output"]
 
 Metric = str | Callable[..., float] | ErrorMetric
 
@@ -83,7 +83,7 @@ def evaluate_outputs(
         UnknownNameError: no such metric, or a metric is given for an output that does not exist.
     """
     _check_names(outputs, references)
-    chosen = _metric_of_each(outputs, metrics)
+    chosen = metrics_by_output(outputs, metrics)
     errors: dict[str, float] = {}
     non_finite: dict[str, int] = {}
     remarks: list[str] = []
@@ -120,7 +120,17 @@ def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> N
             raise ReferenceDataError(f"reference {name!r} has no output (outputs: {', '.join(outputs) or 'none'})")
 
 
-def _metric_of_each(outputs: Mapping[str, Any], metrics: Metric | Mapping[str, Metric]) -> dict[str, ErrorMetric]:
+def metrics_by_output(outputs: Collection[str], metrics: Metric | Mapping[str, Metric]) -> dict[str, ErrorMetric]:
+    """Return the error metric of each output.
+
+    Args:
+        outputs: the outputs' names.
+        metrics: one error metric (name or callable) for all of them, or one for each.
+
+    Raises:
+        MetricError: an output has none.
+        UnknownNameError: no such metric, or a metric is given for an output that does not exist.
+    """
     if not isinstance(metrics, Mapping):
         one = resolve(metrics)
         return dict.fromkeys(outputs, one)
@@ -131,6 +141,17 @@ def _metric_of_each(outputs: Mapping[str, Any], metrics: Metric | Mapping[str, M
         if name not in metrics:
             raise MetricError(f"output {name!r} has no error metric (given for: {', '.join(metrics) or 'none'})")
     return {name: resolve(metrics[name]) for name in outputs}
+
+
+def metric_text(metrics: Metric | Mapping[str, Metric]) -> str:
+    """Return what to call the metric: its name, or each output's (``"y: NRMSE, label: MAE"``).
+
+    Raises:
+        UnknownNameError: no such metric.
+    """
+    if isinstance(metrics, Mapping):
+        return ", ".join(f"{output}: {resolve(metric).name}" for output, metric in metrics.items())
+    return resolve(metrics).name
 
 
 def _non_finite(pairs: Pairs) -> tuple[Offenders, bool]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mptune.accuracy.evaluate import metric_text
 from mptune.backends import BACKENDS, get_backend
 from mptune.checking import CheckResult, Compilation
 from mptune.checking import check as check_kernel
@@ -56,7 +57,7 @@ def _describe(kernel: Kernel) -> dict[str, Any]:
         "parameters": {p.name: list(p.values) for p in kernel.parameters},
         "signature": list(kernel.signature_names),
         "configurations": space.size,
-        "metric": kernel.metric if isinstance(kernel.metric, str) else getattr(kernel.metric, "__name__", "callable"),
+        "metric": metric_text(kernel.metric),
         "sizes": {preset: dict(sizes) for preset, sizes in kernel.sizes.items()},
     }
 

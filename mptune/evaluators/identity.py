@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from mptune.accuracy.evaluate import Metric
 from mptune.accuracy.metrics import METRICS, resolve
 from mptune.kernel import Kernel, Sizes
 from mptune.space.configuration import Configuration
@@ -45,8 +46,8 @@ def launch_identity(kernel: Kernel, configuration: Configuration, sizes: Sizes) 
     return repr((kernel.launch_shape(configuration, sizes), arguments))
 
 
-def metric_identity(metric: str | Callable[..., float]) -> str:
-    """Return a bundled metric's name, or as text what the numbers of any other depend on.
+def metric_identity(metric: Metric | Mapping[str, Metric]) -> str:
+    """Return a bundled metric's name, or as text what the numbers of any other depend on; of several, each output's.
 
     That is its code, its defaults, what it captured, and the functions and constants of its own module it uses;
     not what it imports or reads from files.
@@ -54,6 +55,8 @@ def metric_identity(metric: str | Callable[..., float]) -> str:
     Raises:
         UnknownNameError: no metric has that name.
     """
+    if isinstance(metric, Mapping):
+        return "\n".join(f"{output}={metric_identity(metric[output])}" for output in sorted(metric))
     resolved = resolve(metric)
     if METRICS.get(resolved.name) is resolved:
         return resolved.name

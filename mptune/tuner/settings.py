@@ -26,7 +26,7 @@ class TuneSettings:
         size: name of the size preset.
         sizes: sizes that replace the preset's.
         max_error: threshold of the error metric, one for all outputs or by output.
-        metric: error metric instead of the kernel's own.
+        metric: error metric of every output instead of the kernel's own.
         objective: "time", "memory", "error", a metric name or an expression over metrics.
         maximise: whether more of the objective is better.
         penalty: score of an inaccurate trial: "hard", "linear" or "decay".

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mptune import __version__
-from mptune.accuracy.metrics import resolve
+from mptune.accuracy.evaluate import metric_text, metrics_by_output
 from mptune.backends import get_backend
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
@@ -67,7 +67,8 @@ def tune(
         kernel = load_kernel(kernel)
     sizes = kernel.resolve_sizes(settings.size, settings.sizes)
     _check_outputs(kernel, settings.max_error)
-    metric = resolve(settings.metric if settings.metric is not None else kernel.metric)
+    metric = settings.metric if settings.metric is not None else kernel.metric
+    metrics_by_output([output.name for output in kernel.outputs], metric)
     backend = _runnable_backend(settings.backend)
     objective = Objective(
         metric=OBJECTIVES.get(settings.objective, settings.objective),
@@ -93,7 +94,7 @@ def tune(
         space = kernel.search_space(sizes, device_constraints(kernel, ready.constraints))
         # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
         render_body(kernel, space.configuration(0), sizes)
-        described = _describe(kernel, sizes, settings, objective, metric.name, space, ready, command)
+        described = _describe(kernel, sizes, settings, objective, metric_text(metric), space, ready, command)
         with _open_run(output, resume, described) as file:
             return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
 

@@ -1,147 +1,33 @@
-"""What a kernel is: a template, its parameters, its arguments, a reference and an error metric."""
+"""The definition of a kernel, checked as far as that goes without running it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from mptune.errors import KernelError, MptuneError, UnknownNameError
-from mptune.precision import PRECISIONS, Precision, precision
+from mptune.errors import KernelError, UnknownNameError
+from mptune.kernel.arguments import Argument, Role, is_identifier
+from mptune.kernel.names import check_expression, check_precision
+from mptune.kernel.sizes import Sizes
+from mptune.kernel.work import Flops, Work, check_flops, count_flops
+from mptune.precision import Precision, precision
 from mptune.space.configuration import Configuration, Value
 from mptune.space.expression import Expression
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["Argument", "In", "InOut", "Kernel", "LaunchShape", "Out", "Role", "Scalar", "Sizes"]
-
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
-_INTEGER_DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+__all__ = ["Kernel", "LaunchShape", "Metric"]
 
 Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool]
-
-
-class Role(StrEnum):
-    """What a kernel does with an argument."""
-
-    IN = "in"
-    OUT = "out"
-    INOUT = "inout"
-    SCALAR = "scalar"
-
-
-class Sizes(Mapping[str, int]):
-    """The problem sizes by name, also readable as attributes (``size.n``)."""
-
-    __slots__ = ("_values",)
-
-    _values: dict[str, int]
-
-    def __init__(self, values: Mapping[str, int]) -> None:
-        object.__setattr__(self, "_values", dict(values))
-
-    def __getitem__(self, name: str) -> int:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getattr__(self, name: str) -> int:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self._values[name]
-        except KeyError:
-            raise AttributeError(f"no size {name!r} (sizes: {', '.join(self._values)})") from None
-
-    def __repr__(self) -> str:
-        return f"Sizes({self})"
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self._values.items())
-
-    def __reduce__(self) -> tuple[type[Sizes], tuple[dict[str, int]]]:
-        return Sizes, (self._values,)
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument of the kernel function, in the order of its signature.
-
-    Attributes:
-        name: the argument's name, also its key in the inputs and references.
-        role: what the kernel does with it.
-        shape: one expression over the sizes per axis; empty for a scalar.
-        precision: name of the precision parameter that sets its type, or a fixed precision.
-        dtype: an integer type ("int32") instead of a precision.
-    """
-
-    name: str
-    role: Role
-    shape: tuple[str, ...] = ()
-    precision: str | None = None
-    dtype: str | None = None
-
-    def __post_init__(self) -> None:
-        if not _IDENTIFIER.match(self.name):
-            raise KernelError(f"argument name {self.name!r} is not an identifier")
-        if (self.precision is None) == (self.dtype is None):
-            raise KernelError(f"argument {self.name!r}: give either precision= or dtype=")
-        if self.dtype is not None and self.dtype not in _INTEGER_DTYPES:
-            raise UnknownNameError(f"integer type of argument {self.name!r}:", self.dtype, _INTEGER_DTYPES)
-        if (self.role is Role.SCALAR) != (not self.shape):
-            raise KernelError(f"argument {self.name!r}: a buffer needs a shape and a scalar has none")
-
-    @property
-    def is_input(self) -> bool:
-        """Whether its initial value matters."""
-        return self.role is not Role.OUT
-
-    @property
-    def is_output(self) -> bool:
-        """Whether the kernel writes it."""
-        return self.role in (Role.OUT, Role.INOUT)
-
-
-def _shape(shape: str | int | Sequence[str | int]) -> tuple[str, ...]:
-    axes = (shape,) if isinstance(shape, str | int) else tuple(shape)
-    return tuple(str(axis) for axis in axes)
-
-
-def In(  # noqa: N802 - reads as a declaration
-    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
-) -> Argument:
-    """Declare a buffer the kernel only reads."""
-    return Argument(name, Role.IN, _shape(shape), precision, dtype)
-
-
-def Out(  # noqa: N802
-    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
-) -> Argument:
-    """Declare a buffer the kernel only writes; it is poisoned before a launch."""
-    return Argument(name, Role.OUT, _shape(shape), precision, dtype)
-
-
-def InOut(  # noqa: N802
-    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
-) -> Argument:
-    """Declare a buffer the kernel reads and writes; it is restored before every timed launch."""
-    return Argument(name, Role.INOUT, _shape(shape), precision, dtype)
-
-
-def Scalar(name: str, *, precision: str | None = None, dtype: str | None = None) -> Argument:  # noqa: N802
-    """Declare an argument passed by value; one named like a size takes its value from there."""
-    return Argument(name, Role.SCALAR, (), precision, dtype)
+#: Name of an error metric, or a callable ``metric(output, reference) -> float``.
+Metric = str | Callable[..., float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +57,15 @@ class Kernel:
         template: template source (anything with a line break), or the path of its file, relative to the
             definition file. None: the file ``<stem>.cu.j2`` in the sibling folder ``templates`` or beside it.
         constraints: predicates over parameters and sizes known before running.
-        metric: name of the error metric, or a callable ``metric(output, reference) -> float``.
+        metric: name of the error metric, or a callable ``metric(output, reference) -> float``; one for all outputs,
+            or one for each by the output's name.
         signature: parameters, beside precisions and policies, that can change the numbers.
         function: name of the ``__global__`` function.
         shared_bytes: expression for the bytes of dynamic shared memory.
+        flops: floating-point operations of a launch, whatever the optimisation parameters: an expression over sizes
+            and parameters, or a function of the sizes. Or such counts by the precision they are computed in: that of
+            a precision parameter, a fixed one, or the one the types of several promote to, given as a tuple:
+            ``{"sum_type": "2 * n", ("a_type", "b_type"): "n"}``. None where they are not known.
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
 
@@ -193,10 +84,11 @@ class Kernel:
     reference: Callable[[Inputs, Sizes], Any] | None = None
     template: str | Path | None = None
     constraints: Sequence[Constraint] = ()
-    metric: str | Callable[..., float] = "NRMSE"
+    metric: Metric | Mapping[str, Metric] = "NRMSE"
     signature: Sequence[str] = ()
     function: str = ""
     shared_bytes: str | int = 0
+    flops: Flops | None = None
     description: str = ""
     path: Path | None = None
     _by_name: Mapping[str, Parameter] = field(init=False, repr=False)
@@ -208,6 +100,10 @@ class Kernel:
         object.__setattr__(
             self, "sizes", MappingProxyType({name: Sizes(preset) for name, preset in self.sizes.items()})
         )
+        for attribute in ("metric", "flops"):
+            given = getattr(self, attribute)
+            if isinstance(given, Mapping):
+                object.__setattr__(self, attribute, MappingProxyType(dict(given)))
         for attribute in ("grid", "block"):
             axes = tuple(str(axis) for axis in getattr(self, attribute))
             object.__setattr__(self, attribute, axes)
@@ -217,7 +113,8 @@ class Kernel:
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_by_name"}
         fields["sizes"] = {name: dict(preset) for name, preset in self.sizes.items()}
-        return _rebuild, (fields,)
+        plain = {n: dict(value) if isinstance(value, MappingProxyType) else value for n, value in fields.items()}
+        return _rebuild, (plain,)
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -317,6 +214,25 @@ class Kernel:
         shared = int(Expression(str(self.shared_bytes)).evaluate(values))
         return LaunchShape(extents(self.grid, "grid"), extents(self.block, "block"), shared)
 
+    def work(self, configuration: Configuration, sizes: Sizes) -> Work:
+        """Return the operations and the bytes a configuration cannot do without.
+
+        Raises:
+            KernelError: an operation count is negative or no number.
+            ExpressionError: a shape or an operation count has no value here.
+        """
+        traffic_bytes = 0
+        for argument in self.arguments:
+            if argument.role is Role.SCALAR:
+                continue
+            chosen = self.precision_of(argument, configuration)
+            dtype = np.dtype(argument.dtype) if chosen is None else chosen.dtype
+            passes = 2 if argument.role is Role.INOUT else 1
+            traffic_bytes += passes * math.prod(self.shape_of(argument, sizes)) * dtype.itemsize
+        if self.flops is None:
+            return Work(traffic_bytes)
+        return Work(traffic_bytes, *count_flops(self.flops, self.name, configuration, sizes))
+
     def configuration(self, values: Mapping[str, Any]) -> Configuration:
         """Return the full configuration with these values, the first value of each parameter elsewhere.
 
@@ -333,7 +249,7 @@ class Kernel:
     # -- validation ----------------------------------------------------------------------------
 
     def _validate(self) -> None:
-        if not _IDENTIFIER.match(self.name):
+        if not is_identifier(self.name):
             raise KernelError(f"kernel name {self.name!r} is not an identifier")
         if len(self._by_name) != len(self.parameters):
             raise KernelError(f"kernel {self.name}: two parameters have the same name")
@@ -345,25 +261,8 @@ class Kernel:
         for name in self.signature:
             if name not in self._by_name:
                 raise UnknownNameError(f"signature parameter of kernel {self.name}:", name, self._by_name)
-        precision_parameters = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
-        for argument in self.arguments:
-            if argument.precision is not None and argument.precision not in precision_parameters:
-                try:
-                    precision(argument.precision)
-                except UnknownNameError as error:
-                    raise UnknownNameError(
-                        f"precision of argument {argument.name!r}:",
-                        argument.precision,
-                        [*precision_parameters, *PRECISIONS],
-                        aliases=[alias for entry in PRECISIONS.values() for alias in entry.aliases],
-                    ) from error
-        sizes = tuple(self.sizes["default"])
-        for argument in self.arguments:
-            for axis in argument.shape:
-                self._check_names(axis, sizes, f"shape of argument {argument.name!r}")
-        everything = (*sizes, *self._by_name)
-        for extent in (*self.grid, *self.block, self.shared_bytes):
-            self._check_names(str(extent), everything, "grid, block or shared_bytes")
+        self._validate_metric()
+        self._validate_types_and_expressions()
         for what, axes in (("grid", self.grid), ("block", self.block)):
             if not 1 <= len(axes) <= 3:
                 raise KernelError(f"kernel {self.name}: {what} needs one to three axes, not {len(axes)}")
@@ -381,14 +280,29 @@ class Kernel:
         if clash:
             raise KernelError(f"kernel {self.name}: {', '.join(sorted(clash))} is both a size and a parameter")
 
-    def _check_names(self, text: str, known: Sequence[str], what: str) -> None:
-        try:
-            names = Expression(text).names
-        except MptuneError as error:
-            raise type(error)(f"kernel {self.name}, {what}: {error}") from error
-        for name in sorted(names):
-            if name not in known:
-                raise UnknownNameError(f"name in the {what} of kernel {self.name}:", name, known)
+    def _validate_metric(self) -> None:
+        if not isinstance(self.metric, Mapping):
+            return
+        outputs = [output.name for output in self.outputs]
+        for name in self.metric:
+            if name not in outputs:
+                raise UnknownNameError(f"output with an error metric of kernel {self.name}:", name, outputs)
+        for name in outputs:
+            if name not in self.metric:
+                raise KernelError(f"kernel {self.name}: output {name!r} has no error metric; the others have one")
+
+    def _validate_types_and_expressions(self) -> None:
+        precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
+        sizes = tuple(self.sizes["default"])
+        for argument in self.arguments:
+            if argument.precision is not None:
+                check_precision(argument.precision, precisions, f"argument {argument.name!r}")
+            for axis in argument.shape:
+                check_expression(axis, sizes, f"shape of argument {argument.name!r}", self.name)
+        for extent in (*self.grid, *self.block, self.shared_bytes):
+            check_expression(str(extent), (*sizes, *self._by_name), "grid, block or shared_bytes", self.name)
+        if self.flops is not None:
+            check_flops(self.flops, self.name, sizes, self.parameter_names, precisions)
 
 
 def _rebuild(fields: dict[str, Any]) -> Kernel:

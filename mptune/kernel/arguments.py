@@ -1,0 +1,100 @@
+"""The arguments of a kernel function and how they are declared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mptune.errors import KernelError, UnknownNameError
+
+__all__ = ["Argument", "In", "InOut", "Out", "Role", "Scalar", "is_identifier"]
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
+_INTEGER_DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a name can stand in a C++ source."""
+    return _IDENTIFIER.match(name) is not None
+
+
+class Role(StrEnum):
+    """What a kernel does with an argument."""
+
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+    SCALAR = "scalar"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of the kernel function, in the order of its signature.
+
+    Attributes:
+        name: the argument's name, also its key in the inputs and references.
+        role: what the kernel does with it.
+        shape: one expression over the sizes per axis; empty for a scalar.
+        precision: name of the precision parameter that sets its type, or a fixed precision.
+        dtype: an integer type ("int32") instead of a precision.
+    """
+
+    name: str
+    role: Role
+    shape: tuple[str, ...] = ()
+    precision: str | None = None
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        if not is_identifier(self.name):
+            raise KernelError(f"argument name {self.name!r} is not an identifier")
+        if (self.precision is None) == (self.dtype is None):
+            raise KernelError(f"argument {self.name!r}: give either precision= or dtype=")
+        if self.dtype is not None and self.dtype not in _INTEGER_DTYPES:
+            raise UnknownNameError(f"integer type of argument {self.name!r}:", self.dtype, _INTEGER_DTYPES)
+        if (self.role is Role.SCALAR) != (not self.shape):
+            raise KernelError(f"argument {self.name!r}: a buffer needs a shape and a scalar has none")
+
+    @property
+    def is_input(self) -> bool:
+        """Whether its initial value matters."""
+        return self.role is not Role.OUT
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.role in (Role.OUT, Role.INOUT)
+
+
+def _shape(shape: str | int | Sequence[str | int]) -> tuple[str, ...]:
+    axes = (shape,) if isinstance(shape, str | int) else tuple(shape)
+    return tuple(str(axis) for axis in axes)
+
+
+def In(  # noqa: N802 - reads as a declaration
+    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
+) -> Argument:
+    """Declare a buffer the kernel only reads."""
+    return Argument(name, Role.IN, _shape(shape), precision, dtype)
+
+
+def Out(  # noqa: N802
+    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
+) -> Argument:
+    """Declare a buffer the kernel only writes; it is poisoned before a launch."""
+    return Argument(name, Role.OUT, _shape(shape), precision, dtype)
+
+
+def InOut(  # noqa: N802
+    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
+) -> Argument:
+    """Declare a buffer the kernel reads and writes; it is restored before every timed launch."""
+    return Argument(name, Role.INOUT, _shape(shape), precision, dtype)
+
+
+def Scalar(name: str, *, precision: str | None = None, dtype: str | None = None) -> Argument:  # noqa: N802
+    """Declare an argument passed by value; one named like a size takes its value from there."""
+    return Argument(name, Role.SCALAR, (), precision, dtype)

@@ -1,0 +1,123 @@
+"""The work of a kernel: operations and bytes, from which rates and rooflines follow (Williams 2009)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from mptune.errors import KernelError, MptuneError
+from mptune.kernel.names import check_expression, check_precision
+from mptune.kernel.sizes import Sizes
+from mptune.precision import precision, promoted
+from mptune.space.configuration import Configuration
+from mptune.space.expression import Expression
+
+__all__ = ["Count", "Flops", "Work", "check_flops", "count_flops"]
+
+#: A number, an expression over sizes and parameters, or a function of the sizes.
+Count = str | int | float | Callable[[Sizes], float]
+#: How many operations there are; or how many in each type: that of a precision parameter, a fixed precision, or what
+#: several of them together promote to.
+Flops = Count | Mapping[str | tuple[str, ...], Count]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one launch has to do, however it does it.
+
+    Attributes:
+        traffic_bytes: what has to move between memory and processor: buffers that are read once, buffers that are
+            written once, and those that are both twice.
+        flops: floating-point operations; None where the kernel does not declare them.
+        flops_by_precision: the same by the name of the precision they are in; empty where the kernel does not say.
+    """
+
+    traffic_bytes: int
+    flops: float | None = None
+    flops_by_precision: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flops_by_precision", MappingProxyType(dict(self.flops_by_precision)))
+
+    def __reduce__(self) -> tuple[type[Work], tuple[object, ...]]:
+        return Work, (self.traffic_bytes, self.flops, dict(self.flops_by_precision))
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations per byte moved; None where the operations are not known."""
+        return None if self.flops is None else self.flops / self.traffic_bytes
+
+
+def check_flops(
+    flops: Flops, kernel: str, sizes: Sequence[str], parameters: Sequence[str], precisions: Sequence[str]
+) -> None:
+    """Check a declaration of operations.
+
+    Args:
+        flops: the declaration.
+        kernel: name of the kernel, for messages.
+        sizes: names of the sizes.
+        parameters: names of all parameters.
+        precisions: names of those that are precisions.
+
+    Raises:
+        KernelError: a count is no number, expression or function, or there is none.
+        ExpressionError: an expression does not parse.
+        UnknownNameError: a name is neither a size nor a parameter, or a key no precision.
+    """
+    by_types = flops if isinstance(flops, Mapping) else None
+    if by_types is not None and (not by_types or () in by_types):
+        raise KernelError(f"kernel {kernel}: flops by precision names none; a count alone needs no precision")
+    for name in (name for key in by_types or () for name in _names(key)):
+        check_precision(name, precisions, f"flops of kernel {kernel}")
+    for count in (flops,) if by_types is None else by_types.values():
+        if isinstance(count, str):
+            check_expression(count, (*sizes, *parameters), "flops", kernel)
+        elif not callable(count):
+            _check_count(count, f"kernel {kernel}: flops is {count!r}")
+
+
+def count_flops(
+    flops: Flops, kernel: str, configuration: Configuration, sizes: Sizes
+) -> tuple[float, dict[str, float]]:
+    """Return the operations of a configuration, all of them and by the name of their precision.
+
+    Raises:
+        KernelError: a count is negative or no number, or a function fails.
+        ExpressionError: an expression has no value here.
+    """
+    if not isinstance(flops, Mapping):
+        return _count(flops, kernel, configuration, sizes), {}
+    by_precision: dict[str, float] = {}
+    for key, count in flops.items():
+        types = [precision(str(configuration.get(name, name))) for name in _names(key)]
+        name = promoted(*types).name
+        by_precision[name] = by_precision.get(name, 0.0) + _count(count, kernel, configuration, sizes)
+    return math.fsum(by_precision.values()), by_precision
+
+
+def _names(key: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else key
+
+
+def _count(count: Count, kernel: str, configuration: Configuration, sizes: Sizes) -> float:
+    found: Any
+    if callable(count):
+        try:
+            found = count(sizes)
+        except MptuneError:
+            raise
+        except Exception as error:
+            raise KernelError(f"flops of kernel {kernel} fails at {sizes}: {type(error).__name__}: {error}") from error
+    else:
+        found = Expression(str(count)).evaluate({**sizes, **configuration})
+    _check_count(found, f"kernel {kernel}: flops is {found!r} at {sizes} and {configuration}")
+    return float(found)
+
+
+def _check_count(count: object, found: str) -> None:
+    if not isinstance(count, int | float) or isinstance(count, bool) or not 0 <= count < math.inf:
+        raise KernelError(f"{found}; expected a finite number that is not negative")
