@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from mptune import __version__
-from mptune.cli import catalogue, reading, simulating, tuning
+from mptune.cli import catalogue, comparing, reading, simulating, tuning
 
 __all__ = ["app"]
 
@@ -41,3 +41,4 @@ app.command()(reading.show)
 app.command()(reading.pareto)
 app.command()(reading.export)
 app.command()(simulating.simulate)
+app.command()(comparing.compare)
