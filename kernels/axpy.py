@@ -50,4 +50,5 @@ kernel = Kernel(
     grid=["ceildiv(n, block_size * vector_width)"],
     block=["block_size"],
     metric="NRMSE",
+    flops={("a_type", "x_type", "y_type"): "2 * n"},
 )

@@ -29,6 +29,12 @@ def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     return {"x": rng.uniform(0.0, 12.0, size.n)}
 
 
+def by_type(parameter: str, fp64: int, fp32: int, fp16: int, bf16: int) -> str:
+    """Return an expression for a number that depends on a type."""
+    is_type = f"{parameter} == "
+    return f"({fp64} if {is_type}'fp64' else {fp32} if {is_type}'fp32' else {fp16} if {is_type}'fp16' else {bf16})"
+
+
 kernel = Kernel(
     name="bessel",
     description="modified Bessel function I0, series and asymptotic branches",
@@ -63,4 +69,10 @@ kernel = Kernel(
     grid=["ceildiv(n, block_size * vector_width)"],
     block=["block_size"],
     metric="MRE",
+    # Both branches, for every argument. A polynomial takes a product and a sum for each power. The series is one in
+    # (x / 8)^2; beside the other one there are a reciprocal square root (4), an exponential (8) and seven operations.
+    flops={
+        "series_type": f"n * (2 * {by_type('series_type', 20, 13, 9, 8)} + 2)",
+        "asymptotic_type": f"n * (2 * {by_type('asymptotic_type', 22, 5, 2, 1)} + 4 + 8 + 7)",
+    },
 )

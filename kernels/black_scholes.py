@@ -74,4 +74,7 @@ kernel = Kernel(
     grid=["ceildiv(n, block_size * vector_width)"],
     block=["block_size"],
     metric="NRMSE",
+    # d1 and d2: two divisions and a square root (4 each), a logarithm (8) and four others. Prices: an exponential and
+    # two error functions (8 each) and thirteen others.
+    flops={"d_type": "24 * n", "price_type": "37 * n"},
 )

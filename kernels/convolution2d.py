@@ -113,4 +113,5 @@ kernel = Kernel(
     ],
     block=["block_size_x", "block_size_y"],
     metric="NRMSE",
+    flops={"accumulator_type": "2 * width * height * filter_width * filter_height"},
 )

@@ -132,4 +132,5 @@ kernel = Kernel(
     grid=["ceildiv(N, NWG)", "ceildiv(M, MWG)"],
     block=["NDIMC", "MDIMC"],
     metric="NRMSE",
+    flops={"accumulator_type": "2 * M * N * K"},
 )

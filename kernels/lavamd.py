@@ -19,6 +19,8 @@ from mptune.kernel import In, Kernel, Out, Scalar, Sizes
 from mptune.space.parameters import BooleanParameter, OrdinalParameter, PolicyParameter, PrecisionParameter
 
 TYPES = ("fp64", "fp32", "fp16", "bf16")
+# Of particles; boxes have fewer neighbours at the faces of the whole.
+PAIRS = "(3 * boxes - 2) ** 3 * particles ** 2"
 
 
 def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
@@ -72,4 +74,12 @@ kernel = Kernel(
     grid=["boxes", "boxes", "boxes"],
     block=["block_size"],
     metric="NMAE",
+    # For each pair: three differences; their squares and sum, the exponent and its exponential (8); the products with
+    # the charge and the differences; four sums.
+    flops={
+        ("position_type", "distance_type"): f"3 * {PAIRS}",
+        "distance_type": f"14 * {PAIRS}",
+        ("charge_type", "distance_type"): f"4 * {PAIRS}",
+        "force_type": f"4 * {PAIRS}",
+    },
 )

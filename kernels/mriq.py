@@ -83,4 +83,12 @@ kernel = Kernel(
     grid=["ceildiv(side**3, block_size * tile_size)"],
     block=["block_size"],
     metric="NRMSE",
+    # For each pair of a voxel and a sample: five for the turns, three for the angle of their fraction, a sine and a
+    # cosine (8 each), two products with the weight and two sums.
+    flops={
+        ("position_type", "sample_type"): "8 * side ** 3 * samples",
+        "angle_type": "16 * side ** 3 * samples",
+        ("sample_type", "angle_type"): "2 * side ** 3 * samples",
+        "q_type": "2 * side ** 3 * samples",
+    },
 )

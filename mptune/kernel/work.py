@@ -1,4 +1,10 @@
-"""The work of a kernel: operations and bytes, from which rates and rooflines follow (Williams 2009)."""
+"""The work of a kernel: operations and bytes, from which rates and rooflines follow (Williams 2009).
+
+How to count operations is up to a definition. The bundled kernels follow McMahon (The Livermore Fortran Kernels, 1986):
+an addition, a multiplication or a comparison is one, and so a fused multiplication and addition two; a division, a
+square root or its reciprocal is four; an exponential, a logarithm, a trigonometric or an error function is eight,
+whatever a processor really spends on it. Conversions, selections and addresses count nothing.
+"""
 
 from __future__ import annotations
 
