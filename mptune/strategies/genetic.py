@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import MptuneError, UnknownNameError
-from mptune.results import Trial
-from mptune.strategies.base import Options, Strategy
+from mptune.errors import UnknownNameError
+from mptune.strategies.base import Options
+from mptune.strategies.population import PopulationOptions, PopulationStrategy, require_in_range, single_changes
 
 __all__ = ["CROSSOVERS", "GeneticOptions", "GeneticStrategy"]
 
 Codes = NDArray[np.int32]
-
-#: Generations without a new configuration after which a random one joins.
-_STALLED_GENERATIONS: Final = 3
 
 
 def _single_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
@@ -64,7 +59,7 @@ CROSSOVERS: Final[dict[str, Crossover]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class GeneticOptions(Options):
+class GeneticOptions(PopulationOptions):
     """Hyperparameters; the defaults are those of Heldens 2026, Table III.
 
     Attributes:
@@ -81,78 +76,28 @@ class GeneticOptions(Options):
     pressure: float = 2.5
 
     def __post_init__(self) -> None:
-        if self.population < 2:
-            raise MptuneError(f"option population of strategy genetic: expected at least 2, got {self.population}")
+        require_in_range("genetic", "population", self.population, 2)
         if self.crossover not in CROSSOVERS:
             raise UnknownNameError("crossover of strategy genetic:", self.crossover, CROSSOVERS)
-        if not (math.isfinite(self.mutation) and self.mutation >= 1):
-            raise MptuneError(f"option mutation of strategy genetic: expected at least 1, got {self.mutation}")
-        if not (math.isfinite(self.pressure) and self.pressure >= 1):
-            raise MptuneError(f"option pressure of strategy genetic: expected at least 1, got {self.pressure}")
+        require_in_range("genetic", "mutation", self.mutation, 1)
+        require_in_range("genetic", "pressure", self.pressure, 1)
 
 
-class GeneticStrategy(Strategy):
+class GeneticStrategy(PopulationStrategy):
     """Evolves a population that is replaced by its children in every generation.
 
     Parents are drawn by rank, so the magnitude of the scores has no influence. A child that is not valid is
-    repaired. A child that was evaluated before joins its generation with the score it has and costs
-    nothing; when several generations bring nothing new, a random configuration joins.
+    repaired.
     """
 
     name: ClassVar[str] = "genetic"
     options_class: ClassVar[type[Options]] = GeneticOptions
     options: GeneticOptions
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._scores: dict[int, float] = {}
-        self._population: list[int] = []
-        self._waiting: deque[int] = deque()
+    def _admit(self, index: int) -> None:
+        self._population[-1] = index
 
-    # -- ask and tell --------------------------------------------------------------------------
-
-    def _propose(self, n: int) -> list[int]:
-        found: list[int] = []
-        while len(found) < n and len(self._seen) + len(found) < self.space.size:
-            if not self._waiting:
-                self._next_generation(taken=self._seen.union(found))
-            index = self._waiting.popleft()
-            if index not in self._seen and index not in found:
-                found.append(index)
-        return found
-
-    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
-        for index, trial in zip(indices, trials, strict=True):
-            score = self.objective.score(trial)
-            self._scores[index] = -math.inf if math.isnan(score) else score
-
-    # -- evolution -----------------------------------------------------------------------------
-
-    def _next_generation(self, taken: set[int]) -> None:
-        """Replace the population and queue its members that were never proposed; at least one is queued."""
-        if not self._population:
-            self._population = self._first_generation()
-            self._waiting.extend(i for i in self._population if i not in taken)
-        stalled = 0
-        while not self._waiting:
-            self._population = self._children()
-            self._waiting.extend(i for i in dict.fromkeys(self._population) if i not in taken)
-            stalled += 1
-            if not self._waiting and stalled >= _STALLED_GENERATIONS:
-                immigrant = int(self.space.sample(1, self.rng, exclude=taken)[0])
-                self._population[-1] = immigrant
-                self._waiting.append(immigrant)
-
-    def _first_generation(self) -> list[int]:
-        """Return what is known already, best first, filled up with random configurations."""
-        known = sorted(self._scores, key=self._rank_key)[: self.options.population // 2]
-        wanted = min(self.options.population, self.space.size) - len(known)
-        return known + [int(i) for i in self.space.sample(wanted, self.rng, exclude=set(known))]
-
-    def _rank_key(self, index: int) -> tuple[float, int]:
-        return -self._scores.get(index, -math.inf), index
-
-    def _children(self) -> list[int]:
+    def _evolved(self) -> list[int]:
         ranked = sorted(self._population, key=self._rank_key)
         parents = self.space.codes(np.array(ranked, dtype=np.int64))
         cross = CROSSOVERS[self.options.crossover]
@@ -190,7 +135,7 @@ class GeneticStrategy(Strategy):
         A random single change that makes it valid is taken; where none does, it goes back to its parent one
         parameter at a time, which ends because the parent is valid.
         """
-        variants = np.array([child, *self._single_changes(child)], dtype=np.int32)
+        variants = np.concatenate([child[None, :], single_changes(child[None, :], self.space.parameters)[0]])
         found = self.space.indices_of(variants)
         found = found[found >= 0]
         if len(found):
@@ -201,11 +146,3 @@ class GeneticStrategy(Strategy):
             returning[step:, position] = parent[position]
         found = self.space.indices_of(returning)
         return int(found[found >= 0][0])
-
-    def _single_changes(self, codes: Codes) -> Iterator[Codes]:
-        for position, parameter in enumerate(self.space.parameters):
-            for code in range(len(parameter.values)):
-                if code != codes[position]:
-                    changed = codes.copy()
-                    changed[position] = code
-                    yield changed

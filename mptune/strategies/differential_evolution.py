@@ -1,0 +1,107 @@
+"""Differential evolution (Storn & Price 1997, DE/rand/1/bin and DE/best/1/bin) on a constrained grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import UnknownNameError
+from mptune.strategies.base import Options
+from mptune.strategies.population import Champion, Grid, PopulationOptions, PopulationStrategy, require_in_range
+
+__all__ = ["BASES", "DifferentialEvolutionOptions", "DifferentialEvolutionStrategy", "crossed", "mutants"]
+
+Points = NDArray[np.float64]
+
+#: What a difference is added to, by name: a random member or the best.
+BASES: Final = ("random", "best")
+
+
+@dataclass(frozen=True, slots=True)
+class DifferentialEvolutionOptions(PopulationOptions):
+    """Hyperparameters.
+
+    Attributes:
+        population: individuals (NP); the mutation needs four.
+        base: what a difference is added to: ``random`` for a random member, ``best`` for the best.
+        weight: factor of the difference (F).
+        crossover: probability that a parameter comes from the mutant (CR).
+    """
+
+    population: int = 20
+    base: str = "random"
+    weight: float = 0.5
+    crossover: float = 0.9
+
+    def __post_init__(self) -> None:
+        require_in_range("differential-evolution", "population", self.population, 4)
+        if self.base not in BASES:
+            raise UnknownNameError("base of strategy differential-evolution:", self.base, BASES)
+        require_in_range("differential-evolution", "weight", self.weight, 0, 2)
+        require_in_range("differential-evolution", "crossover", self.crossover, 0, 1)
+
+
+def mutants(base: Points, first: Points, second: Points, weight: float) -> Points:
+    """Return base + F (first - second), kept in the unit cube; all of shape ``(n, d)``."""
+    return np.clip(base + weight * (first - second), 0.0, 1.0)
+
+
+def crossed(targets: Points, mutated: Points, draws: Points, always: NDArray[np.int64], crossover: float) -> Points:
+    """Return targets with some of their mutants' coordinates (binomial crossover).
+
+    Args:
+        targets: shape ``(n, d)``.
+        mutated: one mutant for each target, shape ``(n, d)``.
+        draws: uniform in [0, 1), shape ``(n, d)``; a coordinate below CR is the mutant's.
+        always: the coordinate that is the mutant's in any case, shape ``(n,)``.
+        crossover: CR.
+    """
+    chosen = draws < crossover
+    chosen[np.arange(len(chosen)), always] = True
+    return np.where(chosen, mutated, targets)
+
+
+class DifferentialEvolutionStrategy(PopulationStrategy):
+    """Sets every member against a cross of itself with a member to which the difference of two others was added.
+
+    A cross is evaluated at the valid configuration nearest to it and takes its member's place unless it is worse.
+    """
+
+    name: ClassVar[str] = "differential-evolution"
+    options_class: ClassVar[type[Options]] = DifferentialEvolutionOptions
+    options: DifferentialEvolutionOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._grid = Grid(self.space)
+        self._champions: list[Champion] = []
+
+    def _started(self) -> None:
+        self._champions = [Champion(index) for index in self._population]
+
+    def _admit(self, index: int) -> None:
+        worst = max(range(len(self._champions)), key=lambda k: self._rank_key(self._champions[k].index))
+        self._population[worst] = index
+        self._champions[worst] = Champion(index)
+
+    def _evolved(self) -> list[int]:
+        standing = [champion.settle(self._scores) for champion in self._champions]
+        targets = self._grid.points(standing)
+        base, first, second = self._donors(len(standing))
+        if self.options.base == "best":
+            base[:] = min(range(len(standing)), key=lambda k: self._rank_key(standing[k]))
+        mutated = mutants(targets[base], targets[first], targets[second], self.options.weight)
+        always = self.rng.integers(targets.shape[1], size=len(targets))
+        crosses = crossed(targets, mutated, self.rng.random(targets.shape), always, self.options.crossover)
+        members: list[int] = self._grid.nearest(crosses, self.rng).tolist()
+        for champion, index in zip(self._champions, members, strict=True):
+            champion.challenge(index)
+        return members
+
+    def _donors(self, size: int) -> NDArray[np.int64]:
+        """Draw three members for each, different from it and from each other as far as there are so many, (3, n)."""
+        order = np.argsort(self.rng.random((size, size)) + np.eye(size), axis=1)
+        return order[:, np.arange(3) % size].T.copy()

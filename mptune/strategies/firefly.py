@@ -1,0 +1,96 @@
+"""Firefly algorithm (Yang 2009) on a constrained grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.strategies.base import Options
+from mptune.strategies.population import Grid, PopulationOptions, PopulationStrategy, require_in_range
+
+__all__ = ["FireflyOptions", "FireflyStrategy", "attracted"]
+
+Points = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FireflyOptions(PopulationOptions):
+    """Hyperparameters; the defaults are those of Heldens 2026, Table III.
+
+    Attributes:
+        population: fireflies.
+        attraction: share of the way to a brighter firefly that is covered when it is close (beta_0).
+        absorption: how fast attraction falls with the square of the distance (gamma).
+        randomness: width of the random part of a move, as a share of a parameter's range (alpha).
+    """
+
+    population: int = 20
+    attraction: float = 1.0
+    absorption: float = 1.0
+    randomness: float = 0.2
+
+    def __post_init__(self) -> None:
+        require_in_range("firefly", "population", self.population, 1)
+        require_in_range("firefly", "attraction", self.attraction, 0)
+        require_in_range("firefly", "absorption", self.absorption, 0)
+        require_in_range("firefly", "randomness", self.randomness, 0)
+
+
+def attracted(position: Points, brighter: Points, draws: Points, options: FireflyOptions) -> Points:
+    """Return where a firefly is after moving towards each brighter one in turn.
+
+    One move adds beta_0 exp(-gamma r^2) (other - position) + alpha (draw - 1/2), with r the distance between the two.
+
+    Args:
+        position: shape ``(d,)``.
+        brighter: positions of the brighter ones, shape ``(k, d)``.
+        draws: uniform in [0, 1), shape ``(k, d)``.
+        options: beta_0, gamma and alpha.
+    """
+    for other, draw in zip(brighter, draws, strict=True):
+        way = other - position
+        share = options.attraction * np.exp(-options.absorption * float(way @ way))
+        position = np.clip(position + share * way + options.randomness * (draw - 0.5), 0.0, 1.0)
+    return position
+
+
+class FireflyStrategy(PopulationStrategy):
+    """Moves every firefly towards all that are brighter, and at random where none is.
+
+    A firefly is evaluated at the valid configuration nearest to it and stays where it is, except in the parameters
+    that validity changed.
+    """
+
+    name: ClassVar[str] = "firefly"
+    options_class: ClassVar[type[Options]] = FireflyOptions
+    options: FireflyOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._grid = Grid(self.space)
+        self._positions: Points = np.empty((0, 0))
+
+    def _started(self) -> None:
+        self._positions = self._grid.points(self._population)
+
+    def _admit(self, index: int) -> None:
+        worst = max(range(len(self._population)), key=lambda k: self._rank_key(self._population[k]))
+        self._population[worst] = index
+        self._positions[worst] = self._grid.points([index])[0]
+
+    def _evolved(self) -> list[int]:
+        brightness = np.array([self._score(index) for index in self._population])
+        moved = np.stack([self._moved(k, brightness) for k in range(len(brightness))])
+        members: list[int] = self._grid.nearest(moved, self.rng).tolist()
+        self._positions = self._grid.settled(moved, members)
+        return members
+
+    def _moved(self, firefly: int, brightness: Points) -> Points:
+        position = self._positions[firefly]
+        brighter = self._positions[brightness > brightness[firefly]]
+        if not len(brighter):
+            return attracted(position, position[None, :], self.rng.random((1, len(position))), self.options)
+        return attracted(position, brighter, self.rng.random(brighter.shape), self.options)

@@ -1,0 +1,120 @@
+"""Particle swarm (Kennedy & Eberhart 1995) with inertia weight (Shi & Eberhart 1998) on a constrained grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.strategies.base import Options
+from mptune.strategies.population import Champion, Grid, PopulationOptions, PopulationStrategy, require_in_range
+
+__all__ = ["ParticleSwarmOptions", "ParticleSwarmStrategy", "velocities_after"]
+
+Points = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ParticleSwarmOptions(PopulationOptions):
+    """Hyperparameters; the defaults are those of Heldens 2026, Table III.
+
+    Attributes:
+        population: particles in the swarm.
+        inertia: share of its velocity a particle keeps (w).
+        cognitive: pull towards the best configuration the particle itself has been at (c1).
+        social: pull towards the best configuration known to all (c2).
+        max_velocity: largest step in any parameter, as a share of its range.
+    """
+
+    population: int = 50
+    inertia: float = 0.5
+    cognitive: float = 3.5
+    social: float = 1.0
+    max_velocity: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_in_range("particle-swarm", "population", self.population, 1)
+        require_in_range("particle-swarm", "inertia", self.inertia, 0)
+        require_in_range("particle-swarm", "cognitive", self.cognitive, 0)
+        require_in_range("particle-swarm", "social", self.social, 0)
+        require_in_range("particle-swarm", "max_velocity", self.max_velocity, 0, 1)
+
+
+def velocities_after(
+    velocities: Points,
+    to_own_best: Points,
+    to_best: Points,
+    draws: tuple[Points, Points],
+    options: ParticleSwarmOptions,
+) -> Points:
+    """Return the velocities of the next step: w v + c1 r1 (own best - x) + c2 r2 (best - x), limited.
+
+    Args:
+        velocities: v, shape ``(n, d)``.
+        to_own_best: own best - x, shape ``(n, d)``.
+        to_best: best - x, shape ``(n, d)``.
+        draws: r1 and r2, uniform in [0, 1), each of shape ``(n, d)``.
+        options: w, c1, c2 and the limit.
+    """
+    pulled = (
+        options.inertia * velocities + options.cognitive * draws[0] * to_own_best + options.social * draws[1] * to_best
+    )
+    return np.clip(pulled, -options.max_velocity, options.max_velocity)
+
+
+class ParticleSwarmStrategy(PopulationStrategy):
+    """Moves particles through the unit cube, drawn to their own best and to the best known configuration.
+
+    A particle is evaluated at the valid configuration nearest to it and stays where it is, except in the parameters
+    that validity changed. It stops at the faces of the cube.
+    """
+
+    name: ClassVar[str] = "particle-swarm"
+    options_class: ClassVar[type[Options]] = ParticleSwarmOptions
+    options: ParticleSwarmOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._grid = Grid(self.space)
+        self._champions: list[Champion] = []
+        self._positions: Points = np.empty((0, 0))
+        self._velocities: Points = np.empty((0, 0))
+
+    def _started(self) -> None:
+        self._champions = [Champion(index) for index in self._population]
+        self._positions = self._grid.points(self._population)
+        self._velocities = self._drawn_velocities(len(self._population))
+
+    def _admit(self, index: int) -> None:
+        worst = max(range(len(self._champions)), key=lambda k: self._rank_key(self._champions[k].index))
+        self._population[worst] = index
+        self._champions[worst] = Champion(index)
+        self._positions[worst] = self._grid.points([index])[0]
+        self._velocities[worst] = self._drawn_velocities(1)[0]
+
+    def _evolved(self) -> list[int]:
+        own_best = self._grid.points([champion.settle(self._scores) for champion in self._champions])
+        best = self._grid.points([min(self._scores, key=self._rank_key)]) if self._scores else own_best
+        shape = self._positions.shape
+        self._velocities = velocities_after(
+            self._velocities,
+            own_best - self._positions,
+            best - self._positions,
+            (self.rng.random(shape), self.rng.random(shape)),
+            self.options,
+        )
+        moved = self._positions + self._velocities
+        inside = np.clip(moved, 0.0, 1.0)
+        self._velocities[moved != inside] = 0.0
+        members = self._grid.nearest(inside, self.rng).tolist()
+        self._positions = self._grid.settled(inside, members)
+        for champion, index in zip(self._champions, members, strict=True):
+            champion.challenge(index)
+        return members
+
+    def _drawn_velocities(self, n: int) -> Points:
+        """Return a random velocity for each of n particles, within half the limit."""
+        limit = 0.5 * self.options.max_velocity
+        return self.rng.uniform(-limit, limit, (n, len(self.space.parameters)))

@@ -1,0 +1,236 @@
+"""What strategies that evolve a population share: generations, points in the unit cube, and repair."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import MptuneError
+from mptune.results import Trial
+from mptune.space.parameters import Parameter
+from mptune.space.search_space import SearchSpace
+from mptune.strategies.base import Options, Strategy
+
+__all__ = ["Champion", "Grid", "PopulationOptions", "PopulationStrategy", "require_in_range", "single_changes"]
+
+Codes = NDArray[np.int32]
+Indices = NDArray[np.int64]
+Points = NDArray[np.float64]
+
+#: Generations without a new configuration after which a random one joins.
+_STALLED_GENERATIONS: Final = 3
+#: How far up and down repair looks for a value, so that a parameter of a million values is no more work than one of 65.
+_REACH: Final = 32
+#: Codes repair holds at a time.
+_BLOCK: Final = 2**20
+_SAME_DISTANCE: Final = 1e-9
+
+
+def require_in_range(strategy: str, option: str, value: float, low: float, high: float = math.inf) -> None:
+    """Check a numeric option.
+
+    Raises:
+        MptuneError: it is not a finite number from ``low`` to ``high``; names option, strategy and range.
+    """
+    if not (low <= value <= high and math.isfinite(value)):
+        expected = f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
+        raise MptuneError(f"option {option} of strategy {strategy}: expected {expected}, got {value}")
+
+
+def single_changes(codes: Codes, parameters: Sequence[Parameter]) -> Codes:
+    """Return each row with one parameter changed, in the order of parameters and values.
+
+    Args:
+        codes: value codes, shape ``(n, d)``.
+        parameters: the parameters, ``d`` of them.
+
+    Returns:
+        Shape ``(n, n_changes, d)``. A change that leads out of a parameter's values is not valid, and neither the
+        original nor a value more than 32 steps away is among them.
+    """
+    reaches = [min(len(parameter.values) - 1, _REACH) for parameter in parameters]
+    steps = [np.delete(np.arange(-reach, reach + 1), reach) for reach in reaches]
+    changed = np.repeat(np.arange(len(parameters)), [len(step) for step in steps])
+    variants = np.repeat(codes[:, None, :], len(changed), axis=1)
+    variants[:, np.arange(len(changed)), changed] += np.concatenate(steps).astype(np.int32)
+    return variants
+
+
+class Grid:
+    """The configurations of a space as points of the unit cube, one axis for each parameter.
+
+    The values of a parameter, categories and truth values too, lie evenly from 0 to 1 in their order.
+    """
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._space = space
+        self._largest = np.array([len(p.values) - 1 for p in space.parameters], dtype=np.int32)
+        self._scale = np.maximum(self._largest, 1).astype(np.float64)
+        self._ordered = np.array([p.is_ordered for p in space.parameters])
+
+    def points(self, indices: Sequence[int] | Indices) -> Points:
+        """Return where configurations lie, (n, d) from indices (n,)."""
+        return self._of_codes(self._space.codes(np.asarray(indices, dtype=np.int64)))
+
+    def nearest(self, points: Points, rng: np.random.Generator) -> Indices:
+        """Return the index of a valid configuration at or near each point, (n,) from (n, d).
+
+        Coordinates are rounded to values, halves up or down at random. Where the result is not valid, the nearest is
+        taken of those one parameter away and of what :meth:`SearchSpace.nearest_valid` finds; any value of a parameter
+        without an order is as far as any other, and ties are drawn.
+        """
+        codes = self._rounded(points, rng)
+        found = self._space.indices_of(codes)
+        invalid = np.flatnonzero(found < 0)
+        per_row = 2 * _REACH * len(self._scale) ** 2
+        for rows in np.array_split(invalid, 1 + len(invalid) * per_row // _BLOCK):
+            if len(rows):
+                found[rows] = self._repaired(points[rows], codes[rows], rng)
+        return found
+
+    def settled(self, points: Points, indices: Sequence[int] | Indices) -> Points:
+        """Return points moved, in the coordinates that round to another value, to those of their configurations."""
+        targets = self.points(indices)
+        return np.where(np.abs(points - targets) * self._scale > 0.5 + _SAME_DISTANCE, targets, points)
+
+    def _of_codes(self, codes: Codes) -> Points:
+        return codes / self._scale
+
+    def _rounded(self, points: Points, rng: np.random.Generator) -> Codes:
+        steps = points * self._scale
+        nudged = steps + np.where(rng.random(steps.shape) < 0.5, _SAME_DISTANCE, -_SAME_DISTANCE)
+        return np.clip(np.rint(nudged), 0, self._largest).astype(np.int32)
+
+    def _repaired(self, points: Points, codes: Codes, rng: np.random.Generator) -> Indices:
+        further = self._space.codes(self._space.nearest_valid(codes, rng))
+        variants = np.concatenate([single_changes(codes, self._space.parameters), further[:, None, :]], axis=1)
+        found = self._space.indices_of(variants.reshape(-1, variants.shape[2])).reshape(variants.shape[:2])
+        offsets = np.where(self._ordered, self._of_codes(variants) - points[:, None, :], variants != codes[:, None, :])
+        distances = np.where(found >= 0, np.sum(offsets**2, axis=2), math.inf)
+        tied = distances <= distances.min(axis=1, keepdims=True) + _SAME_DISTANCE
+        chosen = np.argmax(tied * (1.0 + rng.random(tied.shape)), axis=1)
+        return found[np.arange(len(found)), chosen]
+
+
+@dataclass(slots=True)
+class Champion:
+    """The best configuration one individual has been at; those whose trials are awaited stay in the running.
+
+    Attributes:
+        index: the best so far, or where it started while nothing is known.
+        awaited: where it has been without a trial yet.
+    """
+
+    index: int
+    awaited: list[int] = field(default_factory=list)
+
+    def challenge(self, index: int) -> None:
+        """Let another configuration compete, once its trial is known."""
+        if index != self.index and index not in self.awaited:
+            self.awaited.append(index)
+
+    def settle(self, scores: Mapping[int, float]) -> int:
+        """Compare everything whose score is known and return the winner; of equals the latest, so that it drifts."""
+        running = [self.index, *self.awaited]
+        known = [index for index in running if index in scores]
+        if known:
+            best = max(scores[index] for index in known)
+            self.index = [index for index in known if scores[index] == best][-1]
+        self.awaited = [index for index in running if index not in scores and index != self.index]
+        return self.index
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationOptions(Options):
+    """Hyperparameters that all of these strategies have.
+
+    Attributes:
+        population: individuals in a generation.
+    """
+
+    population: int = 20
+
+
+class PopulationStrategy(Strategy):
+    """Evolves a population, one generation after the other.
+
+    The first generation is what is known already (a resumed run, the baseline's trials), the best of it and at most
+    half, filled up with random configurations. A member that was evaluated before has the score it has and costs
+    nothing; when several generations bring nothing new, a random configuration joins. A trial that comes late takes
+    effect from the next generation on; until then its configuration counts as a failure does.
+    """
+
+    options: PopulationOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._scores: dict[int, float] = {}
+        self._population: list[int] = []
+        self._waiting: deque[int] = deque()
+
+    # -- for subclasses ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _evolved(self) -> list[int]:
+        """Return the next generation, made from the population and the scores."""
+
+    def _started(self) -> None:
+        """Prepare what belongs to the members of the first generation."""
+
+    @abstractmethod
+    def _admit(self, index: int) -> None:
+        """Let a random configuration take a member's place."""
+
+    def _score(self, index: int) -> float:
+        """Return the score of a configuration, ``-inf`` where it failed or is not known."""
+        return self._scores.get(index, -math.inf)
+
+    def _rank_key(self, index: int) -> tuple[float, int]:
+        return -self._score(index), index
+
+    # -- ask and tell --------------------------------------------------------------------------
+
+    def _propose(self, n: int) -> list[int]:
+        found: dict[int, None] = {}
+        while len(found) < n and len(self._seen) + len(found) < self.space.size:
+            if not self._waiting:
+                self._next_generation(taken=self._seen.union(found))
+            index = self._waiting.popleft()
+            if index not in self._seen:
+                found[index] = None
+        return list(found)
+
+    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
+        for index, trial in zip(indices, trials, strict=True):
+            score = self.objective.score(trial)
+            self._scores[index] = -math.inf if math.isnan(score) else score
+
+    # -- generations ---------------------------------------------------------------------------
+
+    def _next_generation(self, taken: set[int]) -> None:
+        """Replace the population and queue its members that were never proposed; at least one is queued."""
+        if not self._population:
+            self._population = self._first_generation()
+            self._started()
+            self._waiting.extend(index for index in self._population if index not in taken)
+        stalled = 0
+        while not self._waiting:
+            self._population = self._evolved()
+            self._waiting.extend(index for index in dict.fromkeys(self._population) if index not in taken)
+            stalled += 1
+            if not self._waiting and stalled >= _STALLED_GENERATIONS:
+                immigrant = int(self.space.sample(1, self.rng, exclude=taken)[0])
+                self._admit(immigrant)
+                self._waiting.append(immigrant)
+
+    def _first_generation(self) -> list[int]:
+        known = sorted(self._scores, key=self._rank_key)[: self.options.population // 2]
+        wanted = min(self.options.population, self.space.size) - len(known)
+        return known + [int(index) for index in self.space.sample(wanted, self.rng, exclude=set(known))]
