@@ -224,12 +224,11 @@ class BayesianStrategy(Strategy):
             self._rebuild()
         if self._pool is None or not self._alive.any():
             return None
-        scores = np.where(self._alive, self._surrogate.scores(), -np.inf)
-        position = int(scores.argmax())
-        if scores[position] == -np.inf:
+        position, score = self._surrogate.choose(self._alive)
+        if score == -math.inf:
             return None
         index = int(self._pool.indices[position])
-        return index if self._pool.complete else self._climb(index, float(scores[position]))
+        return index if self._pool.complete else self._climb(index, score)
 
     def _update(self) -> None:
         """Bring the model up to date: fitted anew when due, else extended."""

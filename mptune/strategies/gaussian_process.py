@@ -185,6 +185,9 @@ class Posterior:
         self._diagonal = self._signal2 * (1.0 + _JITTER) + hyperparameters.noise**2
         self._inverse_lengths = 1.0 / hyperparameters.lengths
         self._scaled = (candidates * self._inverse_lengths).astype(np.float32)
+        # |a - b|^2 = |a|^2 + |b|^2 - 2 a b, of which the candidates' part is the same for every observation.
+        self._norms = np.einsum("ij,ij->i", self._scaled, self._scaled)
+        self._minus_twice = np.ascontiguousarray(-2.0 * self._scaled.T)
         self._x = np.empty((0, candidates.shape[1]))
         self._inverse = np.empty((0, 0))
         self._whitened = np.empty(0)
@@ -237,14 +240,12 @@ class Posterior:
         self._x[n], self._whitened[n] = scaled, value
         self._inverse[n, :n] = np.einsum("i,ij->j", new, self._inverse[:n, :n]) / -pivot
         self._inverse[n, n] = 1.0 / pivot
-        at, weights = scaled[None, :].astype(np.float32), new.astype(np.float32)
-        for block in self._blocks():
-            row = self._covariances(at, self._scaled[block])[0]
-            row -= np.einsum("i,ij->j", weights, self._rows[:n, block])
-            row /= np.float32(pivot)
-            self._rows[n, block] = row
-            self._mean[block] += value * row
-            self._variance[block] -= row.astype(np.float64) ** 2
+        row = self._candidate_covariances(scaled)
+        row -= product(new[None, :].astype(np.float32), self._rows[:n])[0]
+        row /= np.float32(pivot)
+        self._rows[n] = row
+        self._mean += value * row
+        self._variance -= np.square(row, dtype=np.float64)
         self._n = n + 1
 
     def truncate(self, n: int) -> None:
@@ -274,6 +275,16 @@ class Posterior:
         """Return the signal's covariances of scaled features, in their type, shape ``(len(a), len(b))``."""
         covariance = matern52(_squared_distances(a, b))
         covariance *= self._signal2
+        return covariance
+
+    def _candidate_covariances(self, scaled: Array) -> NDArray[np.float32]:
+        """Return the signal's covariances of one point with every candidate, shape ``(n_candidates,)``."""
+        at = scaled.astype(np.float32)
+        squared = product(at[None, :], self._minus_twice)[0]
+        squared += self._norms
+        squared += np.float32((at * at).sum())
+        covariance = matern52(np.maximum(squared, 0.0, out=squared))
+        covariance *= np.float32(self._signal2)
         return covariance
 
     def _reserve(self, n: int) -> None:

@@ -19,9 +19,10 @@ __all__ = ["NotPositiveDefinite", "cholesky", "inverse_factor", "lower_gram", "p
 
 Array = NDArray[np.float64]
 
-#: Rows and columns of a tile; 64^3 multiplications are the most OpenBLAS does in one thread.
+#: Rows and columns of a tile; 64^3 multiplications are the most OpenBLAS does in one thread, 96^2 for a single row.
 _TILE: Final = 64
 _MOST: Final = _TILE**3
+_MOST_OF_A_ROW: Final = 96**2
 
 
 class NotPositiveDefinite(ArithmeticError):
@@ -100,7 +101,8 @@ def product(a: NDArray[Any], b: NDArray[Any], *, triangular: bool = False) -> ND
     m, k = a.shape
     n = b.shape[1]
     result = np.zeros((m, n), dtype=np.result_type(a, b))
-    width = max(1, _MOST // (min(max(m, 1), _TILE) * min(max(k, 1), _TILE)))
+    most = _MOST if m > 1 else _MOST_OF_A_ROW
+    width = max(1, most // (min(max(m, 1), _TILE) * min(max(k, 1), _TILE)))
     whole = n - n % width
     for row in _tiles(m):
         for inner in _tiles(k):

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.acquisition import log_expected_improvement
+from mptune.strategies.acquisition import log_expected_improvement, log_improvement_bound
 from mptune.strategies.candidates import Candidates
 from mptune.strategies.gaussian_process import Hyperparameters, Posterior, Prior, fit
 from mptune.strategies.signatures import Signatures
@@ -171,19 +171,35 @@ class Surrogate:
 
     # -- what it says --------------------------------------------------------------------------
 
-    def scores(self) -> Array:
-        """Return the log value of every candidate, shape ``(n_candidates,)``; ``-inf`` for known infeasible ones."""
+    def choose(self, allowed: NDArray[np.bool_]) -> tuple[int, float]:
+        """Return the position of the allowed candidate of the largest value, and its log value.
+
+        The value is ``-inf`` where all of them are known to be infeasible.
+
+        Args:
+            allowed: which candidates may be chosen, at least one, shape ``(n_candidates,)``.
+        """
         assert self._candidates is not None
-        value = self._promise(self._posterior.mean, self._posterior.deviation) + self._validity.log_probability()
+        limit = np.where(allowed, self._validity.log_probability(), -math.inf)
         if self._signatures is not None:
             if self._version != self._signatures.version:
                 self._log_feasible = self._signatures.log_probability(self._candidates.codes)
                 self._version = self._signatures.version
-            value = value + self._log_feasible
-        return value
+            limit += self._log_feasible
+        mean, deviation = self._posterior.mean, self._posterior.deviation
+        if math.isnan(self._best):
+            values = limit + self._promise(mean, deviation)
+            return int(values.argmax()), float(values.max())
+        # Few candidates can be the best one; only theirs is worth computing.
+        bound = limit + log_improvement_bound(mean, deviation, self._best)
+        first = int(bound.argmax())
+        least = limit[first] + self._promise(mean[first, None], deviation[first, None])[0]
+        contenders = np.flatnonzero(bound >= min(least, bound[first]))
+        values = limit[contenders] + self._promise(mean[contenders], deviation[contenders])
+        return int(contenders[values.argmax()]), float(values.max())
 
     def scores_at(self, features: Array, codes: NDArray[np.int32]) -> Array:
-        """Return the same of other configurations; features ``(n, k)``, value codes ``(n, d)``."""
+        """Return the log value of other configurations; features ``(n, k)``, value codes ``(n, d)``."""
         value = self._promise(*self._posterior.predict(features)) + self._validity.log_probability_at(features)
         if self._signatures is not None:
             value = value + self._signatures.log_probability(codes)

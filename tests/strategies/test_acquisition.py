@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from mptune.strategies.acquisition import log_expected_improvement
+from mptune.strategies.acquisition import log_expected_improvement, log_improvement_bound
 
 
 @pytest.mark.parametrize("u", [8.0, 1.0, 0.0, -0.9999, -1.0001, -3.0, -20.0, -59.99, -60.01, -150.0])
@@ -33,3 +33,13 @@ def test_the_order_survives_far_from_the_best() -> None:
     values = log_expected_improvement(means, np.full(1000, 0.01), 0.0)
     assert np.isfinite(values).all()
     assert (np.diff(values) < 0).all()
+
+
+def test_the_bound_is_above_and_close_where_it_matters() -> None:
+    u = np.concatenate([np.linspace(-100.0, 20.0, 4001), [-1e4, 0.0, 1e4]])
+    deviation = np.random.default_rng(0).uniform(1e-6, 1e3, len(u))
+    best = -0.75
+    exact = log_expected_improvement(best - u * deviation, deviation, best)
+    bound = log_improvement_bound(best - u * deviation, deviation, best)
+    assert (bound >= exact - 1e-9 * np.abs(exact) - 1e-12).all()
+    assert (bound <= exact + 0.5).all()
