@@ -1,0 +1,306 @@
+"""Bayesian optimisation for compilers, BaCO (Hellsten 2023).
+
+- A Gaussian process on the log of the objective; distances by the kind of parameter, length scales at the maximum of
+  their posterior under gamma priors.
+- Expected improvement of the function without its noise, times the probability to run that a random forest
+  gives, of configurations whose probability is at least a random minimum.
+- Its maximum is looked for by multi-start local search from the best of a large random sample. A space no larger
+  than the sample is considered as a whole, which leaves nothing for the local search to find.
+
+Where the paper leaves a number open, the default is that of its published implementation and experiments. There
+the hyperparameters are fitted at every step; here, when the observations have grown by a twentieth. What is
+still being evaluated counts as if it had the mean's value (kriging believer).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import UnknownNameError
+from mptune.results import Trial
+from mptune.space.neighbourhood import KINDS, Kind
+from mptune.strategies.ascent import ascend
+from mptune.strategies.baco_model import BacoModel, Observation
+from mptune.strategies.base import Options, Strategy
+from mptune.strategies.candidates import Candidates
+from mptune.strategies.distances import PERMUTATION_DISTANCES, Distances
+from mptune.strategies.feasibility import FeasibilityForest, least_probability
+from mptune.strategies.gamma_fit import GammaPrior, Search
+from mptune.strategies.scored import require
+
+__all__ = ["BayesianBacoOptions", "BayesianBacoStrategy"]
+
+Array = NDArray[np.float64]
+
+_NAME: Final = "bayesian-baco"
+#: Candidates whose probability to run is computed at once, those of the largest improvement first.
+_CHUNK: Final = 1024
+#: A probability of 0 still tells candidates apart where all of them have it.
+_LEAST_PROBABILITY: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class BayesianBacoOptions(Options):
+    """Hyperparameters.
+
+    Attributes:
+        initial: random configurations before the model takes over.
+        points: configurations sampled to find where the acquisition function is large.
+        starts: the best of them from which local search starts.
+        elite: best trials from whose neighbours it starts too.
+        neighbourhood: hamming (one parameter takes any other value) or adjacent (one parameter moves one step).
+        neighbours: of a configuration with more neighbours a random part of this size is looked at.
+        permutation: distance of permutations: spearman, kendall or hamming.
+        log: whether the objective is log-transformed.
+        length_shape: shape of the gamma prior of a length scale; the largest distance in a parameter is 1.
+        length_rate: its rate.
+        fit_samples: random hyperparameters a fit begins with.
+        fit_starts: how many of them, the most probable ones, are optimised, beside those of the last fit.
+        iterations: of each optimisation.
+        refit: hyperparameters are fitted, and the forest is grown, anew when there are more outcomes by this factor.
+        trees: of the random forest.
+        least_feasible: epsilon_f, the probability to run that a candidate needs, is drawn anew for each proposal,
+            from 0 to this.
+        least_feasible_levels: in so many equal steps, 0 being one of them; with 1 it is always 0.
+        exploration: an improvement counts from so many standard deviations of all values on.
+        max_observations: observations the model holds; of more, the best and a random part.
+    """
+
+    initial: int = 10
+    points: int = 30_000
+    starts: int = 10
+    elite: int = 3
+    neighbourhood: Kind = "hamming"
+    neighbours: int = 2_000
+    permutation: str = "spearman"
+    log: bool = True
+    length_shape: float = 1.3
+    length_rate: float = 0.1
+    fit_samples: int = 10
+    fit_starts: int = 2
+    iterations: int = 30
+    refit: float = 1.05
+    trees: int = 50
+    least_feasible: float = 0.1
+    least_feasible_levels: int = 11
+    exploration: float = 1e-4
+    max_observations: int = 800
+
+    def __post_init__(self) -> None:
+        for name in ("initial", "starts", "neighbours", "fit_samples", "iterations", "trees", "least_feasible_levels"):
+            require(_NAME, self, name, getattr(self, name) >= 1, "at least 1")
+        for name in ("length_shape", "length_rate"):
+            require(_NAME, self, name, 0.0 < getattr(self, name) < math.inf, "a positive number")
+        require(_NAME, self, "points", self.points >= 10, "at least 10")
+        require(_NAME, self, "elite", self.elite >= 0, "at least 0")
+        require(_NAME, self, "fit_starts", 1 <= self.fit_starts <= self.fit_samples, "1 to fit_samples")
+        require(_NAME, self, "refit", 1.0 <= self.refit < math.inf, "a factor of at least 1")
+        require(_NAME, self, "least_feasible", 0.0 <= self.least_feasible <= 1.0, "a probability")
+        require(_NAME, self, "exploration", 0.0 <= self.exploration < math.inf, "a number that is not negative")
+        require(_NAME, self, "max_observations", self.max_observations >= 20, "at least 20")
+        if self.neighbourhood not in KINDS:
+            raise UnknownNameError(f"neighbourhood of strategy {_NAME}:", self.neighbourhood, KINDS)
+        if self.permutation not in PERMUTATION_DISTANCES:
+            raise UnknownNameError(
+                f"distance of permutations of strategy {_NAME}:", self.permutation, PERMUTATION_DISTANCES
+            )
+
+
+class BayesianBacoStrategy(Strategy):
+    """Proposes what promises most under a model of the objective and a forest of what runs."""
+
+    name: ClassVar[str] = _NAME
+    options_class: ClassVar[type[Options]] = BayesianBacoOptions
+    options: BayesianBacoOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        options = self.options
+        self._distances = Distances(self.space.parameters, options.permutation)
+        self._model = BacoModel(
+            self._distances,
+            GammaPrior(options.length_shape, options.length_rate),
+            Search(options.fit_samples, options.fit_starts, options.iterations),
+            log=options.log,
+            minimise=self.objective.minimise,
+            exploration=options.exploration,
+            max_observations=options.max_observations,
+            rng=self.rng,
+        )
+        self._forest = FeasibilityForest(options.trees, options.refit, self.rng)
+        self._coordinates: dict[int, Array] = {}
+        self._observations: dict[int, Observation] = {}
+        self._pending: dict[int, None] = {}
+        self._initial_left: int | None = None
+        self._pool: Candidates | None = None
+        self._alive = np.empty(0, dtype=np.bool_)
+        self._probability = np.empty(0)
+        self._fitted_to = 0
+
+    # -- ask and tell --------------------------------------------------------------------------
+
+    def _propose(self, n: int) -> list[int]:
+        if self._initial_left is None:
+            self._initial_left = self._missing_initial()
+        found: list[int] = []
+        while len(found) < n:
+            index = self._next()
+            if index is None:
+                break
+            found.append(index)
+            self._pending[index] = None
+            self._strike(index)
+        return found
+
+    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
+        new = [(i, t) for i, t in zip(indices, trials, strict=True) if i not in self._coordinates]
+        for (index, trial), row in zip(new, self._rows([i for i, _ in new]), strict=True):
+            if index in self._coordinates:
+                continue
+            self._coordinates[index] = row
+            score = self.objective.score(trial)
+            if math.isfinite(score):
+                self._observations[index] = Observation(row, score)
+            self._pending.pop(index, None)
+            self._strike(index)
+        self._model.forget([i for i, _ in new])
+
+    def _missing_initial(self) -> int:
+        """Return how many random configurations to begin with.
+
+        What was told counts where it differs in every parameter: trials of the baseline, all in
+        double precision, say nothing of the rest.
+        """
+        told = np.array([o.coordinates for o in self._observations.values()])
+        covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).any(axis=0).all())
+        return max(self.options.initial - len(self._coordinates), 0) if covered else self.options.initial
+
+    def _next(self) -> int | None:
+        if self._initial_left or not self._observations:
+            self._initial_left = max(0, (self._initial_left or 0) - 1)
+            drawn = self.space.sample(1, self.rng, exclude=self._taken())
+            return int(drawn[0]) if len(drawn) else None
+        return self._next_by_model()
+
+    def _taken(self) -> set[int]:
+        return self._seen.union(self._pending)
+
+    def _rows(self, indices: Any) -> Array:
+        return self._distances.coordinates(self.space.codes(indices))
+
+    # -- the model -----------------------------------------------------------------------------
+
+    def _next_by_model(self) -> int | None:
+        """Return the configuration of the largest acquisition value found, None when none is left."""
+        self._update()
+        if not self._alive.any():
+            self._rebuild()
+        pool = self._pool
+        if pool is None or not self._alive.any():
+            return None
+        least = least_probability(self.options.least_feasible, self.options.least_feasible_levels, self.rng)
+        leaders = self._leaders(self.options.starts, least)
+        if not len(leaders):
+            least = 0.0
+            leaders = self._leaders(self.options.starts, least)
+        indices = pool.indices[leaders].tolist()
+        return indices[0] if pool.complete else self._ascended(indices, least)
+
+    def _update(self) -> None:
+        """Bring both models up to date: fitted anew when due, else extended."""
+        self._update_forest()
+        known = len(self._observations)
+        if self._pool is None or known >= max(self._fitted_to + 1, self._fitted_to * self.options.refit):
+            self._rebuild()
+        else:
+            self._model.extend(self._observations)
+        for index in self._pending:
+            self._model.imagine(index, self._rows([index])[0])
+
+    def _update_forest(self) -> None:
+        if len(self._coordinates) == self._forest.known:
+            return
+        ran = np.array([index in self._observations for index in self._coordinates], dtype=np.bool_)
+        if self._forest.learn(np.array(list(self._coordinates.values())), ran):
+            self._probability.fill(np.nan)
+
+    def _rebuild(self) -> None:
+        """Choose candidates and fit the model of the objective anew."""
+        complete = self.space.size <= self.options.points
+        wanted = self.space.size if complete else self.options.points
+        indices = np.sort(self.space.sample(wanted, self.rng, exclude=self._taken()))
+        codes = self.space.codes(indices)
+        self._pool = Candidates(indices, codes, self._distances.coordinates(codes), complete)
+        self._alive = np.ones(len(indices), dtype=np.bool_)
+        self._probability = np.full(len(indices), np.nan)
+        self._model.rebuild(self._observations, self._pool.features)
+        self._fitted_to = len(self._observations)
+        for index in self._pending:
+            self._model.imagine(index, self._rows([index])[0])
+
+    def _strike(self, index: int) -> None:
+        """Take a configuration off the candidates."""
+        position = self._pool.position(index) if self._pool is not None else None
+        if position is not None:
+            self._alive[position] = False
+
+    # -- the acquisition function --------------------------------------------------------------
+
+    def _leaders(self, n: int, least: float) -> NDArray[np.intp]:
+        """Return the positions of the best candidates, best first, of those whose probability to run is large enough.
+
+        A probability can only lower a value. So candidates are taken in the order of their improvement, and
+        the forest is asked no further than the n-th best value reaches.
+        """
+        improvement = np.where(self._alive, self._model.log_improvement(), -np.inf)
+        order = np.argsort(-improvement, kind="stable")[: int(self._alive.sum())]
+        if not self._forest.is_grown:
+            return order[:n]
+        values = np.full(len(order), -np.inf)
+        for start in range(0, len(order), _CHUNK):
+            if start >= n and np.partition(values[:start], -n)[-n] >= improvement[order[start]]:
+                break
+            chunk = order[start : start + _CHUNK]
+            values[start : start + len(chunk)] = improvement[chunk] + self._log_feasible(chunk, least)
+        best = np.argsort(-values, kind="stable")[:n]
+        return np.asarray(order[best[values[best] > -np.inf]])
+
+    def _log_feasible(self, positions: NDArray[np.intp], least: float) -> Array:
+        """Return the log probability of candidates to run, ``-inf`` below the least."""
+        assert self._pool is not None
+        unknown = positions[np.isnan(self._probability[positions])]
+        if len(unknown):
+            self._probability[unknown] = self._forest.probability(self._pool.features[unknown])
+        return _log_at_least(self._probability[positions], least)
+
+    def _ascended(self, leaders: list[int], least: float) -> int:
+        """Return where local search from the best candidates and around the best trials leads."""
+        best = sorted(self._observations, key=lambda i: (-self._observations[i].score, i))[: self.options.elite]
+        taken = self._taken()
+
+        def value(indices: NDArray[np.int64]) -> Array:
+            rows = self._rows(indices)
+            values = self._model.log_improvement_at(rows)
+            if self._forest.is_grown:
+                values = values + _log_at_least(self._forest.probability(rows), least)
+            return np.where([index in taken for index in indices.tolist()], -np.inf, values)
+
+        return ascend([*leaders, *best], self._around, value)[0]
+
+    def _around(self, index: int) -> NDArray[np.int64]:
+        neighbours = self.space.neighbours(index, self.options.neighbourhood)
+        if len(neighbours) <= self.options.neighbours:
+            return neighbours
+        return self.rng.choice(neighbours, self.options.neighbours, replace=False)
+
+
+def _log_at_least(probability: Array, least: float) -> Array:
+    """Return the log of probabilities, ``-inf`` where they are below the least."""
+    floored = np.log(np.maximum(probability, _LEAST_PROBABILITY))
+    return np.asarray(np.where(probability >= least, floored, -np.inf))
