@@ -1,0 +1,69 @@
+"""Basin hopping on a constrained discrete space.
+
+Wales and Doye, "Global optimization by basin-hopping and the lowest energy structures of Lennard-Jones clusters
+containing up to 110 atoms", J. Phys. Chem. A 101 (1997). The random displacement draws some parameters anew, the
+local minimisation is a climb among valid neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mptune.strategies.base import Options
+from mptune.strategies.climbing import ClimbingOptions, ClimbingStrategy, check_climbing
+from mptune.strategies.metropolis import acceptance_probability
+from mptune.strategies.scored import require
+
+__all__ = ["BasinHoppingOptions", "BasinHoppingStrategy"]
+
+
+@dataclass(frozen=True, slots=True)
+class BasinHoppingOptions(ClimbingOptions):
+    """Hyperparameters: those of a climb, and of the hops between local optima.
+
+    Attributes:
+        perturbation: parameters drawn anew in a hop; all where there are fewer.
+        temperature: relative loss of score accepted with probability 1/e from one local optimum to the next.
+    """
+
+    perturbation: int = 3
+    temperature: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_climbing("basin-hopping", self)
+        require("basin-hopping", self, "perturbation", self.perturbation >= 1, "at least 1")
+        require("basin-hopping", self, "temperature", 0.0 < self.temperature < math.inf, "a positive number")
+
+
+class BasinHoppingStrategy(ClimbingStrategy):
+    """Perturbs a local optimum, climbs from there, and moves to the new optimum by the Metropolis criterion."""
+
+    name: ClassVar[str] = "basin-hopping"
+    options_class: ClassVar[type[Options]] = BasinHoppingOptions
+    options: BasinHoppingOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._basin: int | None = None
+        self._free = np.flatnonzero([len(parameter.values) > 1 for parameter in self.space.parameters])
+
+    def _new_start(self, found: Collection[int]) -> int | None:  # noqa: ARG002 - it may be known
+        return None if self._basin is None else self._perturbed(self._basin)
+
+    def _reached(self, optimum: int) -> None:
+        current = -math.inf if self._basin is None else self._known(self._basin)
+        if self.rng.random() < acceptance_probability(current, self._known(optimum), self.options.temperature):
+            self._basin = optimum
+
+    def _perturbed(self, index: int) -> int:
+        """Return the valid configuration nearest to one with some parameters drawn anew."""
+        codes = self.space.codes([index])
+        for position in self.rng.permutation(self._free)[: self.options.perturbation]:
+            values = len(self.space.parameters[position].values)
+            codes[0, position] = (codes[0, position] + 1 + self.rng.integers(values - 1)) % values
+        return int(self.space.nearest_valid(codes, self.rng)[0])

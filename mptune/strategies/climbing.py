@@ -1,0 +1,145 @@
+"""Climbing from a start to a local optimum, again and again, behind ask and tell."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from mptune.errors import UnknownNameError
+from mptune.space.neighbourhood import KINDS, Kind
+from mptune.strategies.base import Options
+from mptune.strategies.scored import ScoredStrategy
+
+__all__ = ["ClimbingOptions", "ClimbingStrategy", "check_climbing"]
+
+#: Starts in a row that were known already, and led nowhere new, after which a random one is taken.
+_KNOWN_STARTS: Final = 20
+_IMPROVEMENTS: Final = ("first", "best")
+
+
+@dataclass(frozen=True, slots=True)
+class ClimbingOptions(Options):
+    """Hyperparameters of a climb.
+
+    Attributes:
+        neighbourhood: hamming (one parameter takes any other value) or adjacent (one parameter moves one step).
+        improvement: first (move as soon as a neighbour is better) or best (look at all neighbours, move to the best).
+    """
+
+    neighbourhood: Kind = "hamming"
+    improvement: str = "first"
+
+
+def check_climbing(strategy: str, options: ClimbingOptions) -> None:
+    """Check the options of a climb.
+
+    Raises:
+        UnknownNameError: no such neighbourhood or improvement.
+    """
+    if options.neighbourhood not in KINDS:
+        raise UnknownNameError(f"neighbourhood of strategy {strategy}:", options.neighbourhood, KINDS)
+    if options.improvement not in _IMPROVEMENTS:
+        raise UnknownNameError(f"improvement of strategy {strategy}:", options.improvement, _IMPROVEMENTS)
+
+
+class ClimbingStrategy(ScoredStrategy):
+    """Climbs from one start after another; subclasses say where the next start is.
+
+    A climb is at one configuration and asks for its neighbours in random order. Every move that the scores
+    known so far decide is made before the next configuration is proposed, so it does not matter in which
+    order or how late trials come, and a neighbour evaluated before costs nothing. While the neighbours a climb
+    depends on are being evaluated, a batch is filled with starts of later climbs. The first climb starts
+    from the best trial known.
+    """
+
+    options: ClimbingOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._current: int | None = None
+        self._around: list[int] = []
+        self._asked: set[int] = set()
+        self._starts: dict[int, None] = {}
+        self._climbs = 0
+
+    @abstractmethod
+    def _new_start(self, found: Collection[int]) -> int | None:
+        """Return where a later climb starts, known or not; None for a random configuration."""
+
+    @abstractmethod
+    def _reached(self, optimum: int) -> None:
+        """Take note of the local optimum a climb has ended at."""
+
+    # -- ask ------------------------------------------------------------------------------------
+
+    def _propose(self, n: int) -> list[int]:
+        found: dict[int, None] = {}
+        while len(found) < n:
+            index = self._next(found)
+            if index is None:
+                break
+            found[index] = None
+        return list(found)
+
+    def _next(self, found: Collection[int]) -> int | None:
+        for _ in range(_KNOWN_STARTS):
+            self._climb()
+            for index in self._around:
+                if index not in self._seen and index not in found:
+                    self._asked.add(index)
+                    return index
+            start = self._new_start(found)
+            if start is None:
+                break
+            self._starts[start] = None
+            if start not in self._seen and start not in found:
+                return start
+        start = self._random(found)
+        if start is not None:
+            self._starts[start] = None
+        return start
+
+    # -- climb ----------------------------------------------------------------------------------
+
+    def _climb(self) -> None:
+        """Make every move that the known scores decide, from climb to climb."""
+        while self._current is not None or self._begin():
+            assert self._current is not None
+            here = self._scores[self._current]
+            better = [index for index in (*self._around, *self._asked) if self._known(index) > here]
+            undecided = any(index not in self._scores for index in self._around)
+            if better and (self.options.improvement == "first" or not undecided):
+                self._stand_at(max(better, key=self._known))
+            elif undecided:
+                return
+            else:
+                self._reached(self._current)
+                self._current, self._around = None, []
+
+    def _begin(self) -> bool:
+        """Start a climb at the best start that is known; return whether there is one."""
+        for index in [i for i in self._starts if self._scores.get(i) == -math.inf]:
+            del self._starts[index]
+        start = max((i for i in self._starts if i in self._scores), key=self._known, default=None)
+        if self._climbs == 0:
+            start = self._best_known()
+        if start is None:
+            return False
+        self._starts.pop(start, None)
+        self._asked.clear()
+        self._climbs += 1
+        self._stand_at(start)
+        return True
+
+    def _stand_at(self, index: int) -> None:
+        self._current = index
+        neighbours = self.space.neighbours(index, self.options.neighbourhood)
+        self._around = self.rng.permutation(neighbours).astype(np.int64).tolist()
+
+    def _known(self, index: int) -> float:
+        return self._scores.get(index, -math.inf)

@@ -1,0 +1,129 @@
+"""Simulated annealing on a constrained discrete space.
+
+Kirkpatrick, Gelatt and Vecchi, "Optimization by simulated annealing", Science 220 (1983); the temperatures are those of
+Heldens 2026, Table III. The neighbours of a configuration are valid by construction, so constraints need no repair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from mptune.errors import UnknownNameError
+from mptune.results import Trial
+from mptune.space.neighbourhood import KINDS, Kind
+from mptune.strategies.base import Options
+from mptune.strategies.metropolis import acceptance_probability
+from mptune.strategies.scored import ScoredStrategy, require
+
+__all__ = ["SimulatedAnnealingOptions", "SimulatedAnnealingStrategy"]
+
+#: Moves among known neighbours in a row after which the walk counts as stuck.
+_STUCK_MOVES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedAnnealingOptions(Options):
+    """Hyperparameters.
+
+    Attributes:
+        neighbourhood: hamming (one parameter takes any other value) or adjacent (one parameter moves one step).
+        start_temperature: relative loss of score accepted with probability 1/e at the start.
+        end_temperature: the same at the end of the cooling.
+        evaluations: unique configurations over which the temperature falls geometrically; then it starts again.
+    """
+
+    neighbourhood: Kind = "hamming"
+    start_temperature: float = 0.1
+    end_temperature: float = 0.001
+    evaluations: int = 200
+
+    def __post_init__(self) -> None:
+        name = "simulated-annealing"
+        if self.neighbourhood not in KINDS:
+            raise UnknownNameError(f"neighbourhood of strategy {name}:", self.neighbourhood, KINDS)
+        start, end = self.start_temperature, self.end_temperature
+        require(name, self, "start_temperature", 0.0 < start < math.inf, "a positive number")
+        require(name, self, "end_temperature", 0.0 < end <= start, f"a positive number up to start_temperature {start}")
+        require(name, self, "evaluations", self.evaluations >= 1, "at least 1")
+
+
+class SimulatedAnnealingStrategy(ScoredStrategy):
+    """Walks from neighbour to neighbour, downhill too while it is hot.
+
+    The walk starts from the best trial known, or a random one. A neighbour evaluated before is moved to or not
+    at once, by the score it has. In a batch several neighbours are out at the same time, and each is decided
+    on as its trial comes, against where the walk is then. A walk that is stuck among known configurations goes
+    on from a random one.
+    """
+
+    name: ClassVar[str] = "simulated-annealing"
+    options_class: ClassVar[type[Options]] = SimulatedAnnealingOptions
+    options: SimulatedAnnealingOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._current: int | None = None
+        self._around: list[int] = []
+        self._waiting: set[int] = set()
+        self._evaluated = 0
+
+    def _propose(self, n: int) -> list[int]:
+        if self._current is None and not self._waiting:
+            self._move_to(self._best_known())
+        found: dict[int, None] = {}
+        while len(found) < n:
+            index = self._next_neighbour(found)
+            if index is None:
+                index = self._elsewhere(found)
+            if index is None:
+                break
+            found[index] = None
+        self._waiting.update(found)
+        return list(found)
+
+    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
+        super()._learn(indices, trials)
+        for index in indices:
+            if index in self._waiting:
+                self._waiting.remove(index)
+                self._evaluated += 1
+                self._consider(index)
+
+    @property
+    def temperature(self) -> float:
+        """The relative loss of score that is accepted with probability 1/e at present."""
+        start, end = self.options.start_temperature, self.options.end_temperature
+        passed = self._evaluated % self.options.evaluations / self.options.evaluations
+        return float(start * (end / start) ** passed)
+
+    def _next_neighbour(self, found: Collection[int]) -> int | None:
+        """Walk among known neighbours until one is drawn that has not been proposed; None when stuck."""
+        for _ in range(_STUCK_MOVES):
+            if not self._around:
+                return None
+            index = self._around[int(self.rng.integers(len(self._around)))]
+            if index in self._scores:
+                self._consider(index)
+            elif index not in self._seen and index not in found:
+                return index
+        return None
+
+    def _elsewhere(self, found: Collection[int]) -> int | None:
+        """Return a random configuration; the walk goes on from it unless it has neighbours to wait for."""
+        if not self._waiting and not found:
+            self._move_to(None)
+        return self._random(found)
+
+    def _consider(self, index: int) -> None:
+        """Move to a known configuration, or not."""
+        current = -math.inf if self._current is None else self._scores[self._current]
+        chance = acceptance_probability(current, self._scores[index], self.temperature)
+        if self.rng.random() < chance:
+            self._move_to(index)
+
+    def _move_to(self, index: int | None) -> None:
+        self._current = index
+        self._around = [] if index is None else self.space.neighbours(index, self.options.neighbourhood).tolist()
