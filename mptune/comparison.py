@@ -79,8 +79,8 @@ class Comparison:
             raise MptuneError("a comparison holds one simulation per space and strategy")
         if set(cells) != set(itertools.product(dict(cells), self.strategies)):
             raise MptuneError("a comparison needs every strategy on every space")
-        if len({(s.budget, len(s.runs)) for s in self.simulations}) > 1:
-            raise MptuneError("a comparison needs the same budget and number of runs everywhere")
+        if len({s.budget for s in self.simulations}) > 1 or not all(s.runs for s in self.simulations):
+            raise MptuneError("a comparison needs the same budget everywhere and at least one run")
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -125,8 +125,11 @@ class Comparison:
 
         Shape ``(n_spaces, n_strategies)``; infinite where a run had nothing valid at the first checkpoint.
         """
-        columns = np.array(self.checkpoints, dtype=np.int64) - 1
-        return self._over_cells(lambda s: float(distance_curves(s)[:, columns].mean()))
+        return self._over_cells(lambda s: float(_run_distances(s).mean()))
+
+    def run_distances(self, space: str, strategy: str) -> Floats:
+        """Return each run's mean relative distance over the checkpoints, shape ``(n_runs,)``."""
+        return _run_distances(self.simulation(space, strategy))
 
     def geometric_means(self) -> Floats:
         """Return each strategy's geometric mean of :meth:`mean_distances` over the spaces, shape ``(n_strategies,)``.
@@ -265,6 +268,11 @@ class Comparison:
     def _win_rows(self, wins: Floats) -> dict[str, dict[str, float]]:
         names = self.strategies
         return {a: {b: float(wins[i, j]) for j, b in enumerate(names) if i != j} for i, a in enumerate(names)}
+
+
+def _run_distances(simulation: Simulation) -> Floats:
+    columns = np.array(simulation.checkpoints(), dtype=np.int64) - 1
+    return np.asarray(distance_curves(simulation)[:, columns].mean(axis=1), dtype=np.float64)
 
 
 def _median_arrival(curves: Floats, distance: float) -> float:

@@ -1,0 +1,121 @@
+"""A recorded space as a peer sees it: a table of configurations and what each costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.interop.recorded import RecordedSpace
+from mptune.objective import Objective
+from mptune.space.configuration import Value
+
+__all__ = ["BudgetSpent", "Problem", "Recorder"]
+
+
+class BudgetSpent(Exception):
+    """Raised out of a tool that asks for one evaluation more than it has."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a tool has to minimise.
+
+    Attributes:
+        name: name of the space.
+        names: names of the parameters.
+        kinds: kinds of the parameters ("ordinal", "categorical", ...).
+        values: values of each parameter, in ascending order where they have one.
+        configurations: one row of values per recorded configuration; nothing else can be run.
+        costs: what each configuration costs, shape ``(n,)``; NaN where it failed on the device or is too inaccurate.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    values: tuple[tuple[Value, ...], ...]
+    configurations: tuple[tuple[Value, ...], ...]
+    costs: NDArray[np.float64]
+
+    @classmethod
+    def from_recorded(cls, recorded: RecordedSpace, objective: Objective) -> Problem:
+        """Return the problem of a recorded space under an objective that is minimised."""
+        parameters = recorded.space.parameters
+        indices = np.arange(recorded.space.size)
+        rows = [recorded.space.configuration(int(i)).subset(recorded.space.names) for i in indices]
+        costs = [objective.value(t) if objective.is_feasible(t) else np.nan for t in map(recorded.trials.get, indices)]
+        return cls(
+            recorded.name,
+            recorded.space.names,
+            tuple(parameter.kind for parameter in parameters),
+            tuple(parameter.values for parameter in parameters),
+            tuple(rows),
+            np.array(costs, dtype=np.float64),
+        )
+
+    @cached_property
+    def row_of(self) -> dict[tuple[Value, ...], int]:
+        """Row of each recorded configuration."""
+        return {configuration: row for row, configuration in enumerate(self.configurations)}
+
+    def is_valid(self, configuration: tuple[Any, ...]) -> bool:
+        """Whether a configuration meets the known constraints, which is to be recorded."""
+        return configuration in self.row_of
+
+
+class Recorder:
+    """Counts a tool's evaluations and keeps the best so far.
+
+    Args:
+        problem: what is minimised.
+        budget: unique recorded configurations the tool may run.
+        patience: proposals in a row without a new configuration after which the tool is stopped.
+    """
+
+    def __init__(self, problem: Problem, budget: int, patience: int = 20_000) -> None:
+        self.problem = problem
+        self.budget = min(budget, len(problem.configurations))
+        self.best: list[float | None] = []
+        self.proposals = 0
+        self._patience = patience
+        self._since_new = 0
+        self._seen: set[int] = set()
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is spent."""
+        return len(self.best) >= self.budget
+
+    def propose(self, configuration: tuple[Any, ...]) -> float | None:
+        """Evaluate a configuration the tool proposes; return its cost, None when it failed on the device.
+
+        Raises:
+            BudgetSpent: the budget was spent before, or nothing new has come for too long.
+            KeyError: the configuration breaks a known constraint.
+        """
+        self.count_proposal()
+        row = self.problem.row_of[configuration]
+        cost = float(self.problem.costs[row])
+        failed = cost != cost
+        if row not in self._seen:
+            if self.done:
+                raise BudgetSpent
+            self._seen.add(row)
+            self._since_new = 0
+            last = self.best[-1] if self.best else None
+            self.best.append(last if failed else cost if last is None else min(last, cost))
+        return None if failed else cost
+
+    def count_proposal(self) -> None:
+        """Count a proposal that cannot be run; :meth:`propose` counts those that can.
+
+        Raises:
+            BudgetSpent: nothing new has come for too long.
+        """
+        self.proposals += 1
+        self._since_new += 1
+        if self._since_new > self._patience:
+            raise BudgetSpent

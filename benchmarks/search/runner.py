@@ -1,0 +1,143 @@
+"""Running jobs in worker processes, each with a time limit, remembering every result as it comes."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, Final
+
+from benchmarks.search.cells import Cache, Job, Results
+
+__all__ = ["ROOT", "run_jobs"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_SETUP_LIMIT_S: Final = 180.0
+_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def run_jobs(jobs: Sequence[Job], cache: Cache, processes: int, say: Callable[[str], None]) -> Results:
+    """Run what the cache does not hold yet.
+
+    Args:
+        jobs: what to run.
+        cache: results so far; every new one is added at once.
+        processes: worker processes at a time.
+        say: told about every job that is done.
+    """
+    failures: dict[tuple[str, str], str] = {}
+    started, done = time.perf_counter(), 0
+    lock = threading.Lock()
+
+    def work(job: Job) -> None:
+        nonlocal done
+        missing = [seed for seed in job.seeds if cache.get(job, seed) is None]
+        begun = time.perf_counter()
+        failure = _run(job, missing, cache) if missing else None
+        with lock:
+            done += 1
+            if failure:
+                failures[job.space, job.tool] = failure
+            spent = time.perf_counter() - begun
+            note = f"FAILED: {failure}" if failure else f"{spent / max(len(missing), 1):.2f} s each"
+            say(
+                f"[{time.perf_counter() - started:6.0f} s] {job.section} {done}/{len(jobs)}: {job.tool} on "
+                f"{job.space}, {len(missing)} of {len(job.seeds)} seeds to run, {note}"
+            )
+
+    with ThreadPoolExecutor(processes) as pool:
+        for future in [pool.submit(work, job) for job in jobs]:
+            future.result()
+    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+    for job in jobs:
+        results = {seed: result for seed in job.seeds if (result := cache.get(job, seed)) is not None}
+        found.setdefault((job.space, job.tool), {}).update(results)
+    return Results(tuple(jobs), found, failures)
+
+
+def _run(job: Job, seeds: Sequence[int], cache: Cache) -> str | None:
+    """Run seeds, starting a fresh process after one that failed; return why the last failure failed."""
+    failure = None
+    left = list(seeds)
+    while left:
+        finished, reason = _run_process(job, left, cache)
+        if reason is None:
+            break
+        failure = reason
+        if not finished:
+            # A process that fails on its first seed will do so on all of them.
+            break
+        left = left[finished + 1 :]
+    return failure
+
+
+def _run_process(job: Job, seeds: Sequence[int], cache: Cache) -> tuple[int, str | None]:
+    """Run seeds in one process; return how many finished, and why it stopped before the last."""
+    environment = os.environ | dict.fromkeys(_THREADS, "1") | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
+    request = json.dumps({"target": job.target, "settings": dict(job.settings), "seeds": list(seeds)})
+    with tempfile.TemporaryFile("w+", errors="replace") as errors, tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.search.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=folder,
+            env=environment,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(request)
+            process.stdin.close()
+            finished, late = _collect(job, seeds, cache, _lines(process.stdout))
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        if finished == len(seeds):
+            return finished, None
+        if late:
+            return finished, f"seed {seeds[finished]} took more than {job.limit_s:g} s"
+        errors.seek(0)
+        lines = [line.strip() for line in errors if line.strip()]
+        return finished, f"seed {seeds[finished]}: {lines[-1] if lines else 'the process died'}"
+
+
+def _collect(job: Job, seeds: Sequence[int], cache: Cache, lines: queue.SimpleQueue[str | None]) -> tuple[int, bool]:
+    """Take in results until the process ends or is late; return how many came, and whether it was late."""
+    finished, limit_s = 0, _SETUP_LIMIT_S
+    while finished < len(seeds):
+        try:
+            line = lines.get(timeout=limit_s)
+        except queue.Empty:
+            return finished, True
+        if line is None:
+            return finished, False
+        answer = json.loads(line)
+        limit_s = job.limit_s
+        if "seed" in answer:
+            cache.add(job, answer["seed"], answer["result"])
+            finished += 1
+    return finished, False
+
+
+def _lines(stream: IO[str]) -> queue.SimpleQueue[str | None]:
+    """Return a queue that gets each line of a stream, and None at its end."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in stream:
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines

@@ -1,0 +1,64 @@
+"""What a section of the benchmark is, and what the user asked for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from benchmarks.search.cells import Job, Results
+from benchmarks.search.report import Report
+
+__all__ = ["Section", "Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user asked for.
+
+    Attributes:
+        spaces: folder of timing-only recorded spaces.
+        data: folder of the project's own recorded mixed-precision spaces.
+        seeds: runs of every tool on every space.
+        slow_seeds: runs of tools that take more than a minute for one.
+        budget: evaluations of a run, where a section has no budget of its own.
+        limit_s: time one run may take.
+        strategies: strategies of mptune that are compared; the default one comes first.
+        peers: names of the peers.
+        only: parts of the names of the spaces to run on; all when empty.
+    """
+
+    spaces: Path
+    data: Path
+    seeds: int = 20
+    slow_seeds: int = 5
+    budget: int = 220
+    limit_s: float = 600.0
+    strategies: tuple[str, ...] = ("bayesian",)
+    peers: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+    def recordings(self, folder: Path) -> list[Path]:
+        """Return the recorded spaces in a folder, without those that are there in a second format."""
+        files = sorted(f for pattern in ("*.json", "*.json.gz") for f in folder.glob(pattern))
+        return [
+            file
+            for file in files
+            if ".t4." not in file.name and (not self.only or any(part in file.name for part in self.only))
+        ]
+
+
+class Section(ABC):
+    """One question a benchmark answers."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def jobs(self, settings: Settings) -> list[Job]:
+        """Return what is to run."""
+
+    @abstractmethod
+    def report(self, settings: Settings, results: Results) -> Report:
+        """Return what came out."""

@@ -1,0 +1,26 @@
+"""The sections by name, in the order they run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from benchmarks.search.section import Section
+
+__all__ = ["SECTIONS", "load"]
+
+#: ``module:class`` of each section.
+SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "timing": "benchmarks.search.timing:Timing",
+    }
+)
+
+
+def load(name: str) -> Section:
+    """Return a section."""
+    module, _, cls = SECTIONS[name].partition(":")
+    section: Section = getattr(importlib.import_module(module), cls)()
+    return section

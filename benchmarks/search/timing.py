@@ -1,0 +1,252 @@
+"""Timing-only spaces: who is nearest to the optimum, and how soon."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import ttest_ind
+
+from benchmarks.search.cells import Job, Results
+from benchmarks.search.peers import PEERS
+from benchmarks.search.plots import draw_bars, draw_curves
+from benchmarks.search.report import Report, markdown_table, percent
+from benchmarks.search.section import Section, Settings
+from benchmarks.search.tools import DEFAULT, REPLAY, Tool, peer_tools, simulations, strategy_tools
+from mptune.comparison import Comparison
+from mptune.interop.spaces import read_space
+from mptune.objective import Objective
+
+__all__ = ["Timing"]
+
+#: Differences with a larger probability under equal means are noise.
+_NOISE: Final = 0.05
+_TARGET_DISTANCE: Final = 0.012
+_TARGET_END: Final = 0.995
+_SLOW: Final = ("scikit-optimize",)
+_PLOTTED_PEERS: Final = 4
+
+
+class Timing(Section):
+    """Strategies and peers on recorded spaces without errors."""
+
+    name: ClassVar[str] = "timing"
+    title: ClassVar[str] = "Timing-only spaces"
+
+    def jobs(self, settings: Settings) -> list[Job]:
+        """Return a job per space and tool, slow peers first."""
+        return [
+            Job(
+                section=self.name,
+                space=_space_name(path.name),
+                tool=tool.name,
+                target=REPLAY,
+                settings={"space": str(path.resolve()), "budget": settings.budget, "tool": tool.settings},
+                seeds=tuple(range(settings.slow_seeds if tool.name in _SLOW else settings.seeds)),
+                limit_s=settings.limit_s,
+                files=(path,),
+                version=tool.version,
+            )
+            for tool in sorted(_tools(settings), key=lambda tool: tool.name not in _SLOW)
+            for path in settings.recordings(settings.spaces)
+            if not tool.missing
+        ]
+
+    def report(self, settings: Settings, results: Results) -> Report:
+        """Return the figures of every tool that has results on all spaces."""
+        tools = _tools(settings)
+        spaces = {_space_name(path.name): read_space(path) for path in settings.recordings(settings.spaces)}
+        done = simulations(results, spaces, [tool.name for tool in tools], settings.budget, Objective())
+        comparison = Comparison(tuple(done))
+        if not comparison.spaces:
+            return Report(self.title, "No tool has results on all spaces.", {"failures": _failures(results)})
+        verdicts = _verdicts(comparison)
+        peers = _by_distance(comparison, PEERS)
+        shown = [*(name for name in (DEFAULT.name, "mptune random") if name in comparison.strategies)]
+        shown = [*shown[:1], *peers[:_PLOTTED_PEERS], *shown[1:]]
+        factors = comparison.deviation_factors()
+        return Report(
+            self.title,
+            _markdown(settings, tools, comparison, verdicts, results),
+            comparison.to_json() | {"verdicts": verdicts, "failures": _failures(results)},
+            {
+                "curves": partial(draw_curves, comparison=comparison, strategies=shown),
+                "deviation-factor": partial(
+                    draw_bars,
+                    values=dict(zip(comparison.strategies, factors.mean(axis=0).tolist(), strict=True)),
+                    spread=dict(zip(comparison.strategies, factors.std(axis=0).tolist(), strict=True)),
+                    label="mean deviation factor (standard deviation over spaces), less is better",
+                ),
+            },
+        )
+
+
+def _tools(settings: Settings) -> list[Tool]:
+    return [*strategy_tools(settings.strategies), *peer_tools(settings.peers)]
+
+
+def _space_name(file: str) -> str:
+    return file.removesuffix(".gz").removesuffix(".json")
+
+
+def _failures(results: Results) -> list[dict[str, str]]:
+    return [{"space": space, "tool": tool, "reason": why} for (space, tool), why in results.failures.items()]
+
+
+def _by_distance(comparison: Comparison, names: Iterable[str]) -> list[str]:
+    means = dict(zip(comparison.strategies, comparison.geometric_means().tolist(), strict=True))
+    return sorted((name for name in names if name in means), key=means.__getitem__)
+
+
+def _verdicts(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return for each space how the default compares with the best peer there."""
+    rows: list[dict[str, Any]] = []
+    peers = [name for name in comparison.strategies if name in PEERS]
+    if DEFAULT.name not in comparison.strategies or not peers:
+        return rows
+    for space in comparison.spaces:
+        best = min(peers, key=lambda name: comparison.run_distances(space, name).mean())
+        own, other = (comparison.run_distances(space, name) for name in (DEFAULT.name, best))
+        chance = _chance(own, other)
+        verdict = "within noise"
+        if not chance >= _NOISE and own.mean() != other.mean():
+            verdict = "default better" if own.mean() < other.mean() else "peer better"
+        rows.append(
+            {
+                "space": space,
+                "default": _finite(own.mean()),
+                "best_peer": best,
+                "peer": _finite(other.mean()),
+                "p_value": _finite(chance),
+                "verdict": verdict,
+            }
+        )
+    return rows
+
+
+def _chance(own: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Return the probability of such a difference under equal means, NaN where there is nothing to test."""
+    both = np.concatenate([own, other])
+    # A run without a valid configuration at the first checkpoint has no finite distance.
+    if min(len(own), len(other)) < 2 or not np.isfinite(both).all() or np.ptp(both) == 0.0:
+        return math.nan
+    with warnings.catch_warnings():
+        # Runs that all end alike have no variance, which SciPy warns of and computes with.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return float(ttest_ind(own, other, equal_var=False).pvalue)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _markdown(
+    settings: Settings,
+    tools: Sequence[Tool],
+    comparison: Comparison,
+    verdicts: Sequence[dict[str, Any]],
+    results: Results,
+) -> str:
+    points = comparison.checkpoints
+    parts = [
+        f"{len(comparison.spaces)} spaces, {settings.seeds} runs of {settings.budget} evaluations of each tool on each "
+        f"(fewer where the table says so). Distance: best so far minus optimum, relative to the optimum, mean over "
+        f"runs and over evaluations {points[0]}, {points[1] if len(points) > 1 else points[0]}, ... {points[-1]}. "
+        "Deviation factor: a tool's distance as a share of the mean over tools, mean over spaces. Evaluations to come "
+        "within 1% and 5%: median over runs, then over spaces.",
+        _summary(tools, comparison, results),
+        "Mean distance by space:",
+        _distances(comparison),
+    ]
+    if verdicts:
+        parts += ["The default beside the best peer of each space (Welch's t-test over runs):", _beside(verdicts)]
+    parts += [_targets(comparison, verdicts), _setup(tools)]
+    if results.failures:
+        reasons = [f"- {tool} on {space}: {why}" for (space, tool), why in results.failures.items()]
+        parts.append("Runs that failed:\n\n" + "\n".join(reasons))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _summary(tools: Sequence[Tool], comparison: Comparison, results: Results) -> str:
+    overall = {row["strategy"]: row for row in comparison.overall()}
+    rows: list[tuple[object, ...]] = []
+    columns = ("tool", "distance", "deviation factor", "within 1%", "within 5%", "best at end", "ms/evaluation", "runs")
+    empty = ("",) * (len(columns) - 2)
+    for name in _by_distance(comparison, overall):
+        row = overall[name]
+        within = [
+            f"> {comparison.budget}" if value is None else f"{value:g}" for value in row["evaluations_within"].values()
+        ]
+        factor = row["mean_deviation_factor"]
+        runs = {len(comparison.simulation(space, name).runs) for space in comparison.spaces}
+        rows.append(
+            (
+                f"**{name}**" if name == DEFAULT.name else name,
+                percent(row["geometric_mean_distance"]),
+                "-" if factor is None else f"{factor:.2f}",
+                *within,
+                percent(row["best_at_end"]),
+                f"{row['overhead_ms_per_evaluation']:.2f}",
+                "/".join(map(str, sorted(runs))),
+            )
+        )
+    for tool in tools:
+        if tool.missing:
+            rows.append((tool.name, tool.missing, *empty))
+        elif tool.name not in overall:
+            reasons = [why for (_, name), why in results.failures.items() if name == tool.name]
+            rows.append((tool.name, f"failed: {reasons[0] if reasons else 'not run on every space'}", *empty))
+    return markdown_table(columns, rows)
+
+
+def _distances(comparison: Comparison) -> str:
+    names = _by_distance(comparison, comparison.strategies)
+    column = {name: j for j, name in enumerate(comparison.strategies)}
+    means = comparison.mean_distances()
+    rows = [(name, *(percent(value) for value in means[:, column[name]])) for name in names]
+    return markdown_table(("tool", *comparison.spaces), rows)
+
+
+def _beside(verdicts: Sequence[dict[str, Any]]) -> str:
+    rows = [
+        (
+            row["space"],
+            percent(row["default"]),
+            row["best_peer"],
+            percent(row["peer"]),
+            "-" if row["p_value"] is None else f"{row['p_value']:.2g}",
+            row["verdict"],
+        )
+        for row in verdicts
+    ]
+    return markdown_table(("space", "default", "best peer", "its distance", "p", "verdict"), rows)
+
+
+def _targets(comparison: Comparison, verdicts: Sequence[dict[str, Any]]) -> str:
+    own = next((row for row in comparison.overall() if row["strategy"] == DEFAULT.name), None)
+    if own is None:
+        return ""
+    distance, end = own["geometric_mean_distance"], own["best_at_end"]
+    met = {
+        f"geometric mean over spaces at most {percent(_TARGET_DISTANCE, 1)}: {percent(distance)}": distance is not None
+        and distance <= _TARGET_DISTANCE,
+        f"mean best at the end at least {percent(_TARGET_END, 1)}: {percent(end)}": end >= _TARGET_END,
+    }
+    if verdicts:
+        worse = [row["space"] for row in verdicts if row["verdict"] == "peer better"]
+        met[f"no space where a peer is better beyond noise: {', '.join(worse) or 'none'}"] = not worse
+    return "Targets:\n\n" + "\n".join(f"- {'met' if ok else 'MISSED'}: {text}" for text, ok in met.items())
+
+
+def _setup(tools: Sequence[Tool]) -> str:
+    setups: dict[str, list[str]] = {}
+    for tool in tools:
+        if tool.is_peer:
+            setups.setdefault(PEERS[tool.name].setup, []).append(tool.name)
+    lines = [f"- {', '.join(names)}: {setup}." for setup, names in setups.items()]
+    return "How the peers are set up:\n\n" + "\n".join(lines) if lines else ""
