@@ -55,7 +55,7 @@ def prepare(problem: Problem, strategy: str) -> PeerRun:
                 recorder.propose(tuple(result[name] for name in problem.names))
             except BudgetSpent:
                 break
-        return sum(result.get("strategy_time", 0.0) for result in results) / 1e3
+        return float(sum(result.get("strategy_time", 0.0) for result in results)) / 1e3
 
     return run
 

@@ -30,8 +30,9 @@ def draw_curves(path: Path, comparison: Comparison, strategies: Sequence[str], f
     """Draw the distance from the optimum over evaluations, one panel per space: median and quartiles over runs."""
     pyplot = _pyplot()
     spaces = comparison.spaces
-    high = math.ceil(len(spaces) / _WIDE)
-    figure, axes = pyplot.subplots(high, _WIDE, figsize=(5 * _WIDE, 3.4 * high), squeeze=False, sharex=True)
+    wide = min(len(spaces), _WIDE)
+    high = math.ceil(len(spaces) / wide)
+    figure, axes = pyplot.subplots(high, wide, figsize=(5 * wide, 3.2 * high + 1.2), squeeze=False, sharex=True)
     evaluations = np.arange(1, comparison.budget + 1)
     for axis, space in zip(axes.flat, spaces, strict=False):
         for number, strategy in enumerate(strategies):
@@ -45,8 +46,8 @@ def draw_curves(path: Path, comparison: Comparison, strategies: Sequence[str], f
     for axis in axes.flat[len(spaces) :]:
         axis.set_visible(False)
     figure.supxlabel("evaluations")
-    figure.supylabel("distance from the optimum in % (median, quartiles)")
-    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    figure.supylabel("distance from the optimum in %\n(median, quartiles)", fontsize=10)
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     figure.set_layout_engine("constrained")
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

@@ -44,9 +44,9 @@ class Problem:
     def from_recorded(cls, recorded: RecordedSpace, objective: Objective) -> Problem:
         """Return the problem of a recorded space under an objective that is minimised."""
         parameters = recorded.space.parameters
-        indices = np.arange(recorded.space.size)
-        rows = [recorded.space.configuration(int(i)).subset(recorded.space.names) for i in indices]
-        costs = [objective.value(t) if objective.is_feasible(t) else np.nan for t in map(recorded.trials.get, indices)]
+        trials = [recorded.trials[index] for index in range(recorded.space.size)]
+        rows = [trial.configuration.subset(recorded.space.names) for trial in trials]
+        costs = [objective.value(trial) if objective.is_feasible(trial) else np.nan for trial in trials]
         return cls(
             recorded.name,
             recorded.space.names,

@@ -153,7 +153,7 @@ def _peer_replay(
     return run
 
 
-def _recorded(space: str | Sequence[Any]) -> RecordedSpace:
+def _recorded(space: str | tuple[str, Mapping[str, Any]]) -> RecordedSpace:
     if isinstance(space, str):
         return read_space(space)
     target, arguments = space
