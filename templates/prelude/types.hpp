@@ -9,6 +9,18 @@
 //   an integer with half/bfloat16 -> that type  (so that literals do not widen)
 // Comparisons happen in float or wider.
 
+// g++ copies a structure as a whole, from memory to memory, and vectorises no loop where it does.
+#if defined(MPTUNE_HOST) && !defined(__clang__)
+#define MPTUNE_COPIED_BY_MEMBER(name, member)                               \
+    MPTUNE_INLINE name(const name& other) : member(other.member) {}         \
+    MPTUNE_INLINE name& operator=(const name& other) {                      \
+        member = other.member;                                              \
+        return *this;                                                       \
+    }
+#else
+#define MPTUNE_COPIED_BY_MEMBER(name, member)
+#endif
+
 namespace mp {
 
 struct half {
@@ -18,6 +30,7 @@ struct half {
     unsigned short bits;
 #endif
     half() = default;
+    MPTUNE_COPIED_BY_MEMBER(half, bits)
     template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, half>>>
     MPTUNE_INLINE half(T x);
     MPTUNE_INLINE operator float() const;
@@ -28,6 +41,7 @@ struct half {
 struct bfloat16 {
     unsigned short bits;
     bfloat16() = default;
+    MPTUNE_COPIED_BY_MEMBER(bfloat16, bits)
     template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, bfloat16>>>
     MPTUNE_INLINE bfloat16(T x);
     MPTUNE_INLINE operator float() const;

@@ -16,6 +16,15 @@ struct alignas(detail::vector_alignment<T, N>) vec {
     T data[N];
 
     vec() = default;
+#if defined(MPTUNE_HOST) && !defined(__clang__)
+    // Element by element, for the reason of MPTUNE_COPIED_BY_MEMBER.
+    MPTUNE_INLINE vec(const vec& v) { *this = v; }
+    MPTUNE_INLINE vec& operator=(const vec& v) {
+        MPTUNE_UNROLL
+        for (int i = 0; i < N; ++i) data[i] = v.data[i];
+        return *this;
+    }
+#endif
 
     // Every element the same.
     template <class U, class = detail::enable_if_t<detail::is_number<U>>>
