@@ -8,8 +8,8 @@
   than the sample is considered as a whole, which leaves nothing for the local search to find.
 
 Where the paper leaves a number open, the default is that of its published implementation and experiments. There
-the hyperparameters are fitted at every step; here, when the observations have grown by a twentieth. What is
-still being evaluated counts as if it had the mean's value (kriging believer).
+hyperparameters are fitted and the forest is grown at every step, which ``refit=1`` and ``regrow=1`` do here too. What
+is still being evaluated counts as if it had the mean's value (kriging believer).
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class BayesianBacoOptions(Options):
         fit_samples: random hyperparameters a fit begins with.
         fit_starts: how many of them, the most probable ones, are optimised, beside those of the last fit.
         iterations: of each optimisation.
-        refit: hyperparameters are fitted, and the forest is grown, anew when there are more outcomes by this factor.
+        refit: hyperparameters are fitted anew when the observations have grown by this factor.
         trees: of the random forest.
+        regrow: the forest is grown anew when the outcomes have grown by this factor, or one was not as expected.
         least_feasible: epsilon_f, the probability to run that a candidate needs, is drawn anew for each proposal,
             from 0 to this.
         least_feasible_levels: in so many equal steps, 0 being one of them; with 1 it is always 0.
@@ -87,6 +88,7 @@ class BayesianBacoOptions(Options):
     iterations: int = 30
     refit: float = 1.05
     trees: int = 50
+    regrow: float = 1.25
     least_feasible: float = 0.1
     least_feasible_levels: int = 11
     exploration: float = 1e-4
@@ -100,7 +102,8 @@ class BayesianBacoOptions(Options):
         require(_NAME, self, "points", self.points >= 10, "at least 10")
         require(_NAME, self, "elite", self.elite >= 0, "at least 0")
         require(_NAME, self, "fit_starts", 1 <= self.fit_starts <= self.fit_samples, "1 to fit_samples")
-        require(_NAME, self, "refit", 1.0 <= self.refit < math.inf, "a factor of at least 1")
+        for name in ("refit", "regrow"):
+            require(_NAME, self, name, 1.0 <= getattr(self, name) < math.inf, "a factor of at least 1")
         require(_NAME, self, "least_feasible", 0.0 <= self.least_feasible <= 1.0, "a probability")
         require(_NAME, self, "exploration", 0.0 <= self.exploration < math.inf, "a number that is not negative")
         require(_NAME, self, "max_observations", self.max_observations >= 20, "at least 20")
@@ -133,7 +136,7 @@ class BayesianBacoStrategy(Strategy):
             max_observations=options.max_observations,
             rng=self.rng,
         )
-        self._forest = FeasibilityForest(options.trees, options.refit, self.rng)
+        self._forest = FeasibilityForest(options.trees, options.regrow, self.rng)
         self._coordinates: dict[int, Array] = {}
         self._observations: dict[int, Observation] = {}
         self._pending: dict[int, None] = {}
