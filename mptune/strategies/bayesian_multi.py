@@ -1,0 +1,378 @@
+"""Bayesian optimisation with a portfolio of acquisition functions (Willemsen 2021).
+
+A Gaussian process with a fixed length scale models the objective on the normalised discrete space. EI, PoI and LCB
+take turns, explore as far as the contextual variance says, and choose among the configurations not evaluated yet;
+a portfolio rule finds out which of them serves best. A configuration that failed is given no value: it only is
+no candidate any more. Defaults are those of Table I.
+
+Two deviations. The paper minimises times; here scores are maximised, which are the inverse of a time, so that
+inaccurate trials (near 0 under the decay penalty) do not stretch the scale on which the others are told apart. And the
+exploration factor is in standard deviations of the observations, as they are standardised, so that the unit of
+time does not matter, which is what the paper's contextual variance is meant for.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.results import Trial
+from mptune.strategies.base import Options, Strategy
+from mptune.strategies.candidates import Candidates
+from mptune.strategies.fixed_posterior import FixedPosterior
+from mptune.strategies.normalisation import Normalisation
+from mptune.strategies.portfolio import ACQUISITIONS, AdvancedMulti, Multi, Portfolio, contextual_variance
+
+__all__ = ["METHODS", "BayesianMultiOptions", "BayesianMultiStrategy"]
+
+#: How the acquisition function is chosen: a portfolio rule, or always the same.
+METHODS: Final = ("advanced-multi", "multi", *ACQUISITIONS)
+_SAMPLINGS: Final = ("maximin", "random")
+#: Scores are kept below this, so that their squares are finite (a time of 0 scores the largest double).
+_MOST_SCORE: Final = 1e100
+#: Best trials whose neighbours join a sample of a large space.
+_ELITE: Final = 4
+#: A sample of a large space is drawn anew after so many evaluations, and whenever there is a new best.
+_SAMPLE_AGE: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BayesianMultiOptions(Options):
+    """Hyperparameters; the defaults are those of Willemsen 2021, Table I and Sec. IV-A, where it has them.
+
+    Attributes:
+        method: advanced-multi, multi, or one acquisition function alone: ei, poi or lcb.
+        functions: the portfolio, in order, separated by commas.
+        initial: valid configurations of the initial sample.
+        sampling: maximin (the Latin hypercube of the largest smallest distance) or random.
+        length_scale: of the Matérn 3/2 covariance, where every parameter has values from 0 to 1; the paper has
+            2 for a constant exploration factor.
+        noise: standard deviation of an observation's noise, relative to that of all observations.
+        contextual: whether the exploration factor is the contextual variance.
+        exploration: exploration factor where it is constant, in standard deviations of all observations.
+        threshold: skip threshold: how often a function must duplicate others, or be worse or better, to be judged.
+        discount_multi: discount factor of multi.
+        discount_advanced: discount factor of advanced-multi.
+        required: required improvement factor of advanced-multi.
+        max_candidates: spaces up to this size are predicted as a whole; of larger ones a sample is.
+        sample: configurations of such a sample.
+        max_observations: observations the model holds; of more, the best and a random part.
+    """
+
+    method: str = "advanced-multi"
+    functions: str = "ei,poi,lcb"
+    initial: int = 20
+    sampling: str = "maximin"
+    length_scale: float = 1.5
+    noise: float = 1e-5
+    contextual: bool = True
+    exploration: float = 0.01
+    threshold: int = 5
+    discount_multi: float = 0.65
+    discount_advanced: float = 0.75
+    required: float = 0.1
+    max_candidates: int = 50_000
+    sample: int = 5_000
+    max_observations: int = 800
+
+    def __post_init__(self) -> None:
+        self._require_name("method", self.method, METHODS)
+        self._require_name("sampling", self.sampling, _SAMPLINGS)
+        names = self.portfolio
+        for name in names:
+            self._require_name("functions", name, ACQUISITIONS)
+        self._require("functions", len(set(names)) == len(names), "each function once")
+        self._require("initial", self.initial >= 1, "at least 1")
+        for name in ("length_scale", "discount_multi", "discount_advanced"):
+            self._require(name, 0.0 < getattr(self, name) < math.inf, "a positive number")
+        for name in ("discount_multi", "discount_advanced"):
+            self._require(name, getattr(self, name) <= 1.0, "at most 1")
+        for name in ("noise", "exploration", "required"):
+            self._require(name, 0.0 <= getattr(self, name) < math.inf, "a number that is not negative")
+        self._require("threshold", self.threshold >= 1, "at least 1")
+        self._require("max_candidates", self.max_candidates >= 1, "at least 1")
+        self._require("sample", self.sample >= 10, "at least 10")
+        self._require("max_observations", self.max_observations >= 20, "at least 20")
+
+    @property
+    def portfolio(self) -> tuple[str, ...]:
+        """Names of the acquisition functions in order."""
+        return tuple(name.strip() for name in self.functions.split(","))
+
+    def _require(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            given = getattr(self, name)
+            raise MptuneError(f"option {name} of strategy bayesian-multi: expected {expected}, got {given}")
+
+    def _require_name(self, option: str, name: str, known: Collection[str]) -> None:
+        if name not in known:
+            raise UnknownNameError(f"option {option} of strategy bayesian-multi:", name, known)
+
+
+@dataclass(slots=True)
+class _Round:
+    """One suggestion of every acquisition function in use.
+
+    Attributes:
+        suggested: index by function.
+        observed: how it performed, where that is known.
+    """
+
+    suggested: dict[str, int]
+    observed: dict[str, float] = field(default_factory=dict)
+
+
+class BayesianMultiStrategy(Strategy):
+    """Proposes what acquisition functions suggest, a round at a time, under a model of the score.
+
+    While trials are awaited, in a batch or otherwise, the model imagines that they give what it expects.
+    """
+
+    name: ClassVar[str] = "bayesian-multi"
+    options_class: ClassVar[type[Options]] = BayesianMultiOptions
+    options: BayesianMultiOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._normalisation = Normalisation(self.space)
+        self._portfolio = self._make_portfolio()
+        self._scores: dict[int, float] = {}
+        self._failed: set[int] = set()
+        self._pending: dict[int, None] = {}
+        self._best = -math.inf
+        self._design: list[int] | None = None
+        self._design_target = 0
+        self._anchor: tuple[float, float] | None = None
+        self._rounds: list[_Round] = []
+        self._suggestions: list[int] = []
+        self._pool: Candidates | None = None
+        self._pool_born = (0, -math.inf)
+        self._alive = np.empty(0, dtype=np.bool_)
+        self._posterior: FixedPosterior | None = None
+        self._new: list[int] = []
+        self._imagined: set[int] = set()
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """Names of the acquisition functions still in use."""
+        return self._portfolio.active
+
+    def _make_portfolio(self) -> Portfolio:
+        options = self.options
+        if options.method == "advanced-multi":
+            return AdvancedMulti(
+                options.portfolio,
+                threshold=options.threshold,
+                discount=options.discount_advanced,
+                required=options.required,
+            )
+        functions = options.portfolio if options.method == "multi" else (options.method,)
+        return Multi(functions, threshold=options.threshold, discount=options.discount_multi)
+
+    # -- ask and tell --------------------------------------------------------------------------
+
+    def _propose(self, n: int) -> list[int]:
+        if self._design is None:
+            self._begin()
+        found: list[int] = []
+        while len(found) < n:
+            index = self._next_of_design()
+            if index is None:
+                index = self._next_by_model()
+            if index is None:
+                break
+            found.append(index)
+            self._pending[index] = None
+            self._strike(index)
+        return found
+
+    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
+        for index, trial in zip(indices, trials, strict=True):
+            if index in self._scores or index in self._failed:
+                continue
+            score = self.objective.score(trial)
+            if score == -math.inf:
+                self._failed.add(index)
+            else:
+                self._scores[index] = min(max(score, -_MOST_SCORE), _MOST_SCORE)
+                self._best = max(self._best, self._scores[index])
+                self._new.append(index)
+            self._pending.pop(index, None)
+            self._strike(index)
+            self._note(index)
+
+    def _taken(self, index: int) -> bool:
+        return index in self._seen or index in self._pending
+
+    def _strike(self, index: int) -> None:
+        """Take a configuration off the candidates."""
+        position = self._pool.position(index) if self._pool is not None else None
+        if position is not None:
+            self._alive[position] = False
+
+    # -- the initial sample --------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Draw the initial sample; trials told before are part of it where they cover every parameter."""
+        told = list(self._scores)
+        covered = len(told) > 1 and bool((np.ptp(self._normalisation.of(told), axis=0) > 0.0).all())
+        wanted = min(self.options.initial, self.space.size)
+        self._design_target = wanted if covered else wanted + len(told)
+        missing = max(self._design_target - len(told), 0)
+        draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
+        self._design = draw(missing, self.rng).tolist() if missing else []
+
+    def _next_of_design(self) -> int | None:
+        """Return the next point of the initial sample, a random one in place of each that failed.
+
+        Random ones also where there is nothing yet that a model could be made of; None when the sample is complete.
+        """
+        assert self._design is not None
+        known = len(self._scores)
+        if known and known + len(self._pending) >= self._design_target:
+            return None
+        while self._design:
+            index = self._design.pop(0)
+            if not self._taken(index):
+                return index
+        drawn = self.space.sample(1, self.rng, exclude=self._seen | self._pending.keys())
+        return int(drawn[0]) if len(drawn) else None
+
+    # -- the portfolio -------------------------------------------------------------------------
+
+    def _next_by_model(self) -> int | None:
+        """Return the next suggestion of the current round, or the first of a new one; None when nothing is left."""
+        while self._suggestions:
+            index = self._suggestions.pop(0)
+            if not self._taken(index):
+                return index
+        if not self._scores:
+            return None
+        suggested = self._suggest(*self._updated())
+        if not suggested:
+            return None
+        if len(self.active) > 1:
+            self._rounds.append(_Round(suggested))
+        first, *self._suggestions = dict.fromkeys(suggested.values())
+        return first
+
+    def _suggest(self, pool: Candidates, posterior: FixedPosterior) -> dict[str, int]:
+        """Return the index of the candidate each function in use values most.
+
+        Predictions are made once. Under advanced-multi a function cannot suggest what one before it did.
+        """
+        free = self._alive.copy()
+        if not free.any():
+            return {}
+        variance = posterior.variance
+        mean, deviation = -posterior.mean, np.sqrt(variance)
+        best = -posterior.standardised(self._best)
+        exploration = self._exploration(float(variance[free].mean()))
+        suggested: dict[str, int] = {}
+        for name in self.active:
+            values = np.where(free, ACQUISITIONS[name](mean, deviation, best, exploration), -np.inf)
+            position = int(values.argmax())
+            if not free[position]:
+                break
+            suggested[name] = int(pool.indices[position])
+            if self.options.method == "advanced-multi":
+                free[position] = False
+        return suggested
+
+    def _exploration(self, variance: float) -> float:
+        """Return the exploration factor for a mean posterior variance of the candidates."""
+        if not self.options.contextual:
+            return self.options.exploration
+        anchor = self._anchor
+        if anchor is None:
+            anchor = float(np.mean(list(self._scores.values()))), variance
+            if len(self._scores) >= self._design_target:
+                self._anchor = anchor
+        mean, initial_variance = anchor
+        improvement = self._best / mean if mean > 0.0 else 1.0
+        return contextual_variance(variance, initial_variance, improvement)
+
+    def _note(self, index: int) -> None:
+        """Note how a suggestion performed, and close the rounds that are complete."""
+        for current in list(self._rounds):
+            for name, suggested in current.suggested.items():
+                if suggested == index:
+                    current.observed[name] = self._performance(index)
+            if all(name in current.observed for name in self.active):
+                self._rounds.remove(current)
+                self._portfolio.close(current.suggested, current.observed)
+
+    def _performance(self, index: int) -> float:
+        """Return a trial's score, 0 where it is negative; for one that failed the median of all scores."""
+        if index in self._failed:
+            return max(statistics.median(self._scores.values()), 0.0)
+        return max(self._scores[index], 0.0)
+
+    # -- the model -----------------------------------------------------------------------------
+
+    def _updated(self) -> tuple[Candidates, FixedPosterior]:
+        """Return candidates and model, brought up to date."""
+        pool, posterior = self._pool, self._posterior
+        if pool is None or posterior is None or self._is_outdated(pool, len(posterior)):
+            pool, posterior = self._rebuild()
+        elif self._new or self._imagined - self._pending.keys():
+            posterior.forget_imagined()
+            self._imagined.clear()
+            for index, x in zip(self._new, self._normalisation.of(self._new), strict=True):
+                posterior.append(x, self._scores[index])
+        self._new.clear()
+        for index in self._pending:
+            if index not in self._imagined:
+                posterior.imagine(self._normalisation.of([index])[0])
+                self._imagined.add(index)
+        return pool, posterior
+
+    def _is_outdated(self, pool: Candidates, observations: int) -> bool:
+        """Whether the model is full, or a sample of candidates is used up, old, or without a new best's neighbours."""
+        if observations + len(self._new) > self.options.max_observations:
+            return True
+        age, best = self._pool_born
+        told = len(self._scores) + len(self._failed)
+        return not pool.complete and (not self._alive.any() or told >= age + _SAMPLE_AGE or self._best > best)
+
+    def _rebuild(self) -> tuple[Candidates, FixedPosterior]:
+        """Choose candidates and build the model anew."""
+        pool = self._pool if self._pool is not None and self._pool.complete else self._candidates()
+        taken = self._seen | self._pending.keys()
+        kept = self._representative()
+        options = self.options
+        posterior = FixedPosterior(pool.features, length_scale=options.length_scale, noise=options.noise)
+        posterior.condition(self._normalisation.of(kept), np.array([self._scores[index] for index in kept]))
+        self._alive = ~np.isin(pool.indices, np.fromiter(taken, np.int64, len(taken)))
+        self._pool_born = len(self._scores) + len(self._failed), self._best
+        self._imagined.clear()
+        self._pool, self._posterior = pool, posterior
+        return pool, posterior
+
+    def _candidates(self) -> Candidates:
+        """Return the whole space, or of a large one a uniform sample and the neighbours of the best trials."""
+        space = self.space
+        complete = space.size <= self.options.max_candidates
+        if complete:
+            indices = np.arange(space.size, dtype=np.int64)
+        else:
+            taken = self._seen | self._pending.keys()
+            elite = sorted(self._scores, key=lambda index: -self._scores[index])[:_ELITE]
+            around = [space.neighbours(index, "hamming") for index in elite]
+            indices = np.unique(np.concatenate([space.sample(self.options.sample, self.rng, taken), *around]))
+        return Candidates(indices, space.codes(indices), self._normalisation.of(indices), complete)
+
+    def _representative(self) -> list[int]:
+        """Return all observations, or of too many the best half and a random quarter, with room for more."""
+        most = self.options.max_observations
+        if len(self._scores) <= most:
+            return list(self._scores)
+        ranked = sorted(self._scores, key=lambda index: -self._scores[index])
+        others = self.rng.choice(np.array(ranked[most // 2 :]), most // 4, replace=False)
+        return [*ranked[: most // 2], *others.tolist()]
