@@ -51,7 +51,9 @@ def _step(study: optuna.Study, problem: Problem, recorder: Recorder) -> None:
 def _suggest(trial: optuna.Trial, problem: Problem) -> tuple[Value, ...]:
     configuration: list[Value] = []
     for name, kind, values in zip(problem.names, problem.kinds, problem.values, strict=True):
-        if kind in _NUMBERS:
+        if len(values) == 1:
+            configuration.append(values[0])
+        elif kind in _NUMBERS:
             configuration.append(values[trial.suggest_int(name, 0, len(values) - 1)])
         else:
             configuration.append(values[trial.suggest_categorical(name, list(range(len(values))))])

@@ -102,9 +102,9 @@ _ALL: Final = (
         "skopt",
         "scikit-optimize",
         "peer_skopt",
-        "Optimizer with its defaults (Gaussian process, gp_hedge), acquisition by sampling since the space has a "
-        "constraint: space_constraint admits recorded configurations only; numbers are an index into their ascending "
-        "values, other parameters categorical; a failure is told the worst value seen so far",
+        "Optimizer with a random forest and LCB, as ytopt sets it up for tuning kernels, other settings by default; "
+        "space_constraint admits recorded configurations only; numbers are an index into their ascending values, other "
+        "parameters categorical; a failure is told the worst value seen so far",
         {},
     ),
 )

@@ -1,0 +1,150 @@
+"""Running a comparison: every strategy replays every space once per seed, in worker processes of one thread."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, Final
+
+import cloudpickle
+from threadpoolctl import threadpool_limits
+
+from mptune.comparison.figures import Comparison
+from mptune.errors import MptuneError, did_you_mean
+from mptune.interop.recorded import RecordedSpace
+from mptune.interop.spaces import read_space
+from mptune.simulation import Simulation, simulate
+from mptune.strategies import STRATEGIES
+
+__all__ = ["compare"]
+
+#: Numerical libraries read these when they are loaded.
+_ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def compare(
+    spaces: Sequence[str | Path | RecordedSpace],
+    strategies: Sequence[str],
+    *,
+    budget: int = 220,
+    repeats: int = 10,
+    seed: int = 0,
+    objective: str = "time_ms",
+    maximise: bool = False,
+    max_error: float | Mapping[str, float] | None = None,
+    penalty: str = "decay",
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    processes: int | None = None,
+    on_done: Callable[[Simulation], None] | None = None,
+) -> Comparison:
+    """Replay every strategy on every recorded space, in worker processes of one thread each.
+
+    A script that calls this with more than one process does so under ``if __name__ == "__main__"``: the workers
+    are started afresh and import it.
+
+    Args:
+        spaces: recorded spaces, or files of them.
+        strategies: names of strategies.
+        budget: unique configurations each run may evaluate.
+        repeats: runs of every strategy on every space, with seeds ``seed, seed + 1, ...``.
+        seed: seed of the first run.
+        objective: a recorded metric or an expression over metrics; "time" is ``time_ms``.
+        maximise: whether more of the objective is better.
+        max_error: the largest recorded error allowed, one for all outputs or by output.
+        penalty: what an inaccurate trial scores.
+        options: hyperparameters by strategy and name.
+        processes: worker processes; by default one per core. With one, all runs in this process.
+        on_done: called with each simulation as it is done, in no particular order.
+
+    Raises:
+        SpaceFileError: a file cannot be read.
+        UnknownNameError: no such strategy, option or metric.
+        MptuneError: nothing to compare, a space or strategy twice, or what :func:`~mptune.simulation.simulate` refuses.
+    """
+    given = dict(options or {})
+    _check(spaces, strategies, given, processes)
+    recorded = [space if isinstance(space, RecordedSpace) else read_space(space) for space in spaces]
+    names = [space.name for space in recorded]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise MptuneError(f"two of the spaces are called {twice!r}; figures are told apart by the name")
+    settings: dict[str, Any] = {
+        "budget": budget,
+        "repeats": repeats,
+        "seed": seed,
+        "objective": objective,
+        "maximise": maximise,
+        "max_error": max_error,
+        "penalty": penalty,
+    }
+    jobs = [
+        (space, settings | {"strategy": strategy, "options": given.get(strategy)})
+        for space in recorded
+        for strategy in strategies
+    ]
+    report = on_done or (lambda _: None)
+    workers = min(len(jobs), processes or os.cpu_count() or 1)
+    if workers == 1:
+        return Comparison(tuple(_reported(simulate(space, **job), report) for space, job in jobs))
+    return Comparison(_in_parallel(jobs, workers, report))
+
+
+def _check(
+    spaces: Sequence[object],
+    strategies: Sequence[str],
+    options: Mapping[str, Mapping[str, Any]],
+    processes: int | None,
+) -> None:
+    if not spaces or not strategies:
+        raise MptuneError(f"nothing to compare: {len(spaces)} spaces and {len(strategies)} strategies")
+    if processes is not None and processes < 1:
+        raise MptuneError(f"processes must be at least 1, got {processes}")
+    for number, strategy in enumerate(strategies):
+        chosen = STRATEGIES[strategy]
+        if strategy in strategies[:number]:
+            raise MptuneError(f"strategy {strategy!r} is given twice")
+        chosen.options_class.from_mapping(strategy, dict(options.get(strategy, {})))
+    for strategy in options:
+        if strategy not in strategies:
+            raise MptuneError(
+                f"options for strategy {strategy!r}, which is not compared{did_you_mean(strategy, strategies)} "
+                f"(compared: {', '.join(strategies)})"
+            )
+
+
+def _reported(simulation: Simulation, report: Callable[[Simulation], None]) -> Simulation:
+    report(simulation)
+    return simulation
+
+
+def _in_parallel(
+    jobs: Sequence[tuple[RecordedSpace, Mapping[str, Any]]], workers: int, report: Callable[[Simulation], None]
+) -> tuple[Simulation, ...]:
+    # Recordings hold read-only views, which only cloudpickle takes along.
+    pickled = {id(space): cloudpickle.dumps(space) for space, _ in jobs}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_use_one_thread) as pool:
+        futures = {
+            pool.submit(_simulate_pickled, pickled[id(space)], job): number for number, (space, job) in enumerate(jobs)
+        }
+        done: dict[int, Simulation] = {}
+        try:
+            for future in as_completed(futures):
+                done[futures[future]] = _reported(cloudpickle.loads(future.result()), report)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return tuple(done[number] for number in range(len(jobs)))
+
+
+def _use_one_thread() -> None:
+    """Keep this process to one thread: the libraries already loaded, and those still to be."""
+    os.environ.update(_ONE_THREAD)
+    threadpool_limits(1)
+
+
+def _simulate_pickled(space: bytes, job: Mapping[str, Any]) -> bytes:
+    return bytes(cloudpickle.dumps(simulate(cloudpickle.loads(space), **job)))

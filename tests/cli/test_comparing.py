@@ -1,0 +1,147 @@
+"""``mptune compare`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mptune import cli
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Outcome]
+
+
+@pytest.fixture
+def compare(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    def call(*arguments: object) -> Outcome:
+        monkeypatch.setattr("sys.argv", ["mptune", "compare", *map(str, arguments), "--processes", "1"])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        captured = capfd.readouterr()
+        assert "Traceback" not in captured.err
+        assert isinstance(leaving.value.code, int)
+        return Outcome(leaving.value.code, captured.out, captured.err)
+
+    return call
+
+
+def recording(path: Path, *, errors: bool = False) -> Path:
+    """Write a recorded space of 60 configurations whose optimum is 1 ms at a=8, b=6."""
+    cache = {}
+    for a in range(1, 11):
+        for b in range(1, 7):
+            entry = {"a": a, "b": b, "time": 1.0 + abs(a - 8) + (6 - b)} | ({"error": 10.0**-a} if errors else {})
+            cache[f"{a},{b}"] = entry
+    head = {
+        "device_name": "d",
+        "kernel_name": "k",
+        "problem_size": 1,
+        "tune_params_keys": ["a", "b"],
+        "tune_params": {"a": list(range(1, 11)), "b": list(range(1, 7))},
+    }
+    path.write_text(json.dumps({**head, "objective": "time", "cache": cache}))
+    return path
+
+
+def test_the_json_document_holds_every_figure(compare: Call, tmp_path: Path) -> None:
+    spaces = [recording(tmp_path / f"{name}.json") for name in ("one", "two")]
+    options = ("--strategies", "genetic,random", "--budget", 50, "--repeats", 2, "--seed", 3)
+    done = compare(*spaces, *options, "--strategy-option", "genetic.population=6", "--json")
+    assert done.code == 0
+    document = json.loads(done.out)
+    assert (document["budget"], document["seeds"], document["checkpoints"]) == (50, [3, 4], [40])
+    assert [row["space"] for row in document["spaces"]] == ["one", "two"]
+    assert [row["strategy"] for row in document["strategies"]] == ["genetic", "random"]
+    assert [(c["space"], c["strategy"]) for c in document["cells"]] == [
+        (space, strategy) for space in ("one", "two") for strategy in ("genetic", "random")
+    ]
+    for cell in document["cells"]:
+        assert cell["mean_distance"] >= 0
+        assert 0 < cell["best_at_end"] <= 1
+        assert set(cell["evaluations_within"]) == {"1%", "5%"}
+        (row,) = cell["quartiles"]
+        assert row["evaluations"] == 40
+        assert row["lower"] <= row["median"] <= row["upper"]
+    wins = document["win_probabilities"]
+    assert wins["genetic"]["random"] + wins["random"]["genetic"] == pytest.approx(1)
+
+
+def test_the_tables_name_spaces_and_strategies(compare: Call, tmp_path: Path) -> None:
+    spaces = [recording(tmp_path / f"{name}.json") for name in ("one", "two")]
+    done = compare(*spaces, "--strategies", "exhaustive,random", "--budget", 60, "--repeats", 1)
+    assert done.code == 0
+    words = ("one", "two", "exhaustive", "random", "geometric mean", "deviation factor", "within 1%", "best at end")
+    for word in words:
+        assert word in done.out
+    assert "100 %" in done.out
+    assert "50%" in done.out
+
+
+def test_a_hyperparameter_reaches_its_strategy(compare: Call, tmp_path: Path) -> None:
+    space = recording(tmp_path / "one.json")
+    common = (space, "--strategies", "genetic", "--budget", 15, "--repeats", 5, "--json")
+    populations = (3, 3, 12)
+    small, again, large = (compare(*common, "--strategy-option", f"genetic.population={n}") for n in populations)
+    quartiles = [json.loads(done.out)["cells"][0]["quartiles"] for done in (small, again, large)]
+    assert quartiles[0] == quartiles[1] != quartiles[2]
+
+
+def test_a_threshold_leaves_out_spaces_where_nothing_meets_it(compare: Call, tmp_path: Path) -> None:
+    accurate, never = recording(tmp_path / "accurate.json", errors=True), tmp_path / "never.json"
+    never.write_text(accurate.read_text().replace("1e-10", "0.1").replace("1e-09", "0.1"))
+    common = ("--strategies", "random", "--budget", 40, "--repeats", 1, "--json")
+    both = compare(accurate, never, *common, "--max-error", "2e-9")
+    assert both.code == 0
+    assert [cell["space"] for cell in json.loads(both.out)["cells"]] == ["accurate"]
+    assert "left out" in both.err
+    assert "never" in both.err
+    alone = compare(never, *common, "--max-error", "2e-9")
+    assert alone.code == 1
+    assert "no recorded configuration meets the threshold" in alone.err
+    assert json.loads(alone.out)["cells"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--strategies", "random,genetc"), ("'genetc'", "did you mean 'genetic'")),
+        (("--strategies", "random,random"), ("given twice",)),
+        (("--strategies", ","), ("nothing to compare",)),
+        (("--strategies", "genetic", "--strategy-option", "genetic.populaton=3"), ("did you mean 'population'",)),
+        (("--strategies", "genetic", "--strategy-option", "genetc.population=3"), ("did you mean 'genetic'",)),
+        (("--strategies", "genetic", "--strategy-option", "population=3"), ("STRATEGY.NAME=VALUE",)),
+        (("--strategies", "genetic", "--strategy-option", "genetic.population"), ("NAME=VALUE",)),
+        (("--strategies", "genetic", "--strategy-option", "genetic.population=many"), ("population", "int")),
+        (("--strategies", "random", "--objective", "tme"), ("'tme'",)),
+        (("--strategies", "random", "--penalty", "harsh"), ("'harsh'", "did you mean 'hard'")),
+        (("--strategies", "random", "--repeats", "0"), ("repeats must be at least 1",)),
+        (("--strategies", "random", "--max-error", "1e-3"), ("has no errors",)),
+        (("--strategies", "random", "--max-error", "-1"), ("positive number",)),
+    ],
+)
+def test_wrong_input_exits_with_two_and_says_what_is_wrong(
+    compare: Call, tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    done = compare(recording(tmp_path / "one.json"), *arguments)
+    assert done.code == 2
+    assert done.out == ""
+    for word in words:
+        assert word in done.err
+
+
+def test_a_missing_file_is_named(compare: Call, tmp_path: Path) -> None:
+    done = compare(recording(tmp_path / "one.json"), tmp_path / "missing.json", "--strategies", "random")
+    assert done.code == 2
+    assert "missing.json" in done.err

@@ -1,0 +1,253 @@
+"""Comparing strategies: every figure against a slow computation of its definition, and what a wrong request says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mptune.comparison import Comparison, compare, distance_curves
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.objective import Objective
+from mptune.results import Measurement, Status
+from mptune.simulation import Simulation, SimulationRun, simulate
+from mptune.space.configuration import Configuration
+
+Curve = Sequence[float | None]
+
+
+def simulation(
+    space: str,
+    strategy: str,
+    curves: Sequence[Curve],
+    optimum: float | None = 1.0,
+    *,
+    minimise: bool = True,
+    budget: int = 0,
+) -> Simulation:
+    runs = tuple(SimulationRun(seed, tuple(curve), None, 0.001 * len(curve)) for seed, curve in enumerate(curves))
+    return Simulation(
+        space=space,
+        strategy=strategy,
+        budget=budget or len(curves[0]),
+        objective=Objective(minimise=minimise),
+        optimum=optimum,
+        optimum_configuration=None if optimum is None else Configuration({"a": 1}),
+        unit="ms",
+        configurations=1000,
+        runs=runs,
+    )
+
+
+def descending(rng: np.random.Generator, budget: int, late: int = 0) -> list[float | None]:
+    """Return a fresh best-so-far curve above 1 in exact binary fractions, nothing valid before evaluation ``late``."""
+    values = np.minimum.accumulate(rng.integers(1024, 4096, budget)) / 1024
+    return [None] * late + values[late:].tolist()
+
+
+def fresh(seed: int, strategies: str = "abc", spaces: str = "xyz", runs: int = 7, budget: int = 100) -> Comparison:
+    rng = np.random.default_rng(seed)
+    return Comparison(
+        tuple(
+            simulation(space, strategy, [descending(rng, budget, int(rng.integers(0, 20))) for _ in range(runs)])
+            for space in spaces
+            for strategy in strategies
+        )
+    )
+
+
+def slow_distance(curve: Curve, evaluations: int) -> Fraction:
+    best = curve[evaluations - 1]
+    assert best is not None
+    return Fraction(best) - 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mean_distance_deviation_factor_and_geometric_mean_follow_their_definitions(seed: int) -> None:
+    comparison = fresh(seed)
+    assert comparison.checkpoints == (40, 60, 80, 100)
+    exact = {
+        (s.space, s.strategy): statistics.mean(
+            slow_distance(run.best, point) for run in s.runs for point in (40, 60, 80, 100)
+        )
+        for s in comparison.simulations
+    }
+    means = comparison.mean_distances()
+    factors = comparison.deviation_factors()
+    for (i, space), (j, strategy) in itertools.product(enumerate("xyz"), enumerate("abc")):
+        assert means[i, j] == pytest.approx(float(exact[space, strategy]), rel=1e-13)
+        of_all = statistics.mean(exact[space, other] for other in "abc")
+        assert factors[i, j] == pytest.approx(float(exact[space, strategy] / of_all), rel=1e-12)
+    for j, strategy in enumerate("abc"):
+        wanted = math.prod(exact[space, strategy] for space in "xyz") ** (1 / 3)
+        assert comparison.geometric_means()[j] == pytest.approx(wanted, rel=1e-12)
+    assert factors.mean(axis=1) == pytest.approx([1.0] * 3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_win_probability_counts_pairs_of_runs_and_ties_half(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ends = {name: rng.integers(1, 5, size).tolist() for name, size in (("a", 5), ("b", 8))}
+    comparison = Comparison(
+        tuple(simulation("x", name, [[9.0, float(end)] for end in values]) for name, values in ends.items())
+    )
+    pairs = list(itertools.product(ends["a"], ends["b"]))
+    wanted = Fraction(sum(2 * (a < b) + (a == b) for a, b in pairs), 2 * len(pairs))
+    wins = comparison.win_probabilities()
+    assert wins.shape == (1, 2, 2)
+    assert wins[0, 0, 1] == pytest.approx(float(wanted))
+    assert wins[0, 1, 0] == pytest.approx(1 - float(wanted))
+    assert comparison.win_probabilities(1)[0, 0, 1] == 0.5
+
+
+def test_a_run_without_anything_valid_loses_and_ties_with_its_like() -> None:
+    comparison = Comparison(
+        (
+            simulation("x", "a", [[None, None], [None, 3.0]]),
+            simulation("x", "b", [[None, None], [None, None]]),
+        )
+    )
+    assert comparison.win_probabilities()[0, 0, 1] == 0.75
+    assert comparison.best_at_end().tolist() == [[pytest.approx(1 / 6), 0.0]]
+
+
+def test_evaluations_within_are_medians_over_runs_and_censored() -> None:
+    curves = [[2.0, 1.04, 1.0], [2.0, 2.0, 1.05], [1.01, 1.01, 1.01], [2.0, 2.0, 2.0]]
+    comparison = Comparison((simulation("x", "a", curves), simulation("x", "b", curves[:3])))
+    # First within 5%: 2, 3, 1 and never; within 1%: 3, never, 1 (1.01 itself counts) and never.
+    assert comparison.evaluations_within(0.0501).tolist() == [[2.5, 2.0]]
+    assert comparison.evaluations_within(0.0101).tolist() == [[math.inf, 3.0]]
+    assert comparison.to_json()["cells"][0]["evaluations_within"]["1%"] is None
+
+
+def test_best_at_end_is_a_share_of_the_optimum_whatever_the_direction() -> None:
+    less = simulation("x", "a", [[4.0, 2.0], [4.0, 1.0]])
+    more = simulation("x", "a", [[25.0, 50.0], [25.0, 100.0]], optimum=100.0, minimise=False)
+    assert Comparison((less,)).best_at_end() == pytest.approx(np.array([[0.75]]))
+    assert Comparison((more,)).best_at_end() == pytest.approx(np.array([[0.75]]))
+    assert distance_curves(more).tolist() == [[0.75, 0.5], [0.75, 0.0]]
+
+
+def test_a_run_that_ended_early_keeps_its_last_value() -> None:
+    curves = distance_curves(simulation("x", "a", [[3.0, 2.0], [], [None]], budget=4))
+    assert curves.tolist() == [[2.0, 1.0, 1.0, 1.0], [math.inf] * 4, [math.inf] * 4]
+
+
+def test_quartiles_are_order_statistics_also_among_infinities() -> None:
+    curves = [[None, float(2 + k)] for k in range(4)]
+    quartiles = Comparison((simulation("x", "a", curves),)).quartiles("x", "a")
+    assert quartiles[:, 0].tolist() == [math.inf] * 3
+    assert quartiles[:, 1].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_strategy_without_a_finite_distance_does_not_spoil_the_others() -> None:
+    never = simulation("x", "c", [[None] * 60])
+    two = (simulation("x", "a", [[1.25] * 60]), simulation("x", "b", [[1.75] * 60]))
+    comparison = Comparison((*two, never))
+    assert comparison.deviation_factors().tolist() == [[0.5, 1.5, math.inf]]
+    document = json.dumps(comparison.to_json(), allow_nan=False)
+    assert json.loads(document)["strategies"][2]["mean_deviation_factor"] is None
+
+
+def test_all_at_the_optimum_are_equal_and_a_solved_space_does_not_decide_the_geometric_mean() -> None:
+    solved = [simulation("x", name, [[1.0] * 40]) for name in "ab"]
+    other = [simulation("y", name, [[value] * 40]) for name, value in (("a", 1.01), ("b", 1.04))]
+    comparison = Comparison((*solved, *other))
+    assert comparison.deviation_factors()[0].tolist() == [1.0, 1.0]
+    assert comparison.geometric_means() == pytest.approx(np.sqrt([1e-4 * 0.01, 1e-4 * 0.04]), rel=1e-9)
+
+
+def test_spaces_with_nothing_feasible_are_in_no_figure() -> None:
+    comparison = Comparison((simulation("x", "a", [[None] * 40], optimum=None), simulation("y", "a", [[2.0] * 40])))
+    assert (comparison.spaces, comparison.infeasible) == (("y",), ("x",))
+    assert comparison.mean_distances().tolist() == [[1.0]]
+    assert [row["optimum"] for row in comparison.to_json()["spaces"]] == [None, 1.0]
+    nothing = Comparison((simulation("x", "a", [[None] * 40], optimum=None),))
+    assert nothing.to_json()["strategies"] == [{"strategy": "a"}]
+
+
+def test_simulations_that_cannot_be_compared_are_refused() -> None:
+    one = simulation("x", "a", [[2.0] * 40])
+    with pytest.raises(MptuneError, match="one simulation per space and strategy"):
+        Comparison((one, one))
+    with pytest.raises(MptuneError, match="every strategy on every space"):
+        Comparison((one, simulation("y", "b", [[2.0] * 40])))
+    with pytest.raises(MptuneError, match="same budget"):
+        Comparison((one, simulation("x", "b", [[2.0] * 41])))
+    with pytest.raises(UnknownNameError, match="did you mean 'genetic'"):
+        Comparison((simulation("x", "genetic", [[2.0]]),)).simulation("x", "genetc")
+    with pytest.raises(UnknownNameError, match="unknown space"):
+        Comparison((one,)).simulation("z", "a")
+
+
+def recording(name: str, seed: int) -> RecordedSpace:
+    rng = np.random.default_rng(seed)
+    rows = itertools.product(range(8), range(6), ("fp64", "fp32"))
+    metrics = [{"time_ms": float(rng.uniform(1, 2)), "error": 1e-15 if row[2] == "fp64" else 1e-7} for row in rows]
+    rows = itertools.product(range(8), range(6), ("fp64", "fp32"))
+    records = [Record(row, Status.OK, measurement=Measurement(m)) for row, m in zip(rows, metrics, strict=True)]
+    return assemble(name, ("a", "b", "type"), {}, records)
+
+
+def test_worker_processes_give_what_simulate_gives() -> None:
+    spaces = [recording("x", 1), recording("y", 2)]
+    done: list[tuple[str, str]] = []
+    comparison = compare(
+        spaces,
+        ("genetic", "random"),
+        budget=30,
+        repeats=2,
+        seed=4,
+        max_error=1e-9,
+        options={"genetic": {"population": "6"}},
+        processes=2,
+        on_done=lambda s: done.append((s.space, s.strategy)),
+    )
+    assert sorted(done) == [(space, strategy) for space in "xy" for strategy in ("genetic", "random")]
+    for space in spaces:
+        for strategy, options in (("genetic", {"population": 6}), ("random", {})):
+            own = simulate(space, strategy, budget=30, repeats=2, seed=4, max_error=1e-9, options=options)
+            replayed = comparison.simulation(space.name, strategy)
+            assert [(run.seed, run.best) for run in replayed.runs] == [(run.seed, run.best) for run in own.runs]
+            assert replayed.optimum == own.optimum
+            assert replayed.objective == own.objective
+
+
+def test_one_process_gives_the_same() -> None:
+    spaces = [recording("x", 1)]
+    here, there = (
+        compare(spaces, ("random", "genetic"), budget=20, repeats=2, processes=processes) for processes in (1, 2)
+    )
+    assert here.strategies == there.strategies == ("random", "genetic")
+    for a, b in zip(here.simulations, there.simulations, strict=True):
+        assert [run.best for run in a.runs] == [run.best for run in b.runs]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_wrong_requests_name_what_is_wrong(processes: int) -> None:
+    space = recording("x", 1)
+    with pytest.raises(UnknownNameError, match="did you mean 'genetic'"):
+        compare([space], ("genetc",), processes=processes)
+    with pytest.raises(UnknownNameError, match="did you mean 'population'"):
+        compare([space], ("genetic",), options={"genetic": {"populaton": 3}}, processes=processes)
+    with pytest.raises(MptuneError, match="'genetc', which is not compared; did you mean 'genetic'"):
+        compare([space], ("genetic",), options={"genetc": {}}, processes=processes)
+    with pytest.raises(MptuneError, match="given twice"):
+        compare([space], ("random", "random"), processes=processes)
+    with pytest.raises(MptuneError, match="called 'x'"):
+        compare([space, space], ("random",), processes=processes)
+    with pytest.raises(MptuneError, match="nothing to compare"):
+        compare([], ("random",), processes=processes)
+    with pytest.raises(MptuneError, match="budget must be at least 1"):
+        compare([space], ("random",), budget=0, processes=processes)
+    with pytest.raises(UnknownNameError, match="metric of recording x"):
+        compare([space], ("random", "genetic"), objective="tme_ms", budget=5, repeats=1, processes=processes)
+    with pytest.raises(MptuneError, match="processes must be at least 1"):
+        compare([space], ("random",), processes=0)
