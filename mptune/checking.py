@@ -7,17 +7,22 @@ import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from mptune.backends.base import Backend, CompileOptions
-from mptune.errors import CompileError, EmptySpaceError, ExpressionError, KernelError, MptuneError, TemplateError
+from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
-from mptune.space.search_space import SearchSpace
+from mptune.space.covering import covering, representatives
 
-__all__ = ["CheckResult", "Compilation", "check", "covering_sample"]
+__all__ = ["CheckResult", "Compilation", "Selection", "check", "select"]
+
+#: Which configurations: a number of them drawn uniformly; a few in which every value of every parameter comes; one
+#: for each accuracy signature; or all.
+Selection = int | Literal["values", "signatures", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,7 @@ def check(
     backend: Backend,
     *,
     architecture: str = "",
-    sample: int | None = None,
-    everything: bool = False,
+    sample: Selection = "values",
     sizes: Sizes | None = None,
     seed: int = 0,
     on_compiled: Callable[[Compilation], None] = lambda _: None,
@@ -76,9 +80,7 @@ def check(
         kernel: the kernel.
         backend: compiles.
         architecture: what to compile for; empty for the device's own.
-        sample: how many configurations, drawn uniformly. None: as many as it takes for every value of every
-            parameter to come at least once.
-        everything: compile every configuration.
+        sample: which configurations, as for :func:`select`.
         sizes: problem sizes instead of the default preset's.
         seed: seeds the sample.
         on_compiled: told about every compilation.
@@ -88,7 +90,6 @@ def check(
         MptuneError: the sample is below 1.
     """
     sizes = sizes or kernel.resolve_sizes()
-    space = kernel.search_space(sizes)
     options = CompileOptions(architecture=architecture)
 
     def compile_one(configuration: Configuration) -> Compilation:
@@ -100,33 +101,34 @@ def check(
         on_compiled(compiled)
         return compiled
 
-    chosen = _choose(space, sample, everything, seed)
+    chosen = select(kernel, sizes, sample, seed)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         compilations = tuple(pool.map(compile_one, chosen))
-    return CheckResult(kernel.name, backend.name, architecture, space.size, compilations)
+    return CheckResult(kernel.name, backend.name, architecture, kernel.search_space(sizes).size, compilations)
 
 
-def covering_sample(space: SearchSpace, rng: np.random.Generator) -> list[Configuration]:
-    """Return configurations in which every value of every parameter that is valid anywhere comes at least once."""
-    chosen: list[Configuration] = []
-    for parameter in space.parameters:
-        for value in parameter.values:
-            if any(configuration[parameter.name] == value for configuration in chosen):
-                continue
-            try:
-                having = space.restrict({parameter.name: (value,)})
-            except EmptySpaceError:
-                continue
-            chosen.append(having.configuration(int(having.sample(1, rng)[0])))
-    return chosen
+def select(kernel: Kernel, sizes: Sizes, sample: Selection = "values", seed: int = 0) -> Sequence[Configuration]:
+    """Return configurations that show whether a kernel compiles.
 
+    Args:
+        kernel: the kernel.
+        sizes: problem sizes.
+        sample: a number of configurations, drawn uniformly; "values": as few as it takes for every valid value of
+            every parameter to come at least once; "signatures": one for each accuracy signature; or "all".
+        seed: seeds the draws.
 
-def _choose(space: SearchSpace, sample: int | None, everything: bool, seed: int) -> Sequence[Configuration]:
+    Raises:
+        MptuneError: the number is below 1.
+        EmptySpaceError: no configuration is valid at these sizes.
+    """
+    space = kernel.search_space(sizes)
     rng = np.random.default_rng(seed)
-    if everything:
+    if sample == "all":
         return [c for indices in space.iter_batches(4096) for c in space.configurations(indices)]
-    if sample is None:
-        return covering_sample(space, rng)
+    if sample == "values":
+        return space.configurations(covering(space, rng))
+    if sample == "signatures":
+        return space.configurations(representatives(space, kernel.signature_names, rng))
     if sample < 1:
         raise MptuneError(f"--sample {sample}: expected at least 1, or 'all'")
     return space.configurations(space.sample(min(sample, space.size), rng))

@@ -3,32 +3,37 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mptune.backends import get_backend
-from mptune.checking import check, covering_sample
+from mptune.checking import check, select
 from mptune.errors import MptuneError
 from mptune.registry import load_kernel
 
 KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))
+SIZES = KERNEL.resolve_sizes()
 
 
-def test_covering_sample_has_every_value_of_every_parameter() -> None:
-    space = KERNEL.search_space(KERNEL.resolve_sizes())
-    chosen = covering_sample(space, np.random.default_rng(0))
+def test_by_default_every_value_of_every_parameter_comes() -> None:
+    chosen = select(KERNEL, SIZES)
     for parameter in KERNEL.parameters:
         assert {c[parameter.name] for c in chosen} == set(parameter.values)
-    assert len(chosen) <= sum(len(p.values) for p in KERNEL.parameters)
+    assert len(chosen) < sum(len(p.values) for p in KERNEL.parameters) / 2
+    assert select(KERNEL, SIZES) == chosen
+
+
+def test_every_accuracy_signature_comes_once() -> None:
+    chosen = select(KERNEL, SIZES, "signatures")
+    space = KERNEL.search_space(SIZES)
+    everything = {KERNEL.signature_of(c) for c in select(KERNEL, SIZES, "all")}
+    assert {KERNEL.signature_of(c) for c in chosen} == everything
+    assert len(chosen) == len(everything)
     assert all(c in space for c in chosen)
 
 
-def test_covering_sample_passes_over_values_no_configuration_has() -> None:
-    kernel = dataclasses.replace(KERNEL, constraints=["block != 64", "unroll == 2 or block > 100"])
-    space = kernel.search_space(kernel.resolve_sizes())
-    chosen = covering_sample(space, np.random.default_rng(0))
-    assert {c["block"] for c in chosen} == {32, 128, 256}
-    assert all(c in space for c in chosen)
+def test_a_number_of_configurations_is_drawn_without_repetition() -> None:
+    assert len(set(select(KERNEL, SIZES, 7))) == 7
+    assert set(select(KERNEL, SIZES, 10**6)) == set(select(KERNEL, SIZES, "all"))
 
 
 def test_failures_are_reported_with_their_configuration() -> None:

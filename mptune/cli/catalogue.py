@@ -8,7 +8,7 @@ import typer
 
 from mptune.accuracy.evaluate import metric_text
 from mptune.backends import BACKENDS, get_backend
-from mptune.checking import CheckResult, Compilation
+from mptune.checking import CheckResult, Compilation, Selection
 from mptune.checking import check as check_kernel
 from mptune.cli.arguments import parse_assignments, parse_sizes
 from mptune.cli.display import complain, messages, output, print_json, remark, table
@@ -144,10 +144,12 @@ def check(
     backend: Annotated[str, typer.Option(help="auto, host, cuda or hip.")] = "auto",
     arch: Annotated[str, typer.Option(metavar="A", help="Target such as sm_90 or gfx90a.")] = "",
     sample: Annotated[str, typer.Option(metavar="N|all", help="How many configurations [every value once].")] = "",
+    all_signatures: Annotated[bool, typer.Option("--all-signatures", help="One per accuracy signature.")] = False,
     size: Annotated[list[str], typer.Option(metavar="PRESET|NAME=V", help="A size preset, or single sizes.")] = [],  # noqa: B006
     json: AsJson = False,
 ) -> None:
     """Compile configurations without running them; needs no device."""
+    selection = _selection(sample, all_signatures)
     target = get_backend(backend)
     names = bundled_kernels() if kernel == "all" else (kernel,)
     results = []
@@ -167,8 +169,7 @@ def check(
                     definition,
                     target,
                     architecture=arch,
-                    sample=int(_sample(sample)) if sample not in ("", "all") else None,
-                    everything=sample == "all",
+                    sample=selection,
                     sizes=definition.resolve_sizes(preset, overrides),
                     on_compiled=count,
                 )
@@ -177,7 +178,15 @@ def check(
     raise typer.Exit(1 if any(result.failures for result in results) else 0)
 
 
-def _sample(text: str) -> int:
+def _selection(text: str, all_signatures: bool) -> Selection:
+    if all_signatures:
+        if text:
+            raise MptuneError(f"--all-signatures and --sample {text} exclude each other")
+        return "signatures"
+    if not text:
+        return "values"
+    if text == "all":
+        return "all"
     if not text.isdecimal():
         raise MptuneError(f"--sample {text!r}: expected a whole number or 'all'")
     return int(text)

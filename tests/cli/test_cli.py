@@ -222,6 +222,8 @@ def test_check_compiles_without_running(mptune: Call) -> None:
     assert (
         json.loads(mptune("check", OWN, "--backend", "host", "--sample", 2, "--json").out)["checks"][0]["compiled"] == 2
     )
+    signatures = mptune("check", OWN, "--backend", "host", "--all-signatures", "--json")
+    assert json.loads(signatures.out)["checks"][0]["compiled"] == 9
 
 
 def test_check_reports_what_does_not_compile(mptune: Call, tmp_path: Path) -> None:
@@ -277,6 +279,7 @@ WRONG_INPUT = {
     "seed": (("tune", "axpy", "--seed", -1), "seed -1"),
     "sample digit": (("check", "axpy", "--sample", "²"), "whole number or 'all'"),
     "sample": (("check", "axpy", "--sample", "few"), "whole number or 'all'"),
+    "sample and signatures": (("check", "axpy", "--sample", 3, "--all-signatures"), "exclude each other"),
     "arch": (("check", "axpy", "--backend", "nope"), "unknown backend"),
     "workers": (("tune", "axpy", "--workers", 4), "workers 4"),
     "command": (("tnue", "axpy"), "No such command"),

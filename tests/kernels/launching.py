@@ -15,10 +15,10 @@ from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import CompileOptions, Function
 from mptune.backends.host import HostBackend, HostBuffer
 from mptune.buffers import DataManager
-from mptune.errors import EmptySpaceError
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.rendering import render
 from mptune.space.configuration import Configuration, Value
+from mptune.space.covering import covering
 
 
 @functools.cache
@@ -111,14 +111,6 @@ def nrmse(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
 def covering_sample(
     kernel: Kernel, sizes: Sizes, fixed: Mapping[str, Value], rng: np.random.Generator
 ) -> list[Configuration]:
-    """Return random configurations with these values that between them have every valid value of the others."""
+    """Return few configurations with these values that between them have every valid value of the others."""
     space = kernel.search_space(sizes).restrict({name: (value,) for name, value in fixed.items()})
-    chosen: list[Configuration] = []
-    for parameter in space.parameters:
-        for value in parameter.values:
-            if any(configuration[parameter.name] == value for configuration in chosen):
-                continue
-            with contextlib.suppress(EmptySpaceError):
-                having = space.restrict({parameter.name: (value,)})
-                chosen.extend(having.configurations(having.sample(1, rng)))
-    return chosen
+    return space.configurations(covering(space, rng))

@@ -1,0 +1,141 @@
+"""Small sets of configurations that between them have every value, or every combination of some values."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import ConstraintError, EmptySpaceError, MptuneError
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import Parameter
+from mptune.space.search_space import SearchSpace
+from mptune.space.vectors import column_of
+
+__all__ = ["covering", "representatives"]
+
+Indices = NDArray[np.int64]
+#: How many configurations the greedy choice is among.
+_POOL: Final = 4096
+#: Spaces up to this size are listed, larger ones sampled this often.
+_LISTED: Final = 2**18
+_MOST_COMBINATIONS: Final = 2**16
+
+
+def covering(space: SearchSpace, rng: np.random.Generator) -> Indices:
+    """Return few configurations in which every value of every parameter comes at least once, (n,).
+
+    The greedy cover (Chvatal 1979) from a uniform sample: always the configuration with the most values that are
+    still missing. Values too rare for the sample are drawn from the space restricted to them; values that no valid
+    configuration has are passed over.
+
+    Args:
+        space: the space; it is never listed, so it may be of any size.
+        rng: draws the sample; equal states give equal sets.
+    """
+    pool = space.sample(_POOL, rng)
+    pool = np.concatenate([pool, _with_absent_values(space, pool, rng)])
+    radices = [len(p.values) for p in space.parameters]
+    # A slot for every value of every parameter; a row of slots for every configuration.
+    slots = space.codes(pool) + np.cumsum([0, *radices[:-1]])
+    missing = np.zeros(sum(radices), dtype=np.bool_)
+    missing[slots] = True
+    chosen = []
+    while missing.any():
+        best = int(np.argmax(missing[slots].sum(axis=1)))
+        missing[slots[best]] = False
+        chosen.append(pool[best])
+    return np.array(chosen, dtype=np.int64)
+
+
+def _with_absent_values(space: SearchSpace, pool: Indices, rng: np.random.Generator) -> Indices:
+    """Return configurations with the valid values that none of the pool has."""
+    found: list[int] = []
+    if len(pool) < space.size:
+        for parameter, column in zip(space.parameters, space.codes(pool).T, strict=True):
+            present = set(column.tolist())
+            absent = [value for code, value in enumerate(parameter.values) if code not in present]
+            found.extend(_having(space, parameter, absent, rng))
+    return np.array(found, dtype=np.int64)
+
+
+def _having(space: SearchSpace, parameter: Parameter, values: Sequence[Value], rng: np.random.Generator) -> list[int]:
+    """Return a random configuration for each of a parameter's values that is valid."""
+    found: list[int] = []
+    left = list(values)
+    while left:
+        try:
+            having = space.restrict({parameter.name: left})
+        except EmptySpaceError:
+            break
+        drawn = having.configurations(having.sample(_POOL, rng))
+        by_value = {configuration[parameter.name]: configuration for configuration in drawn}
+        found.extend(_index(space, configuration) for configuration in by_value.values())
+        left = [value for value in left if value not in by_value]
+    return found
+
+
+def representatives(space: SearchSpace, names: Sequence[str], rng: np.random.Generator) -> Indices:
+    """Return one random configuration for each valid combination of the values of some parameters, (n,).
+
+    In ascending order of the combinations' value codes.
+
+    Args:
+        space: the space.
+        names: the parameters, such as those of an accuracy signature.
+        rng: draws the values of all other parameters; equal states give equal sets.
+
+    Raises:
+        UnknownNameError: no such parameter.
+        MptuneError: the space is too large to list, and so are the combinations.
+    """
+    positions = [space.parameters.index(space.parameter(name)) for name in names]
+    if not positions:
+        return space.sample(1, rng)
+    pool = space.sample(min(space.size, _LISTED), rng)
+    combinations, first = np.unique(space.codes(pool)[:, positions], axis=0, return_index=True)
+    chosen = pool[first]
+    if len(pool) == space.size:
+        return chosen
+    found = []
+    for values in _absent(space, positions, combinations):
+        with contextlib.suppress(EmptySpaceError):
+            having = space.restrict({name: (value,) for name, value in zip(names, values, strict=True)})
+            found.append(_index(space, having.configuration(int(having.sample(1, rng)[0]))))
+    chosen = np.concatenate([chosen, np.array(found, dtype=np.int64)])
+    # lexsort takes the last key as the first to sort by
+    return chosen[np.lexsort(space.codes(chosen)[:, positions[::-1]].T)]
+
+
+def _absent(space: SearchSpace, positions: Sequence[int], seen: NDArray[np.int32]) -> list[tuple[Value, ...]]:
+    """Return the combinations of values whose codes were not seen and that no constraint over them alone forbids."""
+    parameters = [space.parameters[position] for position in positions]
+    radices = [len(p.values) for p in parameters]
+    n = math.prod(radices)
+    if n > _MOST_COMBINATIONS:
+        names = ", ".join(p.name for p in parameters)
+        raise MptuneError(f"{n:,} combinations of {names} are more than can be listed ({_MOST_COMBINATIONS:,})")
+    possible = np.ones(n, dtype=np.bool_)
+    possible[np.ravel_multi_index(tuple(seen.T), radices)] = False
+    codes = np.unravel_index(np.arange(n), radices)
+    columns = {p.name: column_of(list(p.values))[column] for p, column in zip(parameters, codes, strict=True)}
+    for constraint in space.constraints:
+        if constraint.names <= columns.keys():
+            # One that fails where others forbid the combination decides nothing.
+            with contextlib.suppress(ConstraintError):
+                possible &= constraint.mask(columns, n)
+    return [
+        tuple(p.values[code] for p, code in zip(parameters, row, strict=True))
+        for row in np.stack(codes, axis=1)[possible].tolist()
+    ]
+
+
+def _index(space: SearchSpace, configuration: Configuration) -> int:
+    """Return the index of a configuration that comes from a part of the space."""
+    index = space.index(configuration)
+    assert index is not None
+    return index

@@ -1,0 +1,115 @@
+"""Covering sets have every value, representatives every combination; against listing the space."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError
+from mptune.space import covering as covering_module
+from mptune.space.covering import covering, representatives
+from mptune.space.parameters import BooleanParameter, CategoricalParameter, IntegerParameter, PrecisionParameter
+from mptune.space.search_space import SearchSpace
+
+CONSTRAINTS = (
+    "a + b <= 8",
+    "not c or a * b % 3 == 0",
+    "t != 'fp16' or b > 2",
+    "a != 5",
+    "b % (a - 3) == 0 or t == 'fp64'",
+)
+
+
+def spaces() -> st.SearchStrategy[SearchSpace]:
+    @st.composite
+    def draw(choose: st.DrawFn) -> SearchSpace:
+        parameters = [
+            IntegerParameter("a", 4, choose(st.integers(4, 9))),
+            IntegerParameter("b", 0, choose(st.integers(0, 6))),
+            BooleanParameter("c"),
+            PrecisionParameter("t", ["fp64", "fp32", "fp16"]),
+        ]
+        constraints = [c for c in CONSTRAINTS if choose(st.booleans())]
+        try:
+            return SearchSpace(parameters, constraints)
+        except EmptySpaceError:
+            return SearchSpace(parameters)
+
+    return draw()
+
+
+def distinct(space: SearchSpace, names: tuple[str, ...]) -> set[tuple[Any, ...]]:
+    return {c.subset(names) for c in space.configurations(np.arange(space.size))}
+
+
+@pytest.fixture(params=["listed", "sampled"])
+def pooled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Either all configurations are in the pool, or so few that most values have to be looked for."""
+    if request.param == "sampled":
+        monkeypatch.setattr(covering_module, "_POOL", 2)
+        monkeypatch.setattr(covering_module, "_LISTED", 2)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("pooled")
+class TestBothPools:
+    @given(space=spaces(), seed=st.integers(0, 2**32 - 1))
+    def test_every_valid_value_comes(self, space: SearchSpace, seed: int) -> None:
+        chosen = covering(space, np.random.default_rng(seed))
+        found = space.configurations(chosen)
+        for name in space.names:
+            assert {c.subset((name,)) for c in found} == distinct(space, (name,))
+        # The greedy choice never takes one that adds nothing.
+        assert len(chosen) == len(set(chosen.tolist())) <= 1 + sum(len(p.values) - 1 for p in space.parameters)
+
+    @given(space=spaces(), names=st.permutations("abct"), n=st.integers(0, 4), seed=st.integers(0, 2**32 - 1))
+    def test_every_valid_combination_comes_once(self, space: SearchSpace, names: list[str], n: int, seed: int) -> None:
+        chosen = representatives(space, names[:n], np.random.default_rng(seed))
+        found = [c.subset(tuple(names[:n])) for c in space.configurations(chosen)]
+        assert len(found) == len(set(found))
+        assert set(found) == distinct(space, tuple(names[:n]))
+
+    def test_equal_states_give_equal_sets(self) -> None:
+        space = SearchSpace([IntegerParameter("a", 1, 30), IntegerParameter("b", 1, 30)], ["a % b == 0"])
+        for choose in (covering, lambda s, rng: representatives(s, ["b"], rng)):
+            first, again = (choose(space, np.random.default_rng(3)).tolist() for _ in range(2))
+            assert first == again
+
+
+def test_representatives_are_in_the_order_of_their_combinations(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = SearchSpace([IntegerParameter("a", 1, 6), IntegerParameter("b", 1, 6), IntegerParameter("c", 1, 6)])
+    expected = list(itertools.product(range(1, 7), range(1, 7)))
+    for listed in (2**18, 5):
+        monkeypatch.setattr(covering_module, "_LISTED", listed)
+        chosen = representatives(space, ["c", "a"], np.random.default_rng(0))
+        assert [c.subset(("c", "a")) for c in space.configurations(chosen)] == expected
+
+
+def test_independent_values_are_covered_by_as_many_configurations_as_the_longest_list() -> None:
+    space = SearchSpace([IntegerParameter(name, 1, n) for name, n in zip("abcd", (12, 3, 4, 2), strict=True)])
+    assert len(covering(space, np.random.default_rng(1))) == 12
+
+
+def test_spaces_too_large_to_list_are_covered() -> None:
+    parameters = [CategoricalParameter(f"p{i}", [f"v{j}" for j in range(20)]) for i in range(12)]
+    space = SearchSpace(
+        [*parameters, IntegerParameter("n", 1, 2_000)], ["n == 1_777 or n < 4", "p0 != 'v3'", "n != 3 or p1 == 'v1'"]
+    )
+    found = space.configurations(covering(space, np.random.default_rng(2)))
+    assert {c["n"] for c in found} == {1, 2, 3, 1_777}
+    assert {c["p0"] for c in found} == {f"v{j}" for j in range(20)} - {"v3"}
+    assert all({c[f"p{i}"] for c in found} == set(parameters[i].values) for i in range(1, 12))
+    assert len(found) < 40
+    assert len(representatives(space, ["p0", "n"], np.random.default_rng(2))) == 19 * 4
+    with pytest.raises(MptuneError, match=r"64,000,000 combinations of p1, .*, p6 are more"):
+        representatives(space, [f"p{i}" for i in range(1, 7)], np.random.default_rng(2))
+
+
+def test_parameters_there_are_not() -> None:
+    with pytest.raises(UnknownNameError, match="'z'"):
+        representatives(SearchSpace([BooleanParameter("a")]), ["z"], np.random.default_rng(0))
