@@ -8,19 +8,18 @@ __all__ = ["acceptance_probability", "relative_loss"]
 
 
 def relative_loss(current: float, score: float) -> float:
-    """Return by which part of the larger magnitude a score is below the current one; 0 where it is not below.
+    """Return how much worse a score is than the current one, as a part of 1; 0 where it is not worse.
 
     Between two performances it is one less their ratio, so a temperature means the same for a kernel of
-    microseconds as for one of seconds: 0.1 is a slowdown of a tenth. Scores at or below zero, which the hard and
-    linear penalties give, lose more than any performance does, at most 2. Below a finite score, ``-inf`` loses
-    infinitely; nothing is lost from ``-inf``.
+    microseconds as for one of seconds: 0.1 is a tenth of the speed. Everything is lost between a score above zero and
+    one that is not, which the hard and linear penalties give; between two scores below zero it is one less the
+    ratio of their magnitudes. Nothing is lost from ``-inf``, and infinitely much from anything better to it.
     """
     if score >= current:
         return 0.0
     if score == -math.inf:
         return math.inf
-    larger = max(abs(current), abs(score))
-    return current / larger - score / larger
+    return 1.0 - max(score, 0.0) / current if current > 0 else 1.0 - current / score
 
 
 def acceptance_probability(current: float, score: float, temperature: float) -> float:
