@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import kernel_tuner
 import numpy as np
 from constraint import FunctionConstraint
+from kernel_tuner.strategies import bayes_opt
+from scipy.stats.qmc import LatinHypercube
 
 from benchmarks.search.peers import PeerRun
 from benchmarks.search.problem import BudgetSpent, Problem, Recorder
@@ -36,6 +39,8 @@ def prepare(problem: Problem, strategy: str) -> PeerRun:
     def run(recorder: Recorder, seed: int) -> float | None:
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002 - the generator it uses
+        # The one generator it makes itself, without a seed.
+        bayes_opt.LatinHypercube = partial(LatinHypercube, rng=seed)
         results, _ = kernel_tuner.tune_kernel(
             problem.name,
             "",
