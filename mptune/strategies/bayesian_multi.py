@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -24,9 +25,7 @@ import numpy as np
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.results import Trial
 from mptune.strategies.base import Options, Strategy
-from mptune.strategies.candidates import Candidates
-from mptune.strategies.fixed_posterior import FixedPosterior
-from mptune.strategies.normalisation import Normalisation
+from mptune.strategies.discrete_model import DiscreteModel
 from mptune.strategies.portfolio import ACQUISITIONS, AdvancedMulti, Multi, Portfolio, contextual_variance
 
 __all__ = ["METHODS", "BayesianMultiOptions", "BayesianMultiStrategy"]
@@ -36,10 +35,6 @@ METHODS: Final = ("advanced-multi", "multi", *ACQUISITIONS)
 _SAMPLINGS: Final = ("maximin", "random")
 #: Scores are kept below this, so that their squares are finite (a time of 0 scores the largest double).
 _MOST_SCORE: Final = 1e100
-#: Best trials whose neighbours join a sample of a large space.
-_ELITE: Final = 4
-#: A sample of a large space is drawn anew after so many evaluations, and whenever there is a new best.
-_SAMPLE_AGE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +84,9 @@ class BayesianMultiOptions(Options):
             self._require_name("functions", name, ACQUISITIONS)
         self._require("functions", len(set(names)) == len(names), "each function once")
         self._require("initial", self.initial >= 1, "at least 1")
-        for name in ("length_scale", "discount_multi", "discount_advanced"):
-            self._require(name, 0.0 < getattr(self, name) < math.inf, "a positive number")
+        self._require("length_scale", 0.0 < self.length_scale < math.inf, "a positive number")
         for name in ("discount_multi", "discount_advanced"):
-            self._require(name, getattr(self, name) <= 1.0, "at most 1")
+            self._require(name, 0.0 < getattr(self, name) <= 1.0, "a number from above 0 to at most 1")
         for name in ("noise", "exploration", "required"):
             self._require(name, 0.0 <= getattr(self, name) < math.inf, "a number that is not negative")
         self._require("threshold", self.threshold >= 1, "at least 1")
@@ -140,28 +134,46 @@ class BayesianMultiStrategy(Strategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._normalisation = Normalisation(self.space)
+        options = self.options
         self._portfolio = self._make_portfolio()
-        self._scores: dict[int, float] = {}
+        self._model = DiscreteModel(
+            self.space,
+            length_scale=options.length_scale,
+            noise=options.noise,
+            max_candidates=options.max_candidates,
+            sample=options.sample,
+            max_observations=options.max_observations,
+            rng=self.rng,
+        )
         self._failed: set[int] = set()
         self._pending: dict[int, None] = {}
-        self._best = -math.inf
         self._design: list[int] | None = None
         self._design_target = 0
+        #: Mean score and mean posterior variance after the initial sample.
         self._anchor: tuple[float, float] | None = None
         self._rounds: list[_Round] = []
         self._suggestions: list[int] = []
-        self._pool: Candidates | None = None
-        self._pool_born = (0, -math.inf)
-        self._alive = np.empty(0, dtype=np.bool_)
-        self._posterior: FixedPosterior | None = None
-        self._new: list[int] = []
-        self._imagined: set[int] = set()
+        self._exploration = math.nan
 
     @property
     def active(self) -> tuple[str, ...]:
         """Names of the acquisition functions still in use."""
         return self._portfolio.active
+
+    @property
+    def exploration(self) -> float:
+        """Exploration factor of the last round, NaN before the first."""
+        return self._exploration
+
+    @property
+    def suggestions(self) -> tuple[int, ...]:
+        """Indices suggested in the current round and not proposed yet."""
+        return tuple(self._suggestions)
+
+    @property
+    def observations(self) -> Mapping[int, float]:
+        """Scores the model learns from, by index."""
+        return MappingProxyType(self._model.observations)
 
     def _make_portfolio(self) -> Portfolio:
         options = self.options
@@ -189,42 +201,33 @@ class BayesianMultiStrategy(Strategy):
                 break
             found.append(index)
             self._pending[index] = None
-            self._strike(index)
+            self._model.remove(index)
         return found
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         for index, trial in zip(indices, trials, strict=True):
-            if index in self._scores or index in self._failed:
+            if index in self._model.observations or index in self._failed:
                 continue
             score = self.objective.score(trial)
             if score == -math.inf:
                 self._failed.add(index)
             else:
-                self._scores[index] = min(max(score, -_MOST_SCORE), _MOST_SCORE)
-                self._best = max(self._best, self._scores[index])
-                self._new.append(index)
+                self._model.observe(index, min(max(score, -_MOST_SCORE), _MOST_SCORE))
             self._pending.pop(index, None)
-            self._strike(index)
+            self._model.remove(index)
             self._note(index)
 
     def _taken(self, index: int) -> bool:
         return index in self._seen or index in self._pending
 
-    def _strike(self, index: int) -> None:
-        """Take a configuration off the candidates."""
-        position = self._pool.position(index) if self._pool is not None else None
-        if position is not None:
-            self._alive[position] = False
-
     # -- the initial sample --------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Draw the initial sample; trials told before are part of it where they cover every parameter."""
-        told = list(self._scores)
-        covered = len(told) > 1 and bool((np.ptp(self._normalisation.of(told), axis=0) > 0.0).all())
+        told = len(self._model.observations)
         wanted = min(self.options.initial, self.space.size)
-        self._design_target = wanted if covered else wanted + len(told)
-        missing = max(self._design_target - len(told), 0)
+        self._design_target = wanted if self._model.covers_every_parameter() else wanted + told
+        missing = max(self._design_target - told, 0)
         draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
         self._design = draw(missing, self.rng).tolist() if missing else []
 
@@ -234,7 +237,7 @@ class BayesianMultiStrategy(Strategy):
         Random ones also where there is nothing yet that a model could be made of; None when the sample is complete.
         """
         assert self._design is not None
-        known = len(self._scores)
+        known = len(self._model.observations)
         if known and known + len(self._pending) >= self._design_target:
             return None
         while self._design:
@@ -252,9 +255,7 @@ class BayesianMultiStrategy(Strategy):
             index = self._suggestions.pop(0)
             if not self._taken(index):
                 return index
-        if not self._scores:
-            return None
-        suggested = self._suggest(*self._updated())
+        suggested = self._suggest() if self._model.observations else {}
         if not suggested:
             return None
         if len(self.active) > 1:
@@ -262,40 +263,38 @@ class BayesianMultiStrategy(Strategy):
         first, *self._suggestions = dict.fromkeys(suggested.values())
         return first
 
-    def _suggest(self, pool: Candidates, posterior: FixedPosterior) -> dict[str, int]:
-        """Return the index of the candidate each function in use values most.
+    def _suggest(self) -> dict[str, int]:
+        """Return the index of the candidate each function in use values most; fewer where fewer are left.
 
         Predictions are made once. Under advanced-multi a function cannot suggest what one before it did.
         """
-        free = self._alive.copy()
-        if not free.any():
+        predicted = self._model.predict(self._pending, self._seen | self._pending.keys())
+        if not len(predicted.indices):
             return {}
-        variance = posterior.variance
-        mean, deviation = -posterior.mean, np.sqrt(variance)
-        best = -posterior.standardised(self._best)
-        exploration = self._exploration(float(variance[free].mean()))
+        self._exploration = self._explore(float(predicted.variance.mean()))
+        mean, deviation = -predicted.mean, np.sqrt(predicted.variance)
+        free = np.ones(len(mean), dtype=np.bool_)
         suggested: dict[str, int] = {}
         for name in self.active:
-            values = np.where(free, ACQUISITIONS[name](mean, deviation, best, exploration), -np.inf)
-            position = int(values.argmax())
-            if not free[position]:
-                break
-            suggested[name] = int(pool.indices[position])
-            if self.options.method == "advanced-multi":
-                free[position] = False
+            if free.any():
+                values = ACQUISITIONS[name](mean, deviation, -predicted.best, self._exploration)
+                position = int(np.where(free, values, -np.inf).argmax())
+                suggested[name] = int(predicted.indices[position])
+                free[position] = self.options.method != "advanced-multi"
         return suggested
 
-    def _exploration(self, variance: float) -> float:
+    def _explore(self, variance: float) -> float:
         """Return the exploration factor for a mean posterior variance of the candidates."""
         if not self.options.contextual:
             return self.options.exploration
+        scores = list(self._model.observations.values())
         anchor = self._anchor
         if anchor is None:
-            anchor = float(np.mean(list(self._scores.values()))), variance
-            if len(self._scores) >= self._design_target:
+            anchor = float(np.mean(scores)), variance
+            if len(scores) >= self._design_target:
                 self._anchor = anchor
         mean, initial_variance = anchor
-        improvement = self._best / mean if mean > 0.0 else 1.0
+        improvement = max(scores) / mean if mean > 0.0 else 1.0
         return contextual_variance(variance, initial_variance, improvement)
 
     def _note(self, index: int) -> None:
@@ -311,68 +310,5 @@ class BayesianMultiStrategy(Strategy):
     def _performance(self, index: int) -> float:
         """Return a trial's score, 0 where it is negative; for one that failed the median of all scores."""
         if index in self._failed:
-            return max(statistics.median(self._scores.values()), 0.0)
-        return max(self._scores[index], 0.0)
-
-    # -- the model -----------------------------------------------------------------------------
-
-    def _updated(self) -> tuple[Candidates, FixedPosterior]:
-        """Return candidates and model, brought up to date."""
-        pool, posterior = self._pool, self._posterior
-        if pool is None or posterior is None or self._is_outdated(pool, len(posterior)):
-            pool, posterior = self._rebuild()
-        elif self._new or self._imagined - self._pending.keys():
-            posterior.forget_imagined()
-            self._imagined.clear()
-            for index, x in zip(self._new, self._normalisation.of(self._new), strict=True):
-                posterior.append(x, self._scores[index])
-        self._new.clear()
-        for index in self._pending:
-            if index not in self._imagined:
-                posterior.imagine(self._normalisation.of([index])[0])
-                self._imagined.add(index)
-        return pool, posterior
-
-    def _is_outdated(self, pool: Candidates, observations: int) -> bool:
-        """Whether the model is full, or a sample of candidates is used up, old, or without a new best's neighbours."""
-        if observations + len(self._new) > self.options.max_observations:
-            return True
-        age, best = self._pool_born
-        told = len(self._scores) + len(self._failed)
-        return not pool.complete and (not self._alive.any() or told >= age + _SAMPLE_AGE or self._best > best)
-
-    def _rebuild(self) -> tuple[Candidates, FixedPosterior]:
-        """Choose candidates and build the model anew."""
-        pool = self._pool if self._pool is not None and self._pool.complete else self._candidates()
-        taken = self._seen | self._pending.keys()
-        kept = self._representative()
-        options = self.options
-        posterior = FixedPosterior(pool.features, length_scale=options.length_scale, noise=options.noise)
-        posterior.condition(self._normalisation.of(kept), np.array([self._scores[index] for index in kept]))
-        self._alive = ~np.isin(pool.indices, np.fromiter(taken, np.int64, len(taken)))
-        self._pool_born = len(self._scores) + len(self._failed), self._best
-        self._imagined.clear()
-        self._pool, self._posterior = pool, posterior
-        return pool, posterior
-
-    def _candidates(self) -> Candidates:
-        """Return the whole space, or of a large one a uniform sample and the neighbours of the best trials."""
-        space = self.space
-        complete = space.size <= self.options.max_candidates
-        if complete:
-            indices = np.arange(space.size, dtype=np.int64)
-        else:
-            taken = self._seen | self._pending.keys()
-            elite = sorted(self._scores, key=lambda index: -self._scores[index])[:_ELITE]
-            around = [space.neighbours(index, "hamming") for index in elite]
-            indices = np.unique(np.concatenate([space.sample(self.options.sample, self.rng, taken), *around]))
-        return Candidates(indices, space.codes(indices), self._normalisation.of(indices), complete)
-
-    def _representative(self) -> list[int]:
-        """Return all observations, or of too many the best half and a random quarter, with room for more."""
-        most = self.options.max_observations
-        if len(self._scores) <= most:
-            return list(self._scores)
-        ranked = sorted(self._scores, key=lambda index: -self._scores[index])
-        others = self.rng.choice(np.array(ranked[most // 2 :]), most // 4, replace=False)
-        return [*ranked[: most // 2], *others.tolist()]
+            return max(statistics.median(self._model.observations.values()), 0.0)
+        return max(self._model.observations[index], 0.0)

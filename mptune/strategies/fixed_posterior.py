@@ -7,7 +7,7 @@ ever extends what is there.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,13 @@ Array = NDArray[np.float64]
 
 #: Least variance of an observation's noise: what scikit-learn, on which the paper builds, adds by default.
 _JITTER: Final = 1e-10
-#: Smallest posterior variance; rows are held in single precision, which resolves no less.
-_LEAST_VARIANCE: Final = 1e-7
+#: Smallest posterior variance; rounding leaves no less.
+_LEAST_VARIANCE: Final = 1e-12
 #: Candidates whose covariances are computed at once; a block stays in the cache.
 _BLOCK: Final = 2048
 
 
-def matern32(distances: NDArray[Any]) -> NDArray[Any]:
+def matern32(distances: Array) -> Array:
     """Return the Matérn 3/2 correlation of scaled distances (Willemsen 2021, Sec. III-B).
 
     Args:
@@ -52,11 +52,11 @@ class FixedPosterior:
     def __init__(self, candidates: Array, *, length_scale: float, noise: float) -> None:
         self._scale = math.sqrt(3.0) / length_scale
         self._diagonal = 1.0 + max(noise * noise, _JITTER)
-        self._columns = np.ascontiguousarray((candidates * self._scale).T, dtype=np.float32)
+        self._columns = np.ascontiguousarray((candidates * self._scale).T)
         n = len(candidates)
         self._x = np.empty((0, candidates.shape[1]))
         self._inverse = np.empty((0, 0))
-        self._rows = np.empty((0, n), dtype=np.float32)
+        self._rows = np.empty((0, n))
         self._whitened = np.empty((0, 2))
         self._n = 0
         self._y: list[float] = []
@@ -102,7 +102,7 @@ class FixedPosterior:
     def forget_imagined(self) -> None:
         """Take back what was imagined."""
         for i in range(self._n - 1, len(self._y) - 1, -1):
-            self._variance += self._rows[i].astype(np.float64) ** 2
+            self._variance += self._rows[i] ** 2
         self._n = len(self._y)
 
     def condition(self, x: Array, y: Array) -> None:
@@ -119,15 +119,13 @@ class FixedPosterior:
         self._take(y.tolist())
         values = np.stack([y - y[0], np.ones(n)], axis=1)
         self._whitened[:n] = np.einsum("ij,jk->ik", self._inverse[:n, :n], values)
-        factor = self._inverse[:n, :n].astype(np.float32)
         for start in range(0, len(self._variance), _BLOCK):
             block = slice(start, start + _BLOCK)
             correlations = np.stack([self._correlations(row, block) for row in scaled])
-            self._rows[:n, block] = rows = product(factor, correlations, triangular=True)
-            exact = rows.astype(np.float64)
-            self._of_values[block] = np.einsum("i,ij->j", self._whitened[:n, 0], exact)
-            self._of_ones[block] = np.einsum("i,ij->j", self._whitened[:n, 1], exact)
-            self._variance[block] = 1.0 - np.einsum("ij,ij->j", exact, exact)
+            self._rows[:n, block] = rows = product(self._inverse[:n, :n], correlations, triangular=True)
+            self._of_values[block] = np.einsum("i,ij->j", self._whitened[:n, 0], rows)
+            self._of_ones[block] = np.einsum("i,ij->j", self._whitened[:n, 1], rows)
+            self._variance[block] = 1.0 - np.einsum("ij,ij->j", rows, rows)
         self._n = n
 
     def _take(self, values: list[float]) -> None:
@@ -146,24 +144,23 @@ class FixedPosterior:
         self._x[n] = scaled
         self._inverse[n, :n] = np.einsum("i,ij->j", known, self._inverse[:n, :n]) / -pivot
         self._inverse[n, n] = 1.0 / pivot
-        weights = known.astype(np.float32)
         for start in range(0, len(self._variance), _BLOCK):
             block = slice(start, start + _BLOCK)
             row = self._correlations(scaled, block)
-            row -= np.einsum("i,ij->j", weights, self._rows[:n, block])
-            row /= np.float32(pivot)
+            row -= np.einsum("i,ij->j", known, self._rows[:n, block])
+            row /= pivot
             self._rows[n, block] = row
-            self._variance[block] -= row.astype(np.float64) ** 2
+            self._variance[block] -= row * row
         self._n = n + 1
         return known, pivot
 
-    def _correlations(self, scaled: Array, block: slice) -> NDArray[np.float32]:
+    def _correlations(self, scaled: Array, block: slice) -> Array:
         """Return the correlations of a point with a block of candidates."""
         squared = np.zeros_like(self._rows[0, block])
-        for column, at in zip(self._columns, scaled.astype(np.float32), strict=True):
+        for column, at in zip(self._columns, scaled, strict=True):
             difference = column[block] - at
             squared += difference * difference
-        return np.asarray(matern32(np.sqrt(squared)), dtype=np.float32)
+        return matern32(np.sqrt(squared))
 
     def _reserve(self, n: int) -> None:
         """Make room for ``n`` points."""
@@ -172,7 +169,7 @@ class FixedPosterior:
             return
         size = max(n, held + held // 2, 32)
         x, inverse, whitened = np.empty((size, self._x.shape[1])), np.zeros((size, size)), np.empty((size, 2))
-        rows = np.empty((size, self._rows.shape[1]), dtype=np.float32)
+        rows = np.empty((size, self._rows.shape[1]))
         x[:used], inverse[:used, :used] = self._x[:used], self._inverse[:used, :used]
         whitened[:used], rows[:used] = self._whitened[:used], self._rows[:used]
         self._x, self._inverse, self._whitened, self._rows = x, inverse, whitened, rows
