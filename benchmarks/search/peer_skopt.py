@@ -3,6 +3,8 @@
 Its default Gaussian process takes seconds for every evaluation here and knows no order-free categories. The tool finds
 the 10,000 candidates of each step by drawing from the product of all values until enough meet the constraint, most of
 the time it needs; here they are drawn from the recorded configurations at once, which is the same distribution.
+
+BayesianOptimization, the other tool of this kind, can learn a constraint from evaluations but not be told one.
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -30,6 +32,7 @@ class Peer:
         adapter: module of this package whose ``prepare(problem, **options)`` returns a :data:`PeerRun`.
         setup: how it is set up and what its recommended handling of constraints and failures is.
         options: what the adapter is given.
+        is_slow: one run of it takes minutes, so that fewer are made.
     """
 
     name: str
@@ -37,7 +40,8 @@ class Peer:
     distribution: str
     adapter: str
     setup: str
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    is_slow: bool = False
 
     @property
     def is_installed(self) -> bool:
@@ -46,8 +50,11 @@ class Peer:
 
     @property
     def version(self) -> str:
-        """Its version, empty when it is not installed."""
-        return importlib.metadata.version(self.distribution) if self.is_installed else ""
+        """Its version and that of its adapter, empty when it is not installed."""
+        if not self.is_installed:
+            return ""
+        source = (Path(__file__).parent / f"{self.adapter}.py").read_bytes()
+        return f"{importlib.metadata.version(self.distribution)}+{hashlib.sha256(source).hexdigest()[:8]}"
 
     @property
     def install(self) -> str:
@@ -64,7 +71,7 @@ class Peer:
 _KERNEL_TUNER: Final = (
     "simulation mode on a cache file of the recording, max_fevals unique evaluations, default hyperparameters; the "
     "search space is restricted to the recorded configurations, failures are its own error values; seeded through "
-    "random and numpy.random, its seed option does not reach this strategy"
+    "random and numpy.random, its seed option does not reach its strategies"
 )
 _ALL: Final = (
     *(
@@ -85,7 +92,6 @@ _ALL: Final = (
         "peer_pyatf",
         "its default technique AUCBandit; constraints are functions of a parameter and those before it, so that its "
         "space is exactly the recorded configurations; failures raise CostFunctionError; unique evaluations count",
-        {},
     ),
     Peer(
         "Optuna TPE",
@@ -95,7 +101,7 @@ _ALL: Final = (
         "TPESampler with its defaults (multivariate); numbers are an index into their ascending values, other "
         "parameters categorical; configurations that are not recorded are infeasible by Trial.set_constraint and cost "
         "no evaluation, repeated ones are told their value again and cost none, failures end as TrialState.FAIL",
-        {},
+        is_slow=True,
     ),
     Peer(
         "scikit-optimize",
@@ -105,7 +111,7 @@ _ALL: Final = (
         "Optimizer with a random forest and LCB, as ytopt sets it up for tuning kernels, other settings by default; "
         "space_constraint admits recorded configurations only; numbers are an index into their ascending values, other "
         "parameters categorical; a failure is told the worst value seen so far",
-        {},
+        is_slow=True,
     ),
 )
 #: Every peer by name.

@@ -28,7 +28,6 @@ __all__ = ["Timing"]
 _NOISE: Final = 0.05
 _TARGET_DISTANCE: Final = 0.012
 _TARGET_END: Final = 0.995
-_SLOW: Final = ("scikit-optimize",)
 _PLOTTED_PEERS: Final = 4
 
 
@@ -47,12 +46,12 @@ class Timing(Section):
                 tool=tool.name,
                 target=REPLAY,
                 settings={"space": str(path.resolve()), "budget": settings.budget, "tool": tool.settings},
-                seeds=tuple(range(settings.slow_seeds if tool.name in _SLOW else settings.seeds)),
+                seeds=tuple(range(settings.slow_seeds if tool.is_slow else settings.seeds)),
                 limit_s=settings.limit_s,
                 files=(path,),
                 version=tool.version,
             )
-            for tool in sorted(_tools(settings), key=lambda tool: tool.name not in _SLOW)
+            for tool in sorted(_tools(settings), key=lambda tool: not tool.is_slow)
             for path in settings.recordings(settings.spaces)
             if not tool.missing
         ]
@@ -165,7 +164,7 @@ def _markdown(
     ]
     if verdicts:
         parts += ["The default beside the best peer of each space (Welch's t-test over runs):", _beside(verdicts)]
-    parts += [_targets(comparison, verdicts), _setup(tools)]
+    parts += [_targets(comparison, verdicts), _ended_early(comparison), _setup(tools)]
     if results.failures:
         reasons = [f"- {tool} on {space}: {why}" for (space, tool), why in results.failures.items()]
         parts.append("Runs that failed:\n\n" + "\n".join(reasons))
@@ -241,6 +240,20 @@ def _targets(comparison: Comparison, verdicts: Sequence[dict[str, Any]]) -> str:
         worse = [row["space"] for row in verdicts if row["verdict"] == "peer better"]
         met[f"no space where a peer is better beyond noise: {', '.join(worse) or 'none'}"] = not worse
     return "Targets:\n\n" + "\n".join(f"- {'met' if ok else 'MISSED'}: {text}" for text, ok in met.items())
+
+
+def _ended_early(comparison: Comparison) -> str:
+    """Return which tools stopped by themselves; such a run keeps its last value."""
+    lines = []
+    for name in comparison.strategies:
+        lengths = {
+            space: [len(run.best) for run in comparison.simulation(space, name).runs] for space in comparison.spaces
+        }
+        short = {space: found for space, found in lengths.items() if min(found) < comparison.budget}
+        if short:
+            least = min(map(min, short.values()))
+            lines.append(f"- {name}: on {', '.join(short)}, after {least} evaluations at the earliest")
+    return "Tools that ended before the budget was spent:\n\n" + "\n".join(lines) if lines else ""
 
 
 def _setup(tools: Sequence[Tool]) -> str:

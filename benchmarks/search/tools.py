@@ -52,6 +52,11 @@ class Tool:
         return not self.strategy
 
     @property
+    def is_slow(self) -> bool:
+        """Whether one run takes minutes."""
+        return self.is_peer and PEERS[self.name].is_slow
+
+    @property
     def missing(self) -> str:
         """Why it cannot be run here, empty when it can."""
         if self.is_peer:
