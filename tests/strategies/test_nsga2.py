@@ -141,6 +141,8 @@ def test_feasible_beats_infeasible_by_excess() -> None:
 def test_the_direction_is_that_of_the_objective() -> None:
     trials = [_trial(i, throughput=float(i), error=1e-3) for i in range(4)]
     assert _ranked(_nsga2(objective=Objective("throughput", minimise=False)), trials) == [3, 2, 1, 0]
+    trials = [_trial(i, throughput=1.0, error=10.0**i) for i in range(4)]
+    assert _ranked(_nsga2(objective=Objective("throughput", minimise=False)), trials) == [0, 1, 2, 3]
     trials = [_trial(i, time_ms=1.0, throughput=float(i)) for i in range(4)]
     assert _ranked(_nsga2(objectives="throughput"), trials) == [0, 1, 2, 3]
 
