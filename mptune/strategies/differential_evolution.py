@@ -22,26 +22,26 @@ BASES: Final = ("random", "best")
 
 @dataclass(frozen=True, slots=True)
 class DifferentialEvolutionOptions(PopulationOptions):
-    """Hyperparameters.
+    """Hyperparameters; weight and crossover are what Storn & Price 1997 suggest to try first for quick convergence.
 
     Attributes:
-        population: individuals (NP); the mutation needs four.
+        population: individuals (NP), at least four.
         base: what a difference is added to: ``random`` for a random member, ``best`` for the best.
         weight: factor of the difference (F).
         crossover: probability that a parameter comes from the mutant (CR).
     """
 
     population: int = 20
-    base: str = "random"
+    base: str = "best"
     weight: float = 0.5
     crossover: float = 0.9
 
     def __post_init__(self) -> None:
-        require_in_range("differential-evolution", "population", self.population, 4)
+        require_in_range("differential-evolution", self, "population", 4)
         if self.base not in BASES:
             raise UnknownNameError("base of strategy differential-evolution:", self.base, BASES)
-        require_in_range("differential-evolution", "weight", self.weight, 0, 2)
-        require_in_range("differential-evolution", "crossover", self.crossover, 0, 1)
+        require_in_range("differential-evolution", self, "weight", 0, 2)
+        require_in_range("differential-evolution", self, "crossover", 0, 1)
 
 
 def mutants(base: Points, first: Points, second: Points, weight: float) -> Points:
@@ -65,7 +65,7 @@ def crossed(targets: Points, mutated: Points, draws: Points, always: NDArray[np.
 
 
 class DifferentialEvolutionStrategy(PopulationStrategy):
-    """Sets every member against a cross of itself with a member to which the difference of two others was added.
+    """Sets every member against a cross of itself with the best, to which the difference of two others was added.
 
     A cross is evaluated at the valid configuration nearest to it and takes its member's place unless it is worse.
     """

@@ -33,28 +33,28 @@ class FireflyOptions(PopulationOptions):
     randomness: float = 0.2
 
     def __post_init__(self) -> None:
-        require_in_range("firefly", "population", self.population, 1)
-        require_in_range("firefly", "attraction", self.attraction, 0)
-        require_in_range("firefly", "absorption", self.absorption, 0)
-        require_in_range("firefly", "randomness", self.randomness, 0)
+        require_in_range("firefly", self, "population", 1)
+        require_in_range("firefly", self, "attraction", 0, 100)
+        require_in_range("firefly", self, "absorption", 0, 1e6)
+        require_in_range("firefly", self, "randomness", 0, 100)
 
 
-def attracted(position: Points, brighter: Points, draws: Points, options: FireflyOptions) -> Points:
-    """Return where a firefly is after moving towards each brighter one in turn.
+def attracted(positions: Points, other: Points, draws: Points, options: FireflyOptions) -> Points:
+    """Return where fireflies are after one move towards another: a step of attraction and a random one.
 
-    One move adds beta_0 exp(-gamma r^2) (other - position) + alpha (draw - 1/2), with r the distance between the two.
+    The move adds beta_0 exp(-gamma r^2) (other - position) + alpha (draw - 1/2). The distance r is the share of the
+    unit cube's diagonal, so that gamma means the same for three parameters and for thirty.
 
     Args:
-        position: shape ``(d,)``.
-        brighter: positions of the brighter ones, shape ``(k, d)``.
-        draws: uniform in [0, 1), shape ``(k, d)``.
+        positions: shape ``(n, d)``.
+        other: position of the brighter one, shape ``(d,)``.
+        draws: uniform in [0, 1), shape ``(n, d)``.
         options: beta_0, gamma and alpha.
     """
-    for other, draw in zip(brighter, draws, strict=True):
-        way = other - position
-        share = options.attraction * np.exp(-options.absorption * float(way @ way))
-        position = np.clip(position + share * way + options.randomness * (draw - 0.5), 0.0, 1.0)
-    return position
+    way = other - positions
+    squares = np.mean(way**2, axis=1, keepdims=True)
+    shares = options.attraction * np.exp(-options.absorption * squares)
+    return np.clip(positions + shares * way + options.randomness * (draws - 0.5), 0.0, 1.0)
 
 
 class FireflyStrategy(PopulationStrategy):
@@ -83,14 +83,15 @@ class FireflyStrategy(PopulationStrategy):
 
     def _evolved(self) -> list[int]:
         brightness = np.array([self._score(index) for index in self._population])
-        moved = np.stack([self._moved(k, brightness) for k in range(len(brightness))])
+        moved = self._positions.copy()
+        for other, light in zip(self._positions, brightness, strict=True):
+            self._move(moved, brightness < light, other)
+        lone = brightness == brightness.max()
+        self._move(moved, lone, self._positions[lone])
         members: list[int] = self._grid.nearest(moved, self.rng).tolist()
         self._positions = self._grid.settled(moved, members)
         return members
 
-    def _moved(self, firefly: int, brightness: Points) -> Points:
-        position = self._positions[firefly]
-        brighter = self._positions[brightness > brightness[firefly]]
-        if not len(brighter):
-            return attracted(position, position[None, :], self.rng.random((1, len(position))), self.options)
-        return attracted(position, brighter, self.rng.random(brighter.shape), self.options)
+    def _move(self, positions: Points, chosen: NDArray[np.bool_], other: Points) -> None:
+        draws = self.rng.random((int(chosen.sum()), positions.shape[1]))
+        positions[chosen] = attracted(positions[chosen], other, draws, self.options)

@@ -76,11 +76,11 @@ class GeneticOptions(PopulationOptions):
     pressure: float = 2.5
 
     def __post_init__(self) -> None:
-        require_in_range("genetic", "population", self.population, 2)
+        require_in_range("genetic", self, "population", 2)
         if self.crossover not in CROSSOVERS:
             raise UnknownNameError("crossover of strategy genetic:", self.crossover, CROSSOVERS)
-        require_in_range("genetic", "mutation", self.mutation, 1)
-        require_in_range("genetic", "pressure", self.pressure, 1)
+        require_in_range("genetic", self, "mutation", 1)
+        require_in_range("genetic", self, "pressure", 1)
 
 
 class GeneticStrategy(PopulationStrategy):

@@ -35,11 +35,11 @@ class ParticleSwarmOptions(PopulationOptions):
     max_velocity: float = 1.0
 
     def __post_init__(self) -> None:
-        require_in_range("particle-swarm", "population", self.population, 1)
-        require_in_range("particle-swarm", "inertia", self.inertia, 0)
-        require_in_range("particle-swarm", "cognitive", self.cognitive, 0)
-        require_in_range("particle-swarm", "social", self.social, 0)
-        require_in_range("particle-swarm", "max_velocity", self.max_velocity, 0, 1)
+        require_in_range("particle-swarm", self, "population", 1)
+        require_in_range("particle-swarm", self, "inertia", 0, 100)
+        require_in_range("particle-swarm", self, "cognitive", 0, 100)
+        require_in_range("particle-swarm", self, "social", 0, 100)
+        require_in_range("particle-swarm", self, "max_velocity", 0, 1)
 
 
 def velocities_after(
@@ -96,7 +96,8 @@ class ParticleSwarmStrategy(PopulationStrategy):
 
     def _evolved(self) -> list[int]:
         own_best = self._grid.points([champion.settle(self._scores) for champion in self._champions])
-        best = self._grid.points([min(self._scores, key=self._rank_key)]) if self._scores else own_best
+        leader = self._best_known()
+        best = own_best if leader is None else self._grid.points([leader])
         shape = self._positions.shape
         self._velocities = velocities_after(
             self._velocities,

@@ -12,11 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import MptuneError
-from mptune.results import Trial
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.base import Options, Strategy
+from mptune.strategies.base import Options
+from mptune.strategies.scored import ScoredStrategy, require
 
 __all__ = ["Champion", "Grid", "PopulationOptions", "PopulationStrategy", "require_in_range", "single_changes"]
 
@@ -33,15 +32,15 @@ _BLOCK: Final = 2**20
 _SAME_DISTANCE: Final = 1e-9
 
 
-def require_in_range(strategy: str, option: str, value: float, low: float, high: float = math.inf) -> None:
+def require_in_range(strategy: str, options: Options, name: str, low: float, high: float = math.inf) -> None:
     """Check a numeric option.
 
     Raises:
         MptuneError: it is not a finite number from ``low`` to ``high``; names option, strategy and range.
     """
-    if not (low <= value <= high and math.isfinite(value)):
-        expected = f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
-        raise MptuneError(f"option {option} of strategy {strategy}: expected {expected}, got {value}")
+    value = getattr(options, name)
+    expected = f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
+    require(strategy, options, name, low <= value <= high and math.isfinite(value), expected)
 
 
 def single_changes(codes: Codes, parameters: Sequence[Parameter]) -> Codes:
@@ -158,7 +157,7 @@ class PopulationOptions(Options):
     population: int = 20
 
 
-class PopulationStrategy(Strategy):
+class PopulationStrategy(ScoredStrategy):
     """Evolves a population, one generation after the other.
 
     The first generation is what is known already (a resumed run, the baseline's trials), the best of it and at most
@@ -171,7 +170,6 @@ class PopulationStrategy(Strategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._scores: dict[int, float] = {}
         self._population: list[int] = []
         self._waiting: deque[int] = deque()
 
@@ -206,11 +204,6 @@ class PopulationStrategy(Strategy):
             if index not in self._seen:
                 found[index] = None
         return list(found)
-
-    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
-        for index, trial in zip(indices, trials, strict=True):
-            score = self.objective.score(trial)
-            self._scores[index] = -math.inf if math.isnan(score) else score
 
     # -- generations ---------------------------------------------------------------------------
 
