@@ -7,7 +7,8 @@ threshold serves all. The fastest few in fp64 and under each threshold are then 
 so that a slow second hits them all; the best of each go through further such rounds, and those are the numbers shown.
 What the machine can do at most is measured in the same process.
 
-The search needs no quiet machine, the rest does: run it once, then again with --no-search.
+A kernel takes about a minute, all of them twelve. The search needs no quiet machine, the rest does: run it once with
+a longer --time-limit, then again with --no-search, which takes a third of that.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from mptune.backends.base import Backend
 from mptune.buffers import DataManager
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.bench import Bench
+from mptune.evaluators.device import Limits
 from mptune.evaluators.rounds import Remeasured, measure_in_turn
 from mptune.evaluators.timing import TimingPlan, repeat_launches
 from mptune.kernel import Kernel
@@ -67,6 +69,8 @@ LEVELS: Final = ("high", "medium", "low")
 #: A visit in a round: the launch that warms up, and those that count.
 VISIT: Final = TimingPlan(warmups=1, min_repeats=3, max_repeats=10, relative_width=0.0, cap_s=0.03)
 QUALIFYING_ROUNDS: Final = 3
+#: In types the processor has no units for, some configurations take a thousand times as long as the best.
+LIMITS: Final = Limits(run_s=5.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,15 +154,15 @@ def classes_of(kernel: Kernel) -> tuple[Class, ...]:
 def search(kernel: Kernel, options: Options) -> list[Trial]:
     """Tune for every threshold, each time with what was found before; return all trials of the run files."""
     path = options.runs / f"{kernel.name}-{options.size}-{options.seed}.db"
-    files = {path}
+    files = [path]
     for stage, tau in enumerate(THRESHOLDS[kernel.name], start=1):
         _tune(kernel, path, tau, options.budget * stage // len(LEVELS), options)
     for name in BLAS.get(kernel.name, ()):
         only = [f"{p.name} == {name!r}" for p in kernel.parameters if isinstance(p, PrecisionParameter)]
         narrowed = dataclasses.replace(kernel, constraints=(*kernel.constraints, *only))
-        files.add(path.with_stem(f"{path.stem}-{name}"))
-        _tune(narrowed, path.with_stem(f"{path.stem}-{name}"), None, options.budget // len(LEVELS), options)
-    return [trial for file in sorted(files) for trial in Run.load(file).trials]
+        files.append(path.with_stem(f"{path.stem}-{name}"))
+        _tune(narrowed, files[-1], None, options.budget // len(LEVELS), options)
+    return [trial for file in files for trial in Run.load(file).trials]
 
 
 def _tune(kernel: Kernel, file: Path, max_error: float | None, budget: int, options: Options) -> None:
@@ -175,6 +179,7 @@ def _tune(kernel: Kernel, file: Path, max_error: float | None, budget: int, opti
         time_limit_s=options.time_limit_s / len(LEVELS),
         baseline_share=0.25,
         seed=options.seed,
+        limits=LIMITS,
         output=file,
         resume=True,
     )
@@ -263,10 +268,12 @@ def benchmark(kernel: Kernel, options: Options, backend: Backend, roofline: Roof
 # -- telling ---------------------------------------------------------------------------------------
 
 
-def machine(backend: Backend) -> dict[str, Any]:
+def machine(backend: Backend, roofline: Roofline) -> dict[str, Any]:
     """Describe what the numbers were measured on."""
     device = backend.device()
-    blas: Mapping[str, Any] = next((entry for entry in threadpool_info() if entry["user_api"] == "blas"), {})
+    libraries = [entry for entry in threadpool_info() if entry["user_api"] == "blas"]
+    # SciPy may well bring another one.
+    blas = next((entry for entry in libraries if "numpy" in entry["filepath"]), libraries[0] if libraries else {})
     return {
         "processor": f"{device.name} ({device.architecture})",
         "cores": device.limits["workers"],
@@ -274,21 +281,21 @@ def machine(backend: Backend) -> dict[str, Any]:
         "Python": platform.python_version(),
         "NumPy": f"{np.__version__} ({blas.get('internal_api', 'unknown BLAS')} {blas.get('version', '')})",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "triad over 256 MiB": f"{roofline.bytes_per_s(1 << 28) / 1e9:.1f} GB/s",
+        **{f"peak in {name}": f"{peak / 1e9:.0f} GFlop/s" for name, peak in roofline.flops_per_s.items()},
     }
 
 
-def markdown(described: Mapping[str, Any], peaks: Mapping[str, float], rows: Sequence[Row], command: str) -> str:
-    """Return the results file."""
-    shown = [[_cell(value) for value in _cells(row)] for row in rows]
+def markdown(described: Mapping[str, Any], rows: Sequence[Row], command: str) -> str:
+    shown = [_cells(row) for row in rows]
     widths = [max(len(line[i]) for line in (COLUMNS, *shown)) for i in range(len(COLUMNS))]
     table = [COLUMNS, tuple("-" * width for width in widths), *shown]
     lines = ("| " + " | ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)) + " |" for line in table)
-    speeds = ", ".join(f"{name} {peak / 1e9:.0f} GFlop/s" for name, peak in peaks.items())
     configurations = "\n".join(f"- {row.kernel}, {row.level}: `{row.configuration}`" for row in rows)
     return (
         f"# The bundled kernels against the roofline\n\n    {command}\n\n"
         + "".join(f"- {name}: {value}\n" for name, value in described.items())
-        + f"- peaks of multiplication and addition: {speeds}\n\n{NOTES}\n"
+        + f"\n{NOTES}\n"
         + "\n".join(lines)
         + f"\n\n## Configurations\n\n{configurations}\n"
     )
@@ -312,36 +319,26 @@ below their roofline.
 """
 
 
-def _cells(row: Row) -> tuple[str | float | None, ...]:
-    threshold = None if row.threshold is None else f"{row.threshold:.1e}"
+def _cells(row: Row) -> tuple[str, ...]:
     return (
-        *(row.kernel, row.level, threshold, row.time_ms, row.spread_ms, f"{row.speedup:.2f}×", f"{row.error:.1e}"),
-        *(row.gflops_per_s, row.gbytes_per_s, row.bound.name, f"{row.roofline:.0%}"),
-        None if row.blas is None else f"{row.blas:.2f}×",
+        *(row.kernel, row.level, "" if row.threshold is None else f"{row.threshold:.1e}"),
+        *(f"{row.time_ms:.3g}", f"{row.spread_ms:.2g}", f"{row.speedup:.2f}×", f"{row.error:.1e}"),
+        *(f"{row.gflops_per_s:.3g}", f"{row.gbytes_per_s:.3g}", row.bound.name, f"{row.roofline:.0%}"),
+        "" if row.blas is None else f"{row.blas:.2f}×",
     )
 
 
-def _cell(value: str | float | None) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else f"{value:.3g}"
-
-
-def document(described: Mapping[str, Any], peaks: Mapping[str, float], rows: Sequence[Row], command: str) -> str:
-    """Return the results as one JSON document."""
+def document(described: Mapping[str, Any], rows: Sequence[Row], command: str) -> str:
     entries = [
         {name: getattr(row, name) for name in row.__dataclass_fields__}
-        | {"configuration": dict(row.configuration), "bound": row.bound.name, "roofline": row.roofline}
-        | {"memory_ms": row.bound.memory_ms, "compute_ms": row.bound.compute_ms}
+        | {"bound": row.bound.name, "memory_ms": row.bound.memory_ms, "compute_ms": row.bound.compute_ms}
+        | {"roofline": row.roofline}
         for row in rows
     ]
-    return json.dumps(
-        json_safe({"command": command, "machine": described, "flops_per_s": peaks, "rows": entries}), indent=2
-    )
+    return json.dumps(json_safe({"command": command, "machine": described, "rows": entries}), indent=2)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description="The bundled kernels on this machine, against its roofline.")
     parser.add_argument("--kernels", default=",".join(THRESHOLDS), help="names, by commas [all]")
     parser.add_argument("--size", default="default", help="size preset [default]")
@@ -381,21 +378,19 @@ def run(given: argparse.Namespace, command: str) -> str:
         if getattr(options, name) < 1:
             raise MptuneError(f"--{name} {getattr(options, name)}: expected at least 1")
     names = given.kernels.split(",")
-    for name in names:
-        if name not in THRESHOLDS:
-            raise UnknownNameError("kernel", name, THRESHOLDS)
+    for name in set(names) - set(THRESHOLDS):
+        raise UnknownNameError("kernel", name, THRESHOLDS)
     backend = get_backend("host")
     roofline = Roofline(backend)
-    peaks = roofline.flops_per_s
+    described = machine(backend, roofline)
     rows: list[Row] = []
     for name in names:
         start = time.monotonic()
         rows += benchmark(load_kernel(name), options, backend, roofline)
         print(f"{name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
-    described = machine(backend)
-    if given.output:
-        given.output.write_text(markdown(described, peaks, rows, command))
-    return (document if given.json else markdown)(described, peaks, rows, command)
+        if given.output:
+            given.output.write_text(markdown(described, rows, command))
+    return (document if given.json else markdown)(described, rows, command)
 
 
 if __name__ == "__main__":
