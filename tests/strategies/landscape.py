@@ -59,7 +59,7 @@ def neighbours(c: Configuration, kind: str) -> list[Configuration]:
         if kind == "hamming" or differing == ["layout"]:
             return True
         values = ORDINALS[differing[0]]
-        return abs(values.index(c[differing[0]]) - values.index(other[differing[0]])) == 1  # type: ignore[arg-type]
+        return abs(values.index(c[differing[0]]) - values.index(other[differing[0]])) == 1
 
     return [other for other in EVERY if is_next(other)]
 
