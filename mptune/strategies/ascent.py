@@ -19,8 +19,8 @@ def ascend(
 ) -> tuple[int, float]:
     """Return the best local maximum reached by steepest ascent from the starts, and its value.
 
-    The multi-start local search of Hellsten 2023, Sec. 3.3. Each start moves to its best neighbour until none is better. All of them move at once, so that few large
-    batches are evaluated, and nothing is evaluated twice.
+    The multi-start local search of Hellsten 2023, Sec. 3.3: each start moves to its best neighbour until none is
+    better. All of them move at once, so that few large batches are evaluated, and nothing is evaluated twice.
 
     Args:
         starts: indices, at least one.

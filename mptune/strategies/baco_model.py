@@ -25,6 +25,8 @@ _LENGTH, _SIGNAL, _NOISE = 1.0, 1.0, 0.1
 _LEAST_DEVIATION: Final = 1e-9
 #: Largest value of a score that is not transformed; keeps the variance of values finite.
 _LARGEST: Final = 1e100
+#: Most a penalty takes off: beyond that it would hide all that is told by what is feasible.
+_MOST_PENALTY: Final = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Targets:
             values = -np.log(positive)
         else:
             values = 1.0 / np.maximum(positive, 1.0 / _LARGEST) if self.minimise else -positive
-        penalised = self.worst - np.maximum(scores, -_LARGEST)
+        penalised = self.worst - np.clip(scores, -_MOST_PENALTY, 0.0)
         return np.asarray((np.where(scores > 0, values, penalised) - self.mean) / self.deviation)
 
 

@@ -41,8 +41,6 @@ Array = NDArray[np.float64]
 _NAME: Final = "bayesian-baco"
 #: Candidates whose probability to run is computed at once, those of the largest improvement first.
 _CHUNK: Final = 1024
-#: A probability of 0 still tells candidates apart where all of them have it.
-_LEAST_PROBABILITY: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class BayesianBacoOptions(Options):
         iterations: of each optimisation.
         refit: hyperparameters are fitted anew when the observations have grown by this factor.
         trees: of the random forest.
-        regrow: the forest is grown anew when the outcomes have grown by this factor, or one was not as expected.
+        regrow: the forest is grown anew when the outcomes have grown by this factor, or one was not certain.
         least_feasible: epsilon_f, the probability to run that a candidate needs, is drawn anew for each proposal,
             from 0 to this.
         least_feasible_levels: in so many equal steps, 0 being one of them; with 1 it is always 0.
@@ -181,7 +179,8 @@ class BayesianBacoStrategy(Strategy):
         double precision, say nothing of the rest.
         """
         told = np.array([o.coordinates for o in self._observations.values()])
-        covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).any(axis=0).all())
+        varied = self._distances.owners[np.ptp(told, axis=0) > 0] if len(told) else ()
+        covered = len(np.unique(varied)) == self._distances.count
         return max(self.options.initial - len(self._coordinates), 0) if covered else self.options.initial
 
     def _next(self) -> int | None:
@@ -280,7 +279,16 @@ class BayesianBacoStrategy(Strategy):
         unknown = positions[np.isnan(self._probability[positions])]
         if len(unknown):
             self._probability[unknown] = self._forest.probability(self._pool.features[unknown])
-        return _log_at_least(self._probability[positions], least)
+        return self._weight(self._probability[positions], least)
+
+    def _weight(self, probability: Array, least: float) -> Array:
+        """Return the log of probabilities to run, ``-inf`` below the least.
+
+        What not one tree believes in is not impossible, it is less likely than the forest can tell: times 0 it would
+        never be tried, whatever it promised and however often the least probability were 0.
+        """
+        floored = np.log(np.maximum(probability, 1.0 / (self.options.trees + 1)))
+        return np.asarray(np.where(probability >= least, floored, -np.inf))
 
     def _ascended(self, leaders: list[int], least: float) -> int:
         """Return where local search from the best candidates and around the best trials leads."""
@@ -291,7 +299,7 @@ class BayesianBacoStrategy(Strategy):
             rows = self._rows(indices)
             values = self._model.log_improvement_at(rows)
             if self._forest.is_grown:
-                values = values + _log_at_least(self._forest.probability(rows), least)
+                values = values + self._weight(self._forest.probability(rows), least)
             return np.where([index in taken for index in indices.tolist()], -np.inf, values)
 
         return ascend([*leaders, *best], self._around, value)[0]
@@ -301,9 +309,3 @@ class BayesianBacoStrategy(Strategy):
         if len(neighbours) <= self.options.neighbours:
             return neighbours
         return self.rng.choice(neighbours, self.options.neighbours, replace=False)
-
-
-def _log_at_least(probability: Array, least: float) -> Array:
-    """Return the log of probabilities, ``-inf`` where they are below the least."""
-    floored = np.log(np.maximum(probability, _LEAST_PROBABILITY))
-    return np.asarray(np.where(probability >= least, floored, -np.inf))

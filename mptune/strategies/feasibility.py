@@ -17,13 +17,15 @@ Array = NDArray[np.float64]
 #: Of the published implementation: part of the coordinates a split considers, weights of what ran and what failed.
 _MAX_FEATURES: Final = 0.75
 _RAN, _FAILED = 0.8, 0.2
+#: An outcome with at least a probability of one minus this was expected, and teaches nothing.
+_SURE: Final = 0.1
 
 
 class FeasibilityForest:
     """Learns which configurations run.
 
     The paper grows a new forest at every step, which takes most of the time of one. Here it is grown anew when an
-    outcome is not what it expected or when there are more outcomes by a factor; in between it would hardly differ.
+    outcome is not what it was sure of or when there are more outcomes by a factor; in between it would hardly differ.
 
     Args:
         trees: in the forest.
@@ -61,7 +63,7 @@ class FeasibilityForest:
         if new.start == new.stop or ran.all() or not ran.any():
             return False
         due = self._forest is None or len(ran) >= self._growth * self._grown_to
-        if not due and ((self.probability(coordinates[new]) > 0.5) == ran[new]).all():
+        if not due and (np.abs(self.probability(coordinates[new]) - ran[new]) <= _SURE).all():
             return False
         self._grow(coordinates, ran)
         return True

@@ -161,4 +161,4 @@ def fit(
 
 def _box(d: int, lengths: tuple[float, float], signal: tuple[float, float], noise: tuple[float, float]) -> Array:
     """Return the logarithms of lower and upper bounds, shape ``(2, d + 2)``."""
-    return np.log(np.array([*[lengths] * d, signal, noise])).T
+    return np.asarray(np.log([*[lengths] * d, signal, noise]), dtype=np.float64).T
