@@ -26,11 +26,12 @@ namespace mp {
 struct half {
 #if defined(MPTUNE_NATIVE_HALF)
     _Float16 value;
+    MPTUNE_COPIED_BY_MEMBER(half, value)
 #else
     unsigned short bits;
+    MPTUNE_COPIED_BY_MEMBER(half, bits)
 #endif
     half() = default;
-    MPTUNE_COPIED_BY_MEMBER(half, bits)
     template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, half>>>
     MPTUNE_INLINE half(T x);
     MPTUNE_INLINE operator float() const;
