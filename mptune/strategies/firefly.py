@@ -54,7 +54,8 @@ def attracted(positions: Points, other: Points, draws: Points, options: FireflyO
     way = other - positions
     squares = np.mean(way**2, axis=1, keepdims=True)
     shares = options.attraction * np.exp(-options.absorption * squares)
-    return np.clip(positions + shares * way + options.randomness * (draws - 0.5), 0.0, 1.0)
+    moved: Points = np.clip(positions + shares * way + options.randomness * (draws - 0.5), 0.0, 1.0)
+    return moved
 
 
 class FireflyStrategy(PopulationStrategy):

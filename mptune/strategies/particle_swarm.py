@@ -109,7 +109,7 @@ class ParticleSwarmStrategy(PopulationStrategy):
         moved = self._positions + self._velocities
         inside = np.clip(moved, 0.0, 1.0)
         self._velocities[moved != inside] = 0.0
-        members = self._grid.nearest(inside, self.rng).tolist()
+        members: list[int] = self._grid.nearest(inside, self.rng).tolist()
         self._positions = self._grid.settled(inside, members)
         for champion, index in zip(self._champions, members, strict=True):
             champion.challenge(index)

@@ -115,7 +115,8 @@ class Grid:
         distances = np.where(found >= 0, np.sum(offsets**2, axis=2), math.inf)
         tied = distances <= distances.min(axis=1, keepdims=True) + _SAME_DISTANCE
         chosen = np.argmax(tied * (1.0 + rng.random(tied.shape)), axis=1)
-        return found[np.arange(len(found)), chosen]
+        nearest: Indices = found[np.arange(len(found)), chosen]
+        return nearest
 
 
 @dataclass(slots=True)
