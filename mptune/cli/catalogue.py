@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from mptune.kernel import Kernel
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import render as render_source
 from mptune.rendering import render_body
+from mptune.strategies import STRATEGIES
 
 __all__ = ["backends", "check", "list_kernels", "render"]
 
@@ -24,8 +26,16 @@ KernelName = Annotated[str, typer.Argument(metavar="KERNEL|FILE.py", help="A bun
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def list_kernels(json: AsJson = False) -> None:
-    """List the bundled kernels."""
+def list_kernels(
+    json: AsJson = False,
+    strategies: Annotated[
+        bool, typer.Option("--strategies", help="List the search strategies and their options instead.")
+    ] = False,
+) -> None:
+    """List the bundled kernels, or the strategies."""
+    if strategies:
+        _list_strategies(json)
+        return
     rows = [_describe(load_kernel(name)) for name in bundled_kernels()]
     if json:
         print_json({"kernels": rows})
@@ -60,6 +70,31 @@ def _describe(kernel: Kernel) -> dict[str, Any]:
         "metric": metric_text(kernel.metric),
         "sizes": {preset: dict(sizes) for preset, sizes in kernel.sizes.items()},
     }
+
+
+def _list_strategies(json: bool) -> None:
+    documented = {name: (STRATEGIES[name], STRATEGIES[name].options_class.documented()) for name in STRATEGIES}
+    if json:
+        rows = [
+            {
+                "strategy": name,
+                "description": _first_line(strategy),
+                "options": {option: {"default": default, "help": text} for option, (default, text) in options.items()},
+            }
+            for name, (strategy, options) in documented.items()
+        ]
+        print_json({"strategies": rows})
+        return
+    cells = []
+    for name, (strategy, options) in documented.items():
+        cells.append((name, "", _first_line(strategy)))
+        cells += [(f"  {option}", str(default), text) for option, (default, text) in options.items()]
+    output.print(table(("strategy", "default", "what it does"), cells))
+    output.print("\nchoose with --strategy NAME and --strategy-option OPTION=VALUE")
+
+
+def _first_line(described: object) -> str:
+    return (inspect.getdoc(described) or "").partition("\n")[0]
 
 
 def backends(json: AsJson = False) -> None:

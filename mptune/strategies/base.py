@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -16,6 +18,9 @@ from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
 __all__ = ["Options", "Strategy"]
+
+#: A name and its text, over more deeply indented lines, in the section of a docstring.
+_ENTRY: Final = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,16 @@ class Options:
                 raise UnknownNameError(f"option of strategy {strategy}:", name, known)
             values[name] = _convert(strategy, name, value, type(known[name].default))
         return cls(**values)
+
+    @classmethod
+    def documented(cls) -> dict[str, tuple[Any, str]]:
+        """Return default and description of each option, as its dataclass documents it under ``Attributes``."""
+        texts: dict[str, str] = {}
+        for kind in reversed(cls.__mro__):
+            _, _, section = (inspect.getdoc(kind) or "").partition("Attributes:\n")
+            for name, text in _ENTRY.findall(section):
+                texts[name] = " ".join(text.split())
+        return {f.name: (f.default, texts.get(f.name, "")) for f in fields(cls)}
 
 
 def _convert(strategy: str, name: str, value: Any, kind: type) -> Any:

@@ -12,7 +12,7 @@ import sqlite3
 import stat
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from rich.console import Console
 from mptune import cli
 from mptune.cli import display
 from mptune.run import Run
+from mptune.strategies import STRATEGIES
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 
@@ -178,6 +179,18 @@ def test_list_names_the_bundled_kernels(mptune: Call) -> None:
     kernels = json.loads(mptune("list", "--json").out)["kernels"]
     assert {"axpy", "convolution2d"} <= {k["kernel"] for k in kernels}
     assert "convolution2d" in mptune("list").out
+
+
+def test_list_documents_every_option_of_every_strategy(mptune: Call) -> None:
+    rows = {row["strategy"]: row for row in json.loads(mptune("list", "--strategies", "--json").out)["strategies"]}
+    assert set(rows) == set(STRATEGIES)
+    for name, row in rows.items():
+        assert row["description"]
+        assert set(row["options"]) == {field.name for field in fields(STRATEGIES[name].options_class)}
+        assert all(option["help"] for option in row["options"].values()), name
+    shown = mptune("list", "--strategies").out
+    assert all(name in shown for name in STRATEGIES)
+    assert "max_candidates" in shown
 
 
 def test_backends_say_what_is_missing(mptune: Call) -> None:
