@@ -61,7 +61,7 @@ class BayesianOptions(Options):
     initial: int = 10
     max_candidates: int = 20_000
     sample: int = 4_000
-    refit: float = 1.15
+    refit: float = 1.25
     iterations: int = 30
     warp: float = 1.0
     length_spread: float = 0.6
