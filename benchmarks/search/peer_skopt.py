@@ -1,6 +1,6 @@
 """scikit-optimize's Bayesian optimisation as ytopt sets it up for tuning kernels: a random forest and a lower bound.
 
-Its default Gaussian process takes several times as long and minutes for one run. The tool finds the 10,000 candidates of
+Its default Gaussian process takes several times as long, minutes for one run. The tool finds the 10,000 candidates of
 each step by drawing from the product of all values until enough meet the constraint, most of the time it needs; here
 they are drawn from the recorded configurations at once, which is the same distribution.
 
