@@ -63,7 +63,7 @@ class BayesianBacoOptions(Options):
         iterations: of each optimisation.
         refit: hyperparameters are fitted anew when the observations have grown by this factor.
         trees: of the random forest.
-        regrow: the forest is grown anew when the outcomes have grown by this factor, or one was not certain.
+        regrow: the forest is grown anew when the outcomes have grown by this factor, or one was not as expected.
         least_feasible: epsilon_f, the probability to run that a candidate needs, is drawn anew for each proposal,
             from 0 to this.
         least_feasible_levels: in so many equal steps, 0 being one of them; with 1 it is always 0.

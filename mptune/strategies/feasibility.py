@@ -17,15 +17,16 @@ Array = NDArray[np.float64]
 #: Of the published implementation: part of the coordinates a split considers, weights of what ran and what failed.
 _MAX_FEATURES: Final = 0.75
 _RAN, _FAILED = 0.8, 0.2
-#: An outcome with at least a probability of one minus this was expected, and teaches nothing.
-_SURE: Final = 0.1
+#: What ran was expected from the first probability on, what failed up to the second: more likely than that, others
+#: like it would go on being tried.
+_LIKELY, _UNLIKELY = 0.5, 0.1
 
 
 class FeasibilityForest:
     """Learns which configurations run.
 
     The paper grows a new forest at every step, which takes most of the time of one. Here it is grown anew when an
-    outcome is not what it was sure of or when there are more outcomes by a factor; in between it would hardly differ.
+    outcome is not what it expected or when there are more outcomes by a factor; in between it would hardly differ.
 
     Args:
         trees: in the forest.
@@ -63,8 +64,10 @@ class FeasibilityForest:
         if new.start == new.stop or ran.all() or not ran.any():
             return False
         due = self._forest is None or len(ran) >= self._growth * self._grown_to
-        if not due and (np.abs(self.probability(coordinates[new]) - ran[new]) <= _SURE).all():
-            return False
+        if not due:
+            probability = self.probability(coordinates[new])
+            if np.where(ran[new], probability > _LIKELY, probability <= _UNLIKELY).all():
+                return False
         self._grow(coordinates, ran)
         return True
 

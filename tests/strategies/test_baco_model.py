@@ -129,25 +129,43 @@ def test_extending_is_conditioning_on_all() -> None:
 
 
 def test_what_is_imagined_is_an_observation_at_the_mean_until_it_is_forgotten() -> None:
-    codes, at = _codes(25), _codes(72, seed=1)[:20]
+    every = _codes(72)
+    best = np.argsort(-_scores(every))
+    codes, at = every[best[20:]], every[best[:20]]
     model = _model()
     model.rebuild(_observations(codes), DISTANCES.coordinates(at))
+    values = -np.log(_scores(codes))
+    y = (values - values.mean()) / values.std()
     before = model.log_improvement()
-    chosen = int(before.argmax())
-    y = _standardised(codes)
     mean, _, _ = _dense(model, codes, y, at)
+    chosen = int(mean.argmin())
+    assert mean[chosen] < y.min()
     model.imagine(99, DISTANCES.coordinates(at)[chosen])
     model.imagine(99, DISTANCES.coordinates(at)[chosen])
     believed = np.append(y, mean[chosen])
     mean, deviation, _ = _dense(model, np.concatenate([codes, at[[chosen]]]), believed, at)
     expected = [_improvement(m, s, float(believed.min())) for m, s in zip(mean, deviation, strict=True)]
     found = model.log_improvement_at(DISTANCES.coordinates(at))
-    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-3, atol=1e-7)
+    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-3, atol=1e-6)
     assert found[chosen] < before[chosen]
     model.forget([5])
     np.testing.assert_array_equal(model.log_improvement_at(DISTANCES.coordinates(at)), found)
     model.forget([99])
     np.testing.assert_allclose(model.log_improvement(), before, rtol=1e-4, atol=1e-4)
+
+
+def test_an_outcome_replaces_what_was_imagined() -> None:
+    codes, at = _codes(30), DISTANCES.coordinates(_codes(72, seed=1)[:20])
+    observations = _observations(codes)
+    first = {i: observations[i] for i in range(29)}
+    guessed, told = _model(), _model()
+    for model in (guessed, told):
+        model.rebuild(first, at)
+    guessed.imagine(29, observations[29].coordinates)
+    for model in (guessed, told):
+        model.extend(observations)
+    np.testing.assert_allclose(guessed.log_improvement_at(at), told.log_improvement_at(at), rtol=1e-9)
+    np.testing.assert_allclose(guessed.log_improvement(), told.log_improvement(), rtol=1e-3, atol=1e-3)
 
 
 def test_exploration_asks_for_a_larger_improvement() -> None:

@@ -121,6 +121,18 @@ def test_batches_cost_little_and_are_spread_out() -> None:
     assert len(strategy._model._imagined) == 7
 
 
+def test_a_failure_is_no_longer_imagined() -> None:
+    kernel = Kernel(None)
+    strategy = _strategy(kernel)
+    _search(strategy, kernel, 15)
+    waiting = strategy.ask(3)
+    failed, *others = (kernel.space.index(c) for c in waiting)
+    strategy.tell([Trial(waiting[0], Status.CRASH, "")])
+    strategy._update()
+    assert failed not in strategy._model._imagined
+    assert list(strategy._model._imagined) == others
+
+
 # -- what it learns from ---------------------------------------------------------------------------
 
 
@@ -249,6 +261,20 @@ def test_a_proposal_is_a_local_maximum_of_the_acquisition_function(kind: str) ->
         values = strategy._model.log_improvement_at(rows) + np.log(probability)
         assert values[0] >= values[1:].max()
         strategy.tell([kernel.evaluate(kernel.space.configuration(index))])
+
+
+def test_local_search_starts_around_the_best_trials_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, strategy = _fitted(points=50, starts=1, elite=2)
+    looked_around: list[int] = []
+
+    def around(index: int) -> np.ndarray:
+        looked_around.append(index)
+        return strategy.space.neighbours(index)
+
+    monkeypatch.setattr(strategy, "_around", around)
+    strategy._next_by_model()
+    best = sorted(strategy._observations, key=lambda i: -strategy._observations[i].score)[:2]
+    assert set(best) <= set(looked_around[:3])
 
 
 def test_of_many_neighbours_a_part_is_looked_at() -> None:
