@@ -59,6 +59,20 @@ def test_grows_anew_when_it_was_wrong_or_there_is_much_more_to_know() -> None:
     assert forest.learn(x[many], np.append(told, np.ones(16, dtype=bool)))
 
 
+@pytest.mark.parametrize(
+    ("probability", "ran", "grows"), [(0.6, True, False), (0.4, True, True), (0.3, False, True), (0.05, False, False)]
+)
+def test_what_might_have_run_and_failed_is_learnt(
+    probability: float, ran: bool, grows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = _points(41)
+    told = np.append(_runs(x[:40]), ran)
+    forest = FeasibilityForest(3, 2.0, np.random.default_rng(0))
+    forest.learn(x[:40], told[:40])
+    monkeypatch.setattr(forest, "probability", lambda rows: np.full(len(rows), probability))
+    assert forest.learn(x, told) is grows
+
+
 def test_at_every_step_with_a_factor_of_one() -> None:
     x = _points(30)
     ran = _runs(x)
