@@ -54,7 +54,7 @@ class BayesianMultiOptions(Options):
         threshold: skip threshold: how often a function must duplicate others, or be worse or better, to be judged.
         discount_multi: discount factor of multi.
         discount_advanced: discount factor of advanced-multi.
-        required: required improvement factor of advanced-multi.
+        required: required improvement factor of advanced-multi (0.1 in Table I, 5% in the text).
         max_candidates: spaces up to this size are predicted as a whole; of larger ones a sample is.
         sample: configurations of such a sample.
         max_observations: observations the model holds; of more, the best and a random part.
