@@ -20,6 +20,7 @@ import multiprocessing
 import os
 import platform
 import resource
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,7 @@ LIMITS_S: Final = {"host": 0.5, "cuda": 0.3, "hip": math.inf}
 OUTPUT: Final = Path(__file__).parent / "results" / "compile.md"
 #: What is written by hand below the table stays when it is written again.
 NOTES: Final = "<!-- Below this line compile_all.py changes nothing. -->"
-CACHE: Final = "MPTUNE_CACHE_DIR"
+TIMEOUT_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +119,16 @@ class Task:
 
 def compile_one(task: Task) -> tuple[float, str]:
     """Return the processor seconds of one compilation and its message, in a process where nothing else runs."""
-    backend, message = get_backend(task.target.backend), ""
-    start = _cpu_s()
-    try:
-        backend.compile(task.source, task.function, CompileOptions(task.target.architecture, timeout_s=600.0))
-    except CompileError as error:
-        message = str(error)
-    return _cpu_s() - start, message
+    options = CompileOptions(task.target.architecture, timeout_s=TIMEOUT_S)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MPTUNE_CACHE_DIR"] = folder  # an empty cache for every compilation
+        backend, message = get_backend(task.target.backend), ""
+        start = _cpu_s()
+        try:
+            backend.compile(task.source, task.function, options)
+        except CompileError as error:
+            message = str(error)
+        return _cpu_s() - start, message
 
 
 def _load_compilers(tasks: Sequence[Task]) -> None:
@@ -167,15 +171,13 @@ def measure(kernels: Sequence[Kernel], targets: Sequence[Target], given: argpars
     """Compile accuracy signatures of kernels, ``--jobs`` at a time, and yield a row for each kernel and target."""
     first = [_task(kernels[0], target, chosen(kernels[0], 1)[0]) for target in targets]
     work = Work(given.work)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ[CACHE] = folder
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(given.jobs, spawn, initializer=_load_compilers, initargs=(first,)) as pool:
-            for kernel, target in itertools.product(kernels, targets):
-                configurations = chosen(kernel, given.sample)
-                outcomes = work.run([_task(kernel, target, c) for c in configurations], pool)
-                compiled = [Compiled(c, *outcome) for c, outcome in zip(configurations, outcomes, strict=True)]
-                yield Row(kernel.name, target, len(signatures(kernel)), tuple(compiled))
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(given.jobs, spawn, initializer=_load_compilers, initargs=(first,)) as pool:
+        for kernel, target in itertools.product(kernels, targets):
+            configurations = chosen(kernel, given.sample)
+            outcomes = work.run([_task(kernel, target, c) for c in configurations], pool)
+            compiled = [Compiled(c, *outcome) for c, outcome in zip(configurations, outcomes, strict=True)]
+            yield Row(kernel.name, target, len(signatures(kernel)), tuple(compiled))
 
 
 @functools.cache
@@ -238,11 +240,16 @@ def report(rows: Sequence[Row], command: str, notes: str) -> str:
         "",
     ]
     if failed:
-        lines += ["## Failures", ""]
-        for row in rows:
-            lines += [f"- {row.kernel}, {row.target}, {f.configuration}:\n{_indented(f.message)}" for f in row.failures]
-        lines.append("")
-    return "\n".join([*lines, NOTES, notes.strip(), ""]).rstrip() + "\n"
+        lines += failure_lines(rows)
+    return "\n".join([*lines, NOTES, "", notes.strip()]).rstrip() + "\n"
+
+
+def failure_lines(rows: Sequence[Row]) -> list[str]:
+    """Return the part of the report on what did not compile."""
+    lines = ["## Failures", ""]
+    for row in rows:
+        lines += [f"- {row.kernel}, {row.target}, {f.configuration}:\n{_indented(f.message)}" for f in row.failures]
+    return [*lines, ""]
 
 
 def _cells(row: Row) -> str:
@@ -280,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in measure(kernels, targets, given):
             rows.append(row)
             print(_cells(row), flush=True)
-    except MptuneError as error:
+    except (MptuneError, json.JSONDecodeError) as error:
         print(error, file=sys.stderr)
         return 2
     _write(given.output, rows, arguments if arguments is not None else sys.argv[1:])
@@ -318,7 +325,7 @@ def _backend_of(architecture: str) -> str:
 def _write(path: Path, rows: Sequence[Row], arguments: Sequence[str]) -> None:
     """Write the report, and keep the notes of the one that is there."""
     _, _, notes = path.read_text(encoding="utf-8").partition(NOTES) if path.is_file() else ("", "", "")
-    command = " ".join(["python benchmarks/compile_all.py", *arguments])
+    command = " ".join(["python benchmarks/compile_all.py", *map(shlex.quote, arguments)])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report(rows, command, notes), encoding="utf-8")
     print(f"written: {path}")
