@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from mptune.comparison import Comparison
 
-__all__ = ["draw_bars", "draw_curves"]
+__all__ = ["draw_bars", "draw_curves", "pyplot_module"]
 
 _WIDE: Final = 3
 
 
-def _pyplot() -> Any:
+def pyplot_module() -> Any:
+    """Return pyplot, drawing into files only."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -28,7 +29,7 @@ def _pyplot() -> Any:
 
 def draw_curves(path: Path, comparison: Comparison, strategies: Sequence[str], first: int = 5) -> None:
     """Draw the distance from the optimum over evaluations, one panel per space: median and quartiles over runs."""
-    pyplot = _pyplot()
+    pyplot = pyplot_module()
     spaces = comparison.spaces
     wide = min(len(spaces), _WIDE)
     high = math.ceil(len(spaces) / wide)
@@ -59,7 +60,7 @@ def _drawable(row: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def draw_bars(path: Path, values: Mapping[str, float], spread: Mapping[str, float], label: str) -> None:
     """Draw one horizontal bar per name, the best (least) on top, with error bars."""
-    pyplot = _pyplot()
+    pyplot = pyplot_module()
     names = sorted((name for name in values if math.isfinite(values[name])), key=lambda name: -values[name])
     figure, axis = pyplot.subplots(figsize=(8, 0.36 * len(names) + 1), layout="constrained")
     colours = ["C0" if name.startswith("mptune") else "C7" for name in names]

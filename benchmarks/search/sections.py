@@ -15,6 +15,9 @@ __all__ = ["SECTIONS", "load"]
 SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "timing": "benchmarks.search.timing:Timing",
+        "mixed": "benchmarks.search.mixed:Mixed",
+        "ranking": "benchmarks.search.ranking:Ranking",
+        "sequential": "benchmarks.search.sequential:Sequential",
     }
 )
 
