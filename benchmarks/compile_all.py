@@ -217,7 +217,7 @@ def report(rows: Sequence[Row], command: str, notes: str) -> str:
     total = sum(len(row.compiled) for row in rows)
     failed = sum(len(row.failures) for row in rows)
     lines = [
-        "# Compile time: every accuracy signature of every kernel",
+        "# Compile time by accuracy signature",
         "",
         f"    {command}",
         "",
