@@ -55,7 +55,8 @@ def _run(given: argparse.Namespace, command: Sequence[str]) -> int:
         if not jobs:
             print(f"{name}: nothing to run (spaces: {settings.spaces}, data: {settings.data})", file=sys.stderr)
             continue
-        results = run_jobs(jobs, cache, given.processes, lambda line: print(line, file=sys.stderr, flush=True))
+        processes = 1 if section.one_at_a_time else given.processes
+        results = run_jobs(jobs, cache, processes, lambda line: print(line, file=sys.stderr, flush=True))
         failed = failed or bool(results.failures)
         report = section.report(settings, results)
         written = write(report, name, given.output, f"python {shlex.join(command)}", time.perf_counter() - started)

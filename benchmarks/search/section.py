@@ -50,10 +50,17 @@ class Settings:
 
 
 class Section(ABC):
-    """One question a benchmark answers."""
+    """One question a benchmark answers.
+
+    Attributes:
+        name: what the command line and the files call it.
+        title: its heading.
+        one_at_a_time: whether its jobs are about time, so that none may run beside another.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    one_at_a_time: ClassVar[bool] = False
 
     @abstractmethod
     def jobs(self, settings: Settings) -> list[Job]:

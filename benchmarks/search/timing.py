@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import ttest_ind
 
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
 from benchmarks.search.plots import draw_bars, draw_curves
 from benchmarks.search.report import Report, markdown_table, percent
 from benchmarks.search.section import Section, Settings
+from benchmarks.search.significance import NOISE, welch_chance
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, peer_tools, simulations, strategy_tools
 from mptune.comparison import Comparison
 from mptune.interop.spaces import read_space
@@ -24,8 +20,6 @@ from mptune.objective import Objective
 
 __all__ = ["Timing"]
 
-#: Differences with a larger probability under equal means are noise.
-_NOISE: Final = 0.05
 _TARGET_DISTANCE: Final = 0.012
 _TARGET_END: Final = 0.995
 _PLOTTED_PEERS: Final = 4
@@ -111,9 +105,9 @@ def _verdicts(comparison: Comparison) -> list[dict[str, Any]]:
     for space in comparison.spaces:
         best = min(peers, key=lambda name: comparison.run_distances(space, name).mean())
         own, other = (comparison.run_distances(space, name) for name in (DEFAULT.name, best))
-        chance = _chance(own, other)
+        chance = welch_chance(own, other)
         verdict = "within noise"
-        if not chance >= _NOISE and own.mean() != other.mean():
+        if not chance >= NOISE and own.mean() != other.mean():
             verdict = "default better" if own.mean() < other.mean() else "peer better"
         rows.append(
             {
@@ -126,18 +120,6 @@ def _verdicts(comparison: Comparison) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _chance(own: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return the probability of such a difference under equal means, NaN where there is nothing to test."""
-    both = np.concatenate([own, other])
-    # A run without a valid configuration at the first checkpoint has no finite distance.
-    if min(len(own), len(other)) < 2 or not np.isfinite(both).all() or np.ptp(both) == 0.0:
-        return math.nan
-    with warnings.catch_warnings():
-        # Runs that all end alike have no variance, which SciPy warns of and computes with.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return float(ttest_ind(own, other, equal_var=False).pvalue)
 
 
 def _finite(value: float) -> float | None:

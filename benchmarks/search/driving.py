@@ -1,0 +1,62 @@
+"""Driving a strategy by hand: in batches, against a recording or a function, with the time each evaluation takes."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.search.tools import DEFAULT
+from mptune.results import Trial
+from mptune.space.configuration import Configuration
+from mptune.strategies.base import Strategy
+
+__all__ = ["Driven", "drive", "version_of"]
+
+Evaluate = Callable[[Sequence[Configuration]], Sequence[Trial]]
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """What a search gave.
+
+    Attributes:
+        best: best feasible value after each evaluation, None while there is none.
+        seconds: time in the strategy by evaluation; a batch's is shared out evenly.
+    """
+
+    best: tuple[float | None, ...]
+    seconds: tuple[float, ...]
+
+
+def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1) -> Driven:
+    """Ask for ``batch`` configurations, evaluate them all, tell their trials; until the budget is spent."""
+    objective = strategy.objective
+    best: list[float | None] = []
+    seconds: list[float] = []
+    while len(best) < budget:
+        started = time.perf_counter()
+        asked = strategy.ask(min(batch, budget - len(best)))
+        spent = time.perf_counter() - started
+        if not asked:
+            break
+        trials = list(evaluate(asked))
+        for trial in trials:
+            last = best[-1] if best else None
+            value = objective.value(trial) if objective.is_feasible(trial) else None
+            best.append(last if value is None else value if last is None else min(last, value))
+        started = time.perf_counter()
+        strategy.tell(trials)
+        spent += time.perf_counter() - started
+        seconds += [spent / len(asked)] * len(asked)
+    return Driven(tuple(best), tuple(seconds))
+
+
+def version_of(*modules: str) -> str:
+    """Return a version for jobs that run mptune's strategies by these modules of the benchmark."""
+    digest = hashlib.sha256(DEFAULT.version.encode())
+    for module in ("driving", *modules):
+        digest.update((Path(__file__).parent / f"{module}.py").read_bytes())
+    return digest.hexdigest()[:16]
