@@ -255,6 +255,7 @@ def test_overhead_is_timed_evaluation_by_evaluation_one_process_at_a_time(settin
     assert result["candidates"] == 10**6
     assert len(result["ms"]) == len(result["best"]) == 12
     assert result["strategy_s"] == pytest.approx(sum(result["ms"]) / 1e3)
+    assert result["cpu_s"] > 0
     assert result["peak_mib"] >= result["before_mib"] > 1
 
 

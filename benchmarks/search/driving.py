@@ -25,10 +25,26 @@ class Driven:
     Attributes:
         best: best feasible value after each evaluation, None while there is none.
         seconds: time in the strategy by evaluation; a batch's is shared out evenly.
+        cpu_s: processor time in the strategy, which other processes of the machine add little to.
     """
 
     best: tuple[float | None, ...]
     seconds: tuple[float, ...]
+    cpu_s: float
+
+
+class _Watch:
+    """Adds up wall and processor time of what happens under it."""
+
+    def __init__(self) -> None:
+        self.wall_s = self.cpu_s = 0.0
+
+    def __enter__(self) -> None:
+        self._started = time.perf_counter(), time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_s += time.perf_counter() - self._started[0]
+        self.cpu_s += time.process_time() - self._started[1]
 
 
 def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1) -> Driven:
@@ -36,10 +52,11 @@ def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1) -
     objective = strategy.objective
     best: list[float | None] = []
     seconds: list[float] = []
+    watch = _Watch()
     while len(best) < budget:
-        started = time.perf_counter()
-        asked = strategy.ask(min(batch, budget - len(best)))
-        spent = time.perf_counter() - started
+        before = watch.wall_s
+        with watch:
+            asked = strategy.ask(min(batch, budget - len(best)))
         if not asked:
             break
         trials = list(evaluate(asked))
@@ -47,11 +64,10 @@ def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1) -
             last = best[-1] if best else None
             value = objective.value(trial) if objective.is_feasible(trial) else None
             best.append(last if value is None else value if last is None else min(last, value))
-        started = time.perf_counter()
-        strategy.tell(trials)
-        spent += time.perf_counter() - started
-        seconds += [spent / len(asked)] * len(asked)
-    return Driven(tuple(best), tuple(seconds))
+        with watch:
+            strategy.tell(trials)
+        seconds += [(watch.wall_s - before) / len(asked)] * len(asked)
+    return Driven(tuple(best), tuple(seconds), watch.cpu_s)
 
 
 def version_of(*modules: str) -> str:

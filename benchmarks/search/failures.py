@@ -33,7 +33,7 @@ _STRATEGIES: Final = ("bayesian", "bayesian-multi", "bayesian-baco", "local-sear
 _PEERS: Final = ("Kernel Tuner bayes_opt",)
 _RANDOM: Final = "mptune random"
 #: A run of these takes far longer than one of the others.
-_SLOW: Final = ("bayesian-baco",)
+_SLOW: Final = ("mptune bayesian-baco", *_PEERS)
 _SLOW_SEEDS: Final = 3
 _STYLES: Final = ("-", "--", "-.", ":")
 
@@ -103,7 +103,7 @@ class Failures(Section):
                 tool=tool.name,
                 target=REPLAY,
                 settings={"space": cell.source, "budget": settings.budget, "tool": tool.settings},
-                seeds=tuple(range(min(settings.seeds, _SLOW_SEEDS) if tool.strategy in _SLOW else settings.seeds)),
+                seeds=_seeds(settings, tool),
                 limit_s=settings.limit_s,
                 files=(cell.path,),
                 version=f"{tool.version}+{source}",
@@ -134,6 +134,14 @@ class Failures(Section):
 def _tools(settings: Settings) -> list[Tool]:
     strategies = [name for name in _STRATEGIES if name in settings.strategies or name in ("bayesian", "random")]
     return [*strategy_tools(strategies), *peer_tools([name for name in _PEERS if name in settings.peers])]
+
+
+def _seeds(settings: Settings, tool: Tool) -> tuple[int, ...]:
+    """Return all seeds for what the verdict is about, half of them for the rest, fewer where a run takes long."""
+    if tool.name in (DEFAULT.name, _RANDOM):
+        return tuple(range(settings.seeds))
+    half = max(1, settings.seeds // 2)
+    return tuple(range(min(half, _SLOW_SEEDS) if tool.name in _SLOW else half))
 
 
 def _cells(settings: Settings) -> list[Cell]:
@@ -184,7 +192,7 @@ def _markdown(
     parts = [
         f"Recordings in which 10, 30 and 60% of the configurations that ran are made to fail: clustered, where a "
         f"product of two parameters is large (two such regions), or scattered evenly; the best of the recording still "
-        f"runs. {settings.seeds} runs of {settings.budget} evaluations. A failure costs an evaluation. Distance: as in "
+        f"runs. Runs of {settings.budget} evaluations. A failure costs an evaluation. Distance: as in "
         "the timing-only spaces, geometric mean over recordings.",
         _by_share(comparison, cells),
     ]

@@ -140,6 +140,13 @@ class _Row:
         return 1e3 * float(sum(result["strategy_s"] for result in self.results)) / max(evaluations, 1)
 
     @property
+    def cpu_ms(self) -> float | None:
+        """Processor time per evaluation in milliseconds, None where it was not taken."""
+        times = [float(result["cpu_s"]) for result in self.results if "cpu_s" in result]
+        evaluations = sum(len(result["best"]) for result in self.results)
+        return 1e3 * sum(times) / max(evaluations, 1) if len(times) == len(self.results) else None
+
+    @property
     def worst_ms(self) -> float | None:
         """The longest one evaluation took, None where only the total is known."""
         return max((max(result["ms"]) for result in self.results if result.get("ms")), default=None)
@@ -163,6 +170,7 @@ class _Row:
             "evaluations": [len(result["best"]) for result in self.results],
             "candidates": next((r["candidates"] for r in self.results if "candidates" in r), None),
             "ms_per_evaluation": self.mean_ms,
+            "cpu_ms_per_evaluation": self.cpu_ms,
             "worst_ms": self.worst_ms,
             "peak_mib": self.peak_mib,
             "before_mib": self.before_mib,
@@ -181,6 +189,7 @@ def _markdown(settings: Settings, rows: Sequence[_Row], failed: Sequence[Mapping
             row.space,
             f"**{row.tool}**" if row.tool == DEFAULT.name else row.tool,
             f"{row.mean_ms:.2f}",
+            "-" if row.cpu_ms is None else f"{row.cpu_ms:.2f}",
             "-" if row.worst_ms is None else f"{row.worst_ms:.1f}",
             "-" if row.peak_mib is None or row.before_mib is None else f"{row.before_mib:.0f} to {row.peak_mib:.0f}",
             len(row.results),
@@ -188,12 +197,14 @@ def _markdown(settings: Settings, rows: Sequence[_Row], failed: Sequence[Mapping
         for row in sorted(rows, key=lambda row: (spaces.index(row.space), row.mean_ms))
     ]
     parts = [
-        f"Time in `ask` and `tell` for one evaluation of {settings.budget}, mean over runs; longest: the longest one "
-        "evaluation of any run took. One process of one thread at a time. Memory: resident "
-        "memory of a fresh process before the space was made, and at most. The synthetic spaces have a constraint, a "
-        "region that fails. Kernel Tuner's time is its own "
-        "`strategy_time`.",
-        markdown_table(("space", "tool", "ms/evaluation", "longest ms", "memory in MiB", "runs"), table),
+        f"Time in `ask` and `tell` for one evaluation of {settings.budget}, mean over runs: on the clock and of the "
+        "processor, which tell whether the machine was busy with something else; longest: the longest one evaluation of "
+        "any run took. One process of one thread at a time. Memory: resident memory of a fresh process before the space "
+        "was made, and at most. The synthetic spaces have a constraint and a region that fails. Kernel Tuner's time is "
+        "its own `strategy_time`.",
+        markdown_table(
+            ("space", "tool", "ms/evaluation", "of processor", "longest ms", "memory in MiB", "runs"), table
+        ),
         _targets(rows),
     ]
     if failed:

@@ -87,7 +87,7 @@ def synthetic_trial(configuration: Configuration) -> Trial:
 
 def _result(driven: Driven) -> dict[str, Any]:
     milliseconds = [1e3 * second for second in driven.seconds]
-    return {"best": list(driven.best), "ms": milliseconds, "strategy_s": sum(driven.seconds)}
+    return {"best": list(driven.best), "ms": milliseconds, "strategy_s": sum(driven.seconds), "cpu_s": driven.cpu_s}
 
 
 def _resident_mib(field: str) -> float:
