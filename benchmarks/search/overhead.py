@@ -198,10 +198,10 @@ def _markdown(settings: Settings, rows: Sequence[_Row], failed: Sequence[Mapping
     ]
     parts = [
         f"Time in `ask` and `tell` for one evaluation of {settings.budget}, mean over runs: on the clock and of the "
-        "processor, which tell whether the machine was busy with something else; longest: the longest one evaluation of "
-        "any run took. One process of one thread at a time. Memory: resident memory of a fresh process before the space "
-        "was made, and at most. The synthetic spaces have a constraint and a region that fails. Kernel Tuner's time is "
-        "its own `strategy_time`.",
+        "processor, which differ when the machine is busy with something else; longest: the longest one evaluation "
+        "of any run took. One process of one thread at a time. Memory: resident memory of a fresh process before the "
+        "space was made, and at most. The synthetic spaces have a constraint and a region that fails. Kernel Tuner's "
+        "time is its own `strategy_time`.",
         markdown_table(
             ("space", "tool", "ms/evaluation", "of processor", "longest ms", "memory in MiB", "runs"), table
         ),
