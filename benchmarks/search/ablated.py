@@ -24,9 +24,9 @@ from mptune.objective import Objective
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
-from mptune.strategies.features import Features
-from mptune.strategies.signatures import Signatures
-from mptune.strategies.validity import ValidityModel
+from mptune.strategies.models.features import Features
+from mptune.strategies.models.signatures import Signatures
+from mptune.strategies.models.validity import ValidityModel
 
 __all__ = ["TARGET", "VARIANTS", "Variant", "make_variant", "replay_variant"]
 
@@ -93,6 +93,7 @@ class Variant:
     errors_only: bool = False
 
 
+_VALIDITY: Final = "mptune.strategies.models.surrogate.ValidityModel"
 _SIGNATURES: Final = "mptune.strategies.bayesian.Signatures"
 VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
     {
@@ -104,7 +105,8 @@ VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
             "the space's own features alone", stand_ins={"mptune.strategies.bayesian.Features": _Unaligned}
         ),
         "validity": Variant(
-            "nothing learnt of failures", stand_ins={"mptune.strategies.surrogate.ValidityModel": _EverythingRuns}
+            "nothing learnt of failures",
+            stand_ins={"mptune.strategies.models.surrogate.ValidityModel": _EverythingRuns},
         ),
         "exact reuse": Variant(
             "measured signatures only teach the model of errors",

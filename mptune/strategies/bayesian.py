@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from mptune.errors import MptuneError
 from mptune.results import Trial
-from mptune.strategies import candidates as pools
 from mptune.strategies.base import Options, Strategy
-from mptune.strategies.features import Features
-from mptune.strategies.gaussian_process import Prior
-from mptune.strategies.signatures import Signatures, enabled
-from mptune.strategies.surrogate import Outcome, Surrogate
+from mptune.strategies.models import candidates as pools
+from mptune.strategies.models.features import Features
+from mptune.strategies.models.gaussian_process import Prior
+from mptune.strategies.models.signatures import Signatures, enabled
+from mptune.strategies.models.surrogate import Outcome, Surrogate
 
 __all__ = ["BayesianOptions", "BayesianStrategy"]
 

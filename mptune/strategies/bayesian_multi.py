@@ -25,8 +25,8 @@ import numpy as np
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.results import Trial
 from mptune.strategies.base import Options, Strategy
-from mptune.strategies.discrete_model import DiscreteModel
-from mptune.strategies.portfolio import ACQUISITIONS, AdvancedMulti, Multi, Portfolio, contextual_variance
+from mptune.strategies.models.discrete_model import DiscreteModel
+from mptune.strategies.models.portfolio import ACQUISITIONS, AdvancedMulti, Multi, Portfolio, contextual_variance
 
 __all__ = ["METHODS", "BayesianMultiOptions", "BayesianMultiStrategy"]
 

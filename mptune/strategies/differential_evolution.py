@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mptune.errors import UnknownNameError
 from mptune.strategies.base import Options
-from mptune.strategies.population import Champion, Grid, PopulationOptions, PopulationStrategy, require_in_range
+from mptune.strategies.moves.population import Champion, Grid, PopulationOptions, PopulationStrategy, require_in_range
 
 __all__ = ["BASES", "DifferentialEvolutionOptions", "DifferentialEvolutionStrategy", "crossed", "mutants"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mptune.errors import UnknownNameError
 from mptune.strategies.base import Options
-from mptune.strategies.population import PopulationOptions, PopulationStrategy, require_in_range, single_changes
+from mptune.strategies.moves.population import PopulationOptions, PopulationStrategy, require_in_range, single_changes
 
 __all__ = ["CROSSOVERS", "GeneticOptions", "GeneticStrategy"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mptune.strategies.base import Options
-from mptune.strategies.climbing import ClimbingOptions, ClimbingStrategy, check_climbing
+from mptune.strategies.moves.climbing import ClimbingOptions, ClimbingStrategy, check_climbing
 
 __all__ = ["LocalSearchOptions", "LocalSearchStrategy"]
 

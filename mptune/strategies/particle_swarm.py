@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.strategies.base import Options
-from mptune.strategies.population import Champion, Grid, PopulationOptions, PopulationStrategy, require_in_range
+from mptune.strategies.moves.population import Champion, Grid, PopulationOptions, PopulationStrategy, require_in_range
 
 __all__ = ["ParticleSwarmOptions", "ParticleSwarmStrategy", "velocities_after"]
 

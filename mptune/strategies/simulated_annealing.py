@@ -15,8 +15,8 @@ from mptune.errors import UnknownNameError
 from mptune.results import Trial
 from mptune.space.neighbourhood import KINDS, Kind
 from mptune.strategies.base import Options
-from mptune.strategies.metropolis import acceptance_probability
-from mptune.strategies.scored import ScoredStrategy, require
+from mptune.strategies.moves.metropolis import acceptance_probability
+from mptune.strategies.moves.scored import ScoredStrategy, require
 
 __all__ = ["SimulatedAnnealingOptions", "SimulatedAnnealingStrategy"]
 

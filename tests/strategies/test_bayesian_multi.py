@@ -28,10 +28,10 @@ from mptune.strategies import make
 from mptune.strategies.base import Strategy
 from mptune.strategies.bayesian_multi import METHODS, BayesianMultiOptions, BayesianMultiStrategy
 from mptune.strategies.conformance import StrategyConformance
-from mptune.strategies.discrete_model import DiscreteModel
-from mptune.strategies.fixed_posterior import FixedPosterior, matern32
-from mptune.strategies.normalisation import Normalisation
-from mptune.strategies.portfolio import (
+from mptune.strategies.models.discrete_model import DiscreteModel
+from mptune.strategies.models.fixed_posterior import FixedPosterior, matern32
+from mptune.strategies.models.normalisation import Normalisation
+from mptune.strategies.models.portfolio import (
     AdvancedMulti,
     Multi,
     confidence_bound,

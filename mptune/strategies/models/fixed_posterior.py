@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.linear_algebra import cholesky, product
+from mptune.strategies.models.linear_algebra import cholesky, product
 
 __all__ = ["FixedPosterior", "matern32"]
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.linear_algebra import NotPositiveDefinite, cholesky, lower_gram, product
-from mptune.strategies.minimisation import minimise
+from mptune.strategies.models.linear_algebra import NotPositiveDefinite, cholesky, lower_gram, product
+from mptune.strategies.models.minimisation import minimise
 
 __all__ = ["Hyperparameters", "Posterior", "Prior", "fit", "log_posterior", "matern52"]
 

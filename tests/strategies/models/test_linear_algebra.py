@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mptune.strategies.linear_algebra import NotPositiveDefinite, cholesky, lower_gram, product
+from mptune.strategies.models.linear_algebra import NotPositiveDefinite, cholesky, lower_gram, product
 
 SIZES = [1, 2, 63, 64, 65, 128, 200]
 

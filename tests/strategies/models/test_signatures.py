@@ -11,8 +11,8 @@ from mptune.precision import precision
 from mptune.results import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.error_model import ErrorModel
-from mptune.strategies.signatures import Signatures, _radices, enabled
+from mptune.strategies.models.error_model import ErrorModel
+from mptune.strategies.models.signatures import Signatures, _radices, enabled
 
 TYPES = ["fp64", "fp32", "fp16"]
 

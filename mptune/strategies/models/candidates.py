@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.features import Features
-from mptune.strategies.signatures import Signatures
+from mptune.strategies.models.features import Features
+from mptune.strategies.models.signatures import Signatures
 
 __all__ = ["Candidates", "everything", "sampled", "towards_feasible"]
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from mptune.strategies.gaussian_process import Hyperparameters, Posterior, Prior, fit, log_posterior, matern52
+from mptune.strategies.models.gaussian_process import Hyperparameters, Posterior, Prior, fit, log_posterior, matern52
 
 PRIOR = Prior.of(3, length_spread=0.8, noise=0.05, noise_spread=1.0)
 HYPERPARAMETERS = Hyperparameters(np.array([0.4, 0.9, 2.5]), signal=1.3, noise=0.07)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mptune.strategies.feasibility import FeasibilityForest, least_probability
+from mptune.strategies.models.feasibility import FeasibilityForest, least_probability
 
 
 def _runs(x: np.ndarray) -> np.ndarray:

@@ -19,8 +19,8 @@ from mptune.space.parameters import (
     PrecisionParameter,
     RealParameter,
 )
-from mptune.strategies.distances import PERMUTATION_DISTANCES, Distances
-from mptune.strategies.gaussian_process import matern52
+from mptune.strategies.models.distances import PERMUTATION_DISTANCES, Distances
+from mptune.strategies.models.gaussian_process import matern52
 
 
 def _table(parameter: Parameter, permutation: str = "spearman") -> np.ndarray:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import gamma, multivariate_normal
 
-from mptune.strategies.gamma_fit import GammaPrior, Search, fit, log_posterior, pairs
-from mptune.strategies.gaussian_process import Hyperparameters, matern52
+from mptune.strategies.models.gamma_fit import GammaPrior, Search, fit, log_posterior, pairs
+from mptune.strategies.models.gaussian_process import Hyperparameters, matern52
 
 PRIOR = GammaPrior(1.3, 0.1)
 SEARCH = Search(samples=10, starts=2, iterations=60)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mptune.strategies.minimisation import minimise
+from mptune.strategies.models.minimisation import minimise
 
 
 def _rosenbrock(x: np.ndarray) -> tuple[float, np.ndarray]:

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.acquisition import log_expected_improvement, log_improvement_bound
-from mptune.strategies.candidates import Candidates
-from mptune.strategies.gaussian_process import Hyperparameters, Posterior, Prior, fit
-from mptune.strategies.signatures import Signatures
-from mptune.strategies.validity import ValidityModel
+from mptune.strategies.models.acquisition import log_expected_improvement, log_improvement_bound
+from mptune.strategies.models.candidates import Candidates
+from mptune.strategies.models.gaussian_process import Hyperparameters, Posterior, Prior, fit
+from mptune.strategies.models.signatures import Signatures
+from mptune.strategies.models.validity import ValidityModel
 
 __all__ = ["Outcome", "Scale", "Surrogate"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from mptune.strategies.acquisition import log_expected_improvement
+from mptune.strategies.models.acquisition import log_expected_improvement
 
 __all__ = [
     "ACQUISITIONS",

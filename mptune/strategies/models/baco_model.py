@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.acquisition import log_expected_improvement
-from mptune.strategies.distances import Distances
-from mptune.strategies.gamma_fit import GammaPrior, Search, fit, pairs
-from mptune.strategies.gaussian_process import Hyperparameters, Posterior
+from mptune.strategies.models.acquisition import log_expected_improvement
+from mptune.strategies.models.distances import Distances
+from mptune.strategies.models.gamma_fit import GammaPrior, Search, fit, pairs
+from mptune.strategies.models.gaussian_process import Hyperparameters, Posterior
 
 __all__ = ["BacoModel", "Observation", "Targets"]
 

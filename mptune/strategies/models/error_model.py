@@ -26,7 +26,7 @@ from scipy.special import log_ndtr
 
 from mptune.precision import precision
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
-from mptune.strategies.linear_algebra import cholesky, product
+from mptune.strategies.models.linear_algebra import cholesky, product
 
 __all__ = ["ErrorModel"]
 

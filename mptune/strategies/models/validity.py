@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from mptune.strategies.gaussian_process import Hyperparameters, Posterior, Prior, fit
+from mptune.strategies.models.gaussian_process import Hyperparameters, Posterior, Prior, fit
 
 __all__ = ["ValidityModel"]
 

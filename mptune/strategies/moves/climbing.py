@@ -13,7 +13,7 @@ import numpy as np
 from mptune.errors import UnknownNameError
 from mptune.space.neighbourhood import KINDS, Kind
 from mptune.strategies.base import Options
-from mptune.strategies.scored import ScoredStrategy
+from mptune.strategies.moves.scored import ScoredStrategy
 
 __all__ = ["ClimbingOptions", "ClimbingStrategy", "check_climbing"]
 

@@ -18,7 +18,7 @@ from mptune.precision import precision
 from mptune.results import Status, Trial
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.error_model import ErrorModel
+from mptune.strategies.models.error_model import ErrorModel
 
 __all__ = ["Signatures", "enabled"]
 

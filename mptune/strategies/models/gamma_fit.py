@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.gaussian_process import Hyperparameters
-from mptune.strategies.linear_algebra import NotPositiveDefinite, cholesky, lower_gram
-from mptune.strategies.minimisation import minimise
+from mptune.strategies.models.gaussian_process import Hyperparameters
+from mptune.strategies.models.linear_algebra import NotPositiveDefinite, cholesky, lower_gram
+from mptune.strategies.models.minimisation import minimise
 
 __all__ = ["GammaPrior", "Search", "fit", "log_posterior", "pairs"]
 

@@ -11,10 +11,10 @@ from mptune.objective import PENALTIES, Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PermutationParameter
-from mptune.strategies.baco_model import BacoModel, Observation, Targets
-from mptune.strategies.distances import Distances
-from mptune.strategies.gamma_fit import GammaPrior, Search
-from mptune.strategies.gaussian_process import matern52
+from mptune.strategies.models.baco_model import BacoModel, Observation, Targets
+from mptune.strategies.models.distances import Distances
+from mptune.strategies.models.gamma_fit import GammaPrior, Search
+from mptune.strategies.models.gaussian_process import matern52
 
 PARAMETERS = [
     OrdinalParameter("block", [16, 32, 64, 128]),

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.candidates import Candidates
-from mptune.strategies.fixed_posterior import FixedPosterior
-from mptune.strategies.normalisation import Normalisation
+from mptune.strategies.models.candidates import Candidates
+from mptune.strategies.models.fixed_posterior import FixedPosterior
+from mptune.strategies.models.normalisation import Normalisation
 
 __all__ = ["DiscreteModel", "Prediction"]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mptune.strategies.validity import ValidityModel
+from mptune.strategies.models.validity import ValidityModel
 
 
 def _valid(x: np.ndarray) -> np.ndarray:

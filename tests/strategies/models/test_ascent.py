@@ -5,7 +5,7 @@ import pytest
 
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.ascent import ascend
+from mptune.strategies.models.ascent import ascend
 
 SPACE = SearchSpace([OrdinalParameter(name, range(6)) for name in "abcd"], ["a + b <= 7", "c != d"])
 

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from mptune.strategies.acquisition import log_expected_improvement, log_improvement_bound
+from mptune.strategies.models.acquisition import log_expected_improvement, log_improvement_bound
 
 
 @pytest.mark.parametrize("u", [8.0, 1.0, 0.0, -0.9999, -1.0001, -3.0, -20.0, -59.99, -60.01, -150.0])

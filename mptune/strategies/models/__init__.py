@@ -1,0 +1,1 @@
+"""What strategies believe: surrogates of time, error and validity, and what a candidate promises."""

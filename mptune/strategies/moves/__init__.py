@@ -1,0 +1,1 @@
+"""How strategies without a model move: populations, climbs, acceptance, dominance."""
