@@ -5,7 +5,7 @@ Every configuration, in a random order, so that a slow hour does not fall on one
 footprint. Compiling comes first and alone, on all cores; then the launches, one configuration at a time. What is
 done is kept in the work folder: the same command goes on where it stopped.
 
-    python benchmarks/record.py bessel kmeans --work /tmp/recording [--passes 2] [--size default]
+    python benchmarks/record.py bessel kmeans --work /tmp/recording [--passes 1] [--size default]
     python benchmarks/record.py convolution2d --restrict output_type=fp64,fp32 --sample 5000 --work ...
 
 writes ``benchmarks/data/KERNEL-host.json.gz``, which ``mptune simulate`` and ``mptune compare`` read.
@@ -47,7 +47,7 @@ from mptune.tuner.tuning import device_constraints
 
 DATA = Path(__file__).resolve().parent / "data"
 #: The launch that checks the answer has warmed everything up.
-PLAN = TimingPlan(warmups=0, min_repeats=3, max_repeats=50, cap_s=0.05)
+PLAN = TimingPlan(warmups=0, min_repeats=5, max_repeats=50, cap_s=0.05)
 PROGRESS_EVERY_S = 20.0
 
 
@@ -190,7 +190,7 @@ def main() -> int:
     parser.add_argument("--size", default="default")
     parser.add_argument("--sample", type=int, help="so many configurations, drawn uniformly (default: all)")
     parser.add_argument("--restrict", action="append", default=[], metavar="NAME=V,V", help="values of a parameter")
-    parser.add_argument("--passes", type=int, default=2)
+    parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--compile-only", action="store_true", help="fill the binary cache and stop")
