@@ -47,7 +47,7 @@ from mptune.tuner.tuning import device_constraints
 
 DATA = Path(__file__).resolve().parent / "data"
 #: The launch that checks the answer has warmed everything up.
-PLAN = TimingPlan(warmups=0, min_repeats=5, max_repeats=50, cap_s=0.05)
+PLAN = TimingPlan(warmups=0, min_repeats=3, max_repeats=50, cap_s=0.03)
 PROGRESS_EVERY_S = 20.0
 
 
