@@ -16,6 +16,7 @@ from mptune.errors import SpaceFileError
 from mptune.interop import read_recording, read_space, write_recording
 from mptune.interop.recorded import Record, RecordedSpace, assemble
 from mptune.interop.recording import recording_text
+from mptune.registry import load_kernel
 from mptune.results import Measurement, Status
 from mptune.space.parameters import (
     BooleanParameter,
@@ -139,3 +140,25 @@ def test_a_damaged_recording_is_refused(tmp_path: Path, changes: dict[str, Any],
 def test_another_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpaceFileError, match="not a recorded space of mptune"):
         read_recording(write(tmp_path / "space.json", document(format="other")))
+
+
+RECORDINGS = sorted((Path(__file__).parents[2] / "benchmarks" / "data").glob("*.json.gz"))
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_the_projects_own_recordings_are_complete(path: Path) -> None:
+    read = read_space(path)
+    kernel = load_kernel(read.kernel)
+    assert read.signature == kernel.signature_names
+    assert read.space.names == tuple(parameter.name for parameter in kernel.parameters)
+    assert len(read.trials) == read.space.size > 1000
+    whole = kernel.search_space(read.problem_size)
+    for trial in read.trials.values():
+        assert trial.configuration in whole
+        assert trial.time_ms > 0
+        assert trial.error >= 0
+        assert trial.metric("memory_bytes") > 0
+
+
+def test_there_are_recordings_of_four_kernels() -> None:
+    assert len(RECORDINGS) >= 4
