@@ -5,8 +5,8 @@ Every configuration, in a random order, so that a slow hour does not fall on one
 footprint. Compiling comes first and alone, on all cores; then the launches, one configuration at a time. What is
 done is kept in the work folder: the same command goes on where it stopped.
 
-    python benchmarks/record.py bessel kmeans --work /tmp/recording [--passes 1] [--size default]
-    python benchmarks/record.py convolution2d --restrict output_type=fp64,fp32 --sample 5000 --work ...
+    python benchmarks/record.py bessel kmeans --work build/recording [--passes 1] [--size default]
+    python benchmarks/record.py convolution2d --restrict output_type=fp64,fp32 --sample 5000 --work build/recording
 
 writes ``benchmarks/data/KERNEL-host.json.gz``, which ``mptune simulate`` and ``mptune compare`` read.
 """
