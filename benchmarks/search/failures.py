@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, Final
 from benchmarks.search import failing
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.plots import pyplot_module
-from benchmarks.search.report import Report, markdown_table, percent
+from benchmarks.search.report import Report, finite_or_none, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import verdict, welch_chance
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, peer_tools, simulations, strategy_tools
@@ -169,17 +168,13 @@ def _against_random(comparison: Comparison, cells: Sequence[Cell]) -> list[dict[
             {
                 "space": cell.name,
                 "failing": 1.0 - valid / len(cell.recorded.trials),
-                "default": _finite(own.mean()),
-                "random": _finite(other.mean()),
-                "p_value": _finite(welch_chance(own, other)),
+                "default": finite_or_none(own.mean()),
+                "random": finite_or_none(other.mean()),
+                "p_value": finite_or_none(welch_chance(own, other)),
                 "verdict": verdict(own, other),
             }
         )
     return rows
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _markdown(

@@ -26,7 +26,7 @@ from benchmarks.search.precision_cells import (
     tools_of,
 )
 from benchmarks.search.precision_plots import draw_shares
-from benchmarks.search.report import Report, markdown_table, percent
+from benchmarks.search.report import Report, finite_or_none, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.tools import DEFAULT
 from mptune.comparison import Comparison
@@ -138,9 +138,9 @@ class Figures:
                     "optimum": self.cells[space].optimum,
                     "tools": {
                         tool: {
-                            "share": {at: _finite(rows[i, j]) for at, rows in self.share.items()},
-                            "beats_random": {at: _finite(rows[i, j]) for at, rows in self.wins.items()},
-                            "first_feasible": [_finite(value) for value in self.arrivals[space, tool]],
+                            "share": {at: finite_or_none(rows[i, j]) for at, rows in self.share.items()},
+                            "beats_random": {at: finite_or_none(rows[i, j]) for at, rows in self.wins.items()},
+                            "first_feasible": [finite_or_none(value) for value in self.arrivals[space, tool]],
                         }
                         for j, tool in enumerate(strategies)
                     },
@@ -149,8 +149,8 @@ class Figures:
             ],
             "tools": {
                 tool: {
-                    "share": {at: _finite(rows[:, j].mean()) for at, rows in self.share.items()},
-                    "beats_random": {at: _finite(rows[:, j].mean()) for at, rows in self.wins.items()},
+                    "share": {at: finite_or_none(rows[:, j].mean()) for at, rows in self.share.items()},
+                    "beats_random": {at: finite_or_none(rows[:, j].mean()) for at, rows in self.wins.items()},
                     "cells_feasible_in_time": 1.0 - len(self.late_cells(tool)) / len(spaces),
                 }
                 for j, tool in enumerate(strategies)
@@ -162,10 +162,6 @@ class Figures:
 def _arrivals(simulation: Simulation) -> Floats:
     firsts = (next((i for i, best in enumerate(run.best, 1) if best is not None), math.inf) for run in simulation.runs)
     return np.array(list(firsts), dtype=np.float64)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _markdown(figures: Figures, cells: Sequence[Cell], results: Results) -> str:

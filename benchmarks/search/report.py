@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Draw", "Report", "machine", "markdown_table", "percent", "write"]
+__all__ = ["Draw", "Report", "finite_or_none", "machine", "markdown_table", "percent", "write"]
 
 #: Draws one plot into a file.
 Draw = Callable[[Path], None]
@@ -117,6 +117,11 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> 
     """Return a table, every column but the first aligned to the right."""
     rule = ["---", *("---:" for _ in columns[1:])]
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (columns, rule, *rows))
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return a number as JSON can hold it: None where it is not finite."""
+    return float(value) if math.isfinite(value) else None
 
 
 def percent(share: float | None, digits: int = 2) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -10,7 +9,7 @@ from typing import Any, ClassVar, Final
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
 from benchmarks.search.plots import draw_bars, draw_curves
-from benchmarks.search.report import Report, markdown_table, percent
+from benchmarks.search.report import Report, finite_or_none, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import NOISE, welch_chance
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, peer_tools, simulations, strategy_tools
@@ -112,18 +111,14 @@ def _verdicts(comparison: Comparison) -> list[dict[str, Any]]:
         rows.append(
             {
                 "space": space,
-                "default": _finite(own.mean()),
+                "default": finite_or_none(own.mean()),
                 "best_peer": best,
-                "peer": _finite(other.mean()),
-                "p_value": _finite(chance),
+                "peer": finite_or_none(other.mean()),
+                "p_value": finite_or_none(chance),
                 "verdict": verdict,
             }
         )
     return rows
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _markdown(

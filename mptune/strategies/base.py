@@ -17,7 +17,7 @@ from mptune.results import Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["Options", "Strategy"]
+__all__ = ["Options", "Strategy", "require"]
 
 #: A name and its text, over more deeply indented lines, in the section of a docstring.
 _ENTRY: Final = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -52,6 +52,16 @@ class Options:
             for name, text in _ENTRY.findall(section):
                 texts[name] = " ".join(text.split())
         return {f.name: (f.default, texts.get(f.name, "")) for f in fields(cls)}
+
+
+def require(strategy: str, options: Options, name: str, holds: bool, expected: str) -> None:
+    """Check an option's value.
+
+    Raises:
+        MptuneError: the condition does not hold; names the option and what was expected.
+    """
+    if not holds:
+        raise MptuneError(f"option {name} of strategy {strategy}: expected {expected}, got {getattr(options, name)!r}")
 
 
 def _convert(strategy: str, name: str, value: Any, kind: type) -> Any:

@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mptune.strategies.base import Options
+from mptune.strategies.base import Options, require
 from mptune.strategies.moves.climbing import ClimbingOptions, ClimbingStrategy, check_climbing
 from mptune.strategies.moves.metropolis import acceptance_probability
-from mptune.strategies.moves.scored import require
 
 __all__ = ["BasinHoppingOptions", "BasinHoppingStrategy"]
 

@@ -21,9 +21,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import MptuneError
 from mptune.results import Trial
-from mptune.strategies.base import Options, Strategy
+from mptune.strategies.base import Options, Strategy, require
 from mptune.strategies.models import candidates as pools
 from mptune.strategies.models.features import Features
 from mptune.strategies.models.gaussian_process import Prior
@@ -69,19 +68,15 @@ class BayesianOptions(Options):
     max_observations: int = 800
 
     def __post_init__(self) -> None:
-        self._require("initial", self.initial >= 1, "at least 1")
-        self._require("max_candidates", self.max_candidates >= 1, "at least 1")
-        self._require("sample", self.sample >= 10, "at least 10")
-        self._require("refit", 1.0 <= self.refit < math.inf, "a factor of at least 1")
-        self._require("iterations", self.iterations >= 1, "at least 1")
-        self._require("warp", 0.0 <= self.warp < math.inf, "a number that is not negative")
-        self._require("length_spread", 0.0 < self.length_spread < math.inf, "a positive number")
-        self._require("noise", 0.0 < self.noise < math.inf, "a positive number")
-        self._require("max_observations", self.max_observations >= 20, "at least 20")
-
-    def _require(self, name: str, holds: bool, expected: str) -> None:
-        if not holds:
-            raise MptuneError(f"option {name} of strategy bayesian: expected {expected}, got {getattr(self, name)}")
+        require("bayesian", self, "initial", self.initial >= 1, "at least 1")
+        require("bayesian", self, "max_candidates", self.max_candidates >= 1, "at least 1")
+        require("bayesian", self, "sample", self.sample >= 10, "at least 10")
+        require("bayesian", self, "refit", 1.0 <= self.refit < math.inf, "a factor of at least 1")
+        require("bayesian", self, "iterations", self.iterations >= 1, "at least 1")
+        require("bayesian", self, "warp", 0.0 <= self.warp < math.inf, "a number that is not negative")
+        require("bayesian", self, "length_spread", 0.0 < self.length_spread < math.inf, "a positive number")
+        require("bayesian", self, "noise", 0.0 < self.noise < math.inf, "a positive number")
+        require("bayesian", self, "max_observations", self.max_observations >= 20, "at least 20")
 
 
 class BayesianStrategy(Strategy):

@@ -25,14 +25,13 @@ from numpy.typing import NDArray
 from mptune.errors import UnknownNameError
 from mptune.results import Trial
 from mptune.space.neighbourhood import KINDS, Kind
-from mptune.strategies.base import Options, Strategy
+from mptune.strategies.base import Options, Strategy, require
 from mptune.strategies.models.ascent import ascend
 from mptune.strategies.models.baco_model import BacoModel, Observation
 from mptune.strategies.models.candidates import Candidates
 from mptune.strategies.models.distances import PERMUTATION_DISTANCES, Distances
 from mptune.strategies.models.feasibility import FeasibilityForest, least_probability
 from mptune.strategies.models.gamma_fit import GammaPrior, Search
-from mptune.strategies.moves.scored import require
 
 __all__ = ["BayesianBacoOptions", "BayesianBacoStrategy"]
 

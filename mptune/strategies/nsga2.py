@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from mptune.errors import UnknownNameError
 from mptune.objective import Objective
 from mptune.results import Status, Trial
-from mptune.strategies.base import Options
+from mptune.strategies.base import Options, require
 from mptune.strategies.genetic import CROSSOVERS
 from mptune.strategies.moves.dominance import crowding_distances, non_dominated_ranks
 from mptune.strategies.moves.population import PopulationOptions, PopulationStrategy
-from mptune.strategies.moves.scored import require
 
 __all__ = ["Nsga2Options", "Nsga2Strategy"]
 

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Final
 from mptune.errors import UnknownNameError
 from mptune.results import Trial
 from mptune.space.neighbourhood import KINDS, Kind
-from mptune.strategies.base import Options
+from mptune.strategies.base import Options, require
 from mptune.strategies.moves.metropolis import acceptance_probability
-from mptune.strategies.moves.scored import ScoredStrategy, require
+from mptune.strategies.moves.scored import ScoredStrategy
 
 __all__ = ["SimulatedAnnealingOptions", "SimulatedAnnealingStrategy"]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.base import Options
-from mptune.strategies.moves.scored import ScoredStrategy, require
+from mptune.strategies.base import Options, require
+from mptune.strategies.moves.scored import ScoredStrategy
 
 __all__ = ["Champion", "Grid", "PopulationOptions", "PopulationStrategy", "require_in_range", "single_changes"]
 

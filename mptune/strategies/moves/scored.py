@@ -1,4 +1,4 @@
-"""What strategies that move from score to score share: the scores, and how their options are checked."""
+"""What strategies that move from score to score share: the scores."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from mptune.errors import MptuneError
 from mptune.results import Trial
-from mptune.strategies.base import Options, Strategy
+from mptune.strategies.base import Strategy
 
-__all__ = ["ScoredStrategy", "require"]
+__all__ = ["ScoredStrategy"]
 
 
 class ScoredStrategy(Strategy):
@@ -34,13 +33,3 @@ class ScoredStrategy(Strategy):
         """Return a random index neither seen nor among those found, None when there is none left."""
         drawn = self.space.sample(1, self.rng, exclude=self._seen.union(found))
         return int(drawn[0]) if len(drawn) else None
-
-
-def require(strategy: str, options: Options, name: str, holds: bool, expected: str) -> None:
-    """Check an option's value.
-
-    Raises:
-        MptuneError: the condition does not hold; names the option and what was expected.
-    """
-    if not holds:
-        raise MptuneError(f"option {name} of strategy {strategy}: expected {expected}, got {getattr(options, name)!r}")
