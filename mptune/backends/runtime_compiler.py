@@ -1,26 +1,27 @@
-"""The compilers that run inside the process, NVRTC and hiprtc, whose interfaces differ only in their names."""
+"""NVRTC and hiprtc, as many compilations at a time as there are callers.
+
+A vendor's compiler is a library of a few hundred megabytes that may abort, hang or, as hiprtc does, race with itself
+when two threads use it. None of that may reach the process that holds the search, so each compilation runs in
+a :class:`~mptune.backends.compiler_process.CompilerProcess`.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import ctypes
-import re
+import os
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
-from mptune.errors import BackendUnavailableError, CompileError
+from mptune.backends.compiler_process import CompilerProcess, Task
+from mptune.backends.runtime_library import CompilerSpec, RuntimeLibrary
+from mptune.errors import BackendUnavailableError, MptuneError
 
 __all__ = ["RuntimeCompiler"]
 
-_MESSAGE_LINES: Final = 25
-_INTERESTING: Final = re.compile(r"\b(error|fatal)\b|\bptxas\b", re.IGNORECASE)
-#: What the compiler calls the text before the template, whose own lines a ``#line`` directive names.
-_SOURCE_NAME: Final = b"prelude.hpp"
-
 
 class RuntimeCompiler:
-    """A runtime compilation library.
+    """A compiler that is a library, in processes of its own; usable from any thread.
 
     Args:
         name: what messages call it.
@@ -34,95 +35,58 @@ class RuntimeCompiler:
     """
 
     def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str) -> None:
+        library = _open([CompilerSpec(name, prefix, code, path) for path in paths])
+        if library is None:
+            raise BackendUnavailableError(f"{name} is not installed: {hint}")
         self.name = name
-        self._prefix = prefix
-        self._code = code
-        self._library = self._open(paths, hint)
-        self.version = self._version()
+        self.version = library.version
+        self._spec = library.spec
+        self._idle: list[CompilerProcess] = []
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        atexit.register(self.close)
 
     def compile(self, source: str, function: str, flags: Sequence[str], timeout_s: float) -> tuple[bytes, str]:
         """Return the code of a source and what the compiler printed.
 
         Raises:
-            CompileError: it rejected the source or did not finish in time. A compilation cannot be
-                interrupted: one that ran out of time goes on in the background until the process ends.
+            CompileError: the compiler rejected the source, crashed, or was ended for not finishing in time.
         """
-        outcome: list[tuple[bytes, str] | BaseException] = []
-
-        def work() -> None:
-            try:
-                outcome.append(self._compile(source, function, flags))
-            except BaseException as error:
-                outcome.append(error)
-
-        thread = threading.Thread(target=work, name=f"{self.name} {function}", daemon=True)
-        thread.start()
-        thread.join(timeout_s)
-        if not outcome:
-            raise CompileError(f"{self.name} did not finish {function} within {timeout_s:g} s")
-        if isinstance(outcome[0], BaseException):
-            raise outcome[0]
-        return outcome[0]
-
-    def _compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
-        with self._program(source) as program:
-            options = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
-            status = self._call("CompileProgram", program, ctypes.c_int(len(flags)), options)
-            log = self._fetch("ProgramLog", program).rstrip(b"\0\n").decode(errors="replace")
-            if status != 0:
-                raise CompileError(
-                    f"{self.name} rejected {function} ({self._reason(status)})\n{_excerpt(log)}".rstrip()
-                )
-            return self._fetch(self._code, program), log
-
-    @contextlib.contextmanager
-    def _program(self, source: str) -> Iterator[ctypes.c_void_p]:
-        program = ctypes.c_void_p()
-        self._check("CreateProgram", ctypes.byref(program), source.encode(), _SOURCE_NAME, ctypes.c_int(0), None, None)
+        process = self._take()
         try:
-            yield program
-        finally:
-            self._call("DestroyProgram", ctypes.byref(program))
+            answer = process.compile(Task(source, function, tuple(flags)), timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+        with self._lock:
+            self._idle.append(process)
+        if isinstance(answer, MptuneError):
+            raise answer
+        return answer
 
-    def _fetch(self, what: str, program: ctypes.c_void_p) -> bytes:
-        size = ctypes.c_size_t()
-        self._check(f"Get{what}Size", program, ctypes.byref(size))
-        text = ctypes.create_string_buffer(max(size.value, 1))
-        self._check(f"Get{what}", program, text)
-        return text.raw[: size.value]
+    def close(self) -> None:
+        """End the processes that have nothing to do; those that have end with this one."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        # A fork has a copy of the list, but the processes are its parent's.
+        if os.getpid() == self._owner:
+            for process in idle:
+                process.kill()
 
-    def _call(self, function: str, *arguments: object) -> int:
-        return int(getattr(self._library, self._prefix + function)(*arguments))
-
-    def _check(self, function: str, *arguments: object) -> None:
-        status = self._call(function, *arguments)
-        if status != 0:
-            raise CompileError(f"{self._prefix}{function} failed: {self._reason(status)}")
-
-    def _reason(self, status: int) -> str:
-        text = getattr(self._library, f"{self._prefix}GetErrorString")
-        text.restype = ctypes.c_char_p
-        found = text(status)
-        return found.decode() if found else f"status {status}"
-
-    def _version(self) -> str:
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self._check("Version", ctypes.byref(major), ctypes.byref(minor))
-        return f"{major.value}.{minor.value}"
-
-    def _open(self, paths: Sequence[str], hint: str) -> ctypes.CDLL:
-        for path in paths:
-            with contextlib.suppress(OSError):
-                library = ctypes.CDLL(path)
-                if hasattr(library, f"{self._prefix}CreateProgram"):
-                    return library
-        raise BackendUnavailableError(f"{self.name} is not installed: {hint}")
+    def _take(self) -> CompilerProcess:
+        """Return a process that does nothing, a new one if there is none."""
+        with self._lock:
+            while self._idle and os.getpid() == self._owner:
+                process = self._idle.pop()
+                if process.is_alive():
+                    return process
+                process.kill()
+        return CompilerProcess(self._spec)
 
 
-def _excerpt(log: str) -> str:
-    """Return the first errors with what follows each, or the start of a log without any."""
-    lines = [line for line in log.splitlines() if line.strip()]
-    first = next((i for i, line in enumerate(lines) if _INTERESTING.search(line)), 0)
-    shown = lines[first : first + _MESSAGE_LINES]
-    left = len(lines) - first - len(shown)
-    return "\n".join([*shown, f"... {left} more lines"] if left else shown)
+def _open(specs: Sequence[CompilerSpec]) -> RuntimeLibrary | None:
+    """Return the first library that loads and has the compiler's functions."""
+    for spec in specs:
+        with contextlib.suppress(OSError, AttributeError):
+            return RuntimeLibrary(spec)
+    return None

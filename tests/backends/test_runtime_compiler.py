@@ -1,0 +1,172 @@
+"""Compiling in processes of its own, with a library of the test's that does what vendors' compilers must not do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.errors import BackendUnavailableError, CompileError
+
+LIBRARY = r"""
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <atomic>
+#include <unistd.h>
+
+struct Program { std::string source, code, log; };
+static std::atomic<int> users{0};
+
+extern "C" {
+int fakeVersion(int* major, int* minor) { *major = 1; *minor = 2; return 0; }
+const char* fakeGetErrorString(int) { return "bad source"; }
+int fakeCreateProgram(Program** p, const char* source, const char*, int, void*, void*) {
+  *p = new Program{source, "", ""};
+  return 0;
+}
+int fakeDestroyProgram(Program** p) { delete *p; return 0; }
+int fakeCompileProgram(Program* p, int count, const char** flags) {
+  if (users.fetch_add(1) != 0) std::abort();  // as a compiler that two threads must not use
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  users.fetch_sub(1);
+  if (p->source == "abort") { std::fprintf(stderr, "LLVM ERROR: out of registers\n"); std::abort(); }
+  if (p->source == "hang") for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (p->source == "exit") std::exit(3);
+  if (p->source == "wrong") { p->log = "line 1: error: wrong"; return 6; }
+  p->code = "code of " + p->source + " by " + std::to_string(getpid());
+  for (int i = 0; i < count; ++i) p->log += flags[i];
+  return 0;
+}
+int fakeGetCodeSize(Program* p, size_t* size) { *size = p->code.size(); return 0; }
+int fakeGetCode(Program* p, char* to) { std::memcpy(to, p->code.data(), p->code.size()); return 0; }
+int fakeGetProgramLogSize(Program* p, size_t* size) { *size = p->log.size(); return 0; }
+int fakeGetProgramLog(Program* p, char* to) { std::memcpy(to, p->log.data(), p->log.size()); return 0; }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "fake.cpp").write_text(LIBRARY)
+    command = ["g++", "-shared", "-fPIC", "-O1", "-pthread", "-o", folder / "libfake.so", folder / "fake.cpp"]
+    subprocess.run(command, check=True)
+    return str(folder / "libfake.so")
+
+
+@pytest.fixture
+def compiler(library):
+    compiler = RuntimeCompiler("Fake", "fake", "Code", ["/nowhere/lib.so", library], "install it")
+    yield compiler
+    compiler.close()
+
+
+def process_of(code):
+    return int(code.decode().rpartition(" ")[2])
+
+
+def is_running(pid):
+    """Whether a process exists and is more than an entry nobody has asked for."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for_end(pid):
+    deadline = time.monotonic() + 20
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not is_running(pid)
+
+
+def test_code_and_log_come_from_another_process(compiler):
+    code, log = compiler.compile("a", "f", ["-x", "-y"], 30)
+    assert code.startswith(b"code of a by ")
+    assert process_of(code) != os.getpid()
+    assert log == "-x-y"
+    assert compiler.version == "1.2"
+
+
+def test_one_process_serves_one_caller(compiler):
+    assert len({process_of(compiler.compile(str(i), "f", [], 30)[0]) for i in range(5)}) == 1
+
+
+def test_callers_at_the_same_time_never_share_a_library(compiler):
+    with ThreadPoolExecutor(4) as pool:
+        codes = list(pool.map(lambda i: compiler.compile(str(i), "f", [], 30)[0], range(24)))
+    assert [code.split(b" by ")[0] for code in codes] == [b"code of %d" % i for i in range(24)]
+    assert 1 < len({process_of(code) for code in codes}) <= 4
+
+
+def test_refused_source_keeps_the_process(compiler):
+    before = process_of(compiler.compile("a", "f", [], 30)[0])
+    with pytest.raises(CompileError, match=r"Fake rejected f \(bad source\)\nline 1: error: wrong"):
+        compiler.compile("wrong", "f", [], 30)
+    assert process_of(compiler.compile("a", "f", [], 30)[0]) == before
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("abort", "Fake crashed in f: ended by SIGABRT\nLLVM ERROR: out of registers"),
+        ("exit", "Fake crashed in f: exit code 3"),
+        ("hang", "Fake did not finish f within 0.3 s"),
+    ],
+)
+def test_a_compiler_that_fails_is_replaced(compiler, source, message):
+    before = process_of(compiler.compile("a", "f", [], 30)[0])
+    with pytest.raises(CompileError) as caught:
+        compiler.compile(source, "f", [], 30 if source != "hang" else 0.3)
+    assert str(caught.value) == message
+    assert wait_for_end(before)
+    assert process_of(compiler.compile("a", "f", [], 30)[0]) != before
+
+
+def test_idle_process_that_was_killed_is_replaced(compiler):
+    before = process_of(compiler.compile("a", "f", [], 30)[0])
+    os.kill(before, signal.SIGKILL)
+    assert wait_for_end(before)
+    assert process_of(compiler.compile("a", "f", [], 30)[0]) != before
+
+
+def test_close_ends_the_processes(compiler):
+    pid = process_of(compiler.compile("a", "f", [], 30)[0])
+    compiler.close()
+    assert not is_running(pid)
+
+
+@pytest.mark.parametrize("source", ["a", "hang"])
+def test_process_ends_with_a_parent_that_is_killed(library, source):
+    script = f"""
+        import os, threading, time
+        from mptune.backends.runtime_compiler import RuntimeCompiler
+        compiler = RuntimeCompiler("Fake", "fake", "Code", [{library!r}], "")
+        pid = compiler.compile("a", "f", [], 30)[0].decode().rpartition(" ")[2]
+        threading.Thread(target=compiler.compile, args=({source!r}, "f", [], 600), daemon=True).start()
+        time.sleep(0.3)
+        print(pid, flush=True)
+        os.kill(os.getpid(), 9)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert wait_for_end(int(done.stdout))
+
+
+def test_library_that_is_missing_says_what_to_install(library):
+    with pytest.raises(BackendUnavailableError, match="Other is not installed: install it"):
+        RuntimeCompiler("Other", "other", "Code", ["/nowhere/lib.so", library], "install it")
