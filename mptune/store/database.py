@@ -33,6 +33,8 @@ FORMAT_VERSION: Final = 1
 
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
 _BUSY_TIMEOUT_S: Final = 60.0
+#: Trials go into the index by their keys, which come in no order: of a large file, much of it is needed at once.
+_CACHE_KIB: Final = 128 * 1024
 _SETTLED: Final = "every trial recorded so far is safe"
 
 _SCHEMA: Final = (
@@ -78,6 +80,7 @@ def connect(path: Path) -> sqlite3.Connection:
         f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S
     )
     connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     return connection
 
 
@@ -87,8 +90,13 @@ def create_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-def recognise(path: Path, connection: sqlite3.Connection) -> None:
+def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> None:
     """Check that a database is a whole run file of this version.
+
+    Args:
+        path: the file.
+        connection: to it.
+        thorough: look at every page; reading every trial, which readers do anyway, meets a damaged one too.
 
     Raises:
         RunFileError: it is foreign, corrupt or of another version.
@@ -104,6 +112,8 @@ def recognise(path: Path, connection: sqlite3.Connection) -> None:
     missing = {"meta", "settings", "trials"} - tables
     if missing:
         raise RunFileError(f"run file {path} is corrupt: it has no table {', '.join(sorted(missing))}")
+    if not thorough:
+        return
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise RunFileError(f"run file {path} is corrupt: {verdict}")
@@ -126,7 +136,10 @@ def writer(path: Path) -> str:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what happens inside, or none of it."""
+    """Commit what happens inside, or none of it; inside another one, it is part of that."""
+    if connection.in_transaction:
+        yield
+        return
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -13,14 +13,15 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from mptune.errors import MptuneError, RunFileError, did_you_mean
-from mptune.results import Measurement, Status, Trial
-from mptune.space.configuration import Configuration
+from mptune.errors import RunFileError, did_you_mean
+from mptune.results import Trial
 from mptune.store import database, writer_lock
+from mptune.store.rows import from_rows, many_objects, to_row
 
 __all__ = ["RunFile"]
 
 _ALTERNATIVES: Final = "go on with it (--resume) or choose another file (--output)"
+_ROWS_AT_ONCE: Final = 4096
 
 
 class RunFile:
@@ -89,7 +90,7 @@ class RunFile:
         try:
             with database.explained(path):
                 connection = database.connect(path)
-                database.recognise(path, connection)
+                database.recognise(path, connection, thorough=not read_only)
                 if read_only:
                     connection.execute("PRAGMA query_only = ON")
                 else:
@@ -115,13 +116,9 @@ class RunFile:
         Raises:
             RunFileError: a setting is not JSON, or the file cannot be written.
         """
-        rows = [(name, _to_json(name, value)) for name, value in settings.items()]
-        connection = self._open_connection()
-        with database.explained(self._path), database.transaction(connection):
-            connection.executemany(database.UPSERT_SETTING, rows)
-        self._settings.update((name, json.loads(text)) for name, text in rows)
+        self.add_all((), settings=settings)
 
-    def add(self, trial: Trial, phase: str = "search") -> None:
+    def add(self, trial: Trial, phase: str = "search", settings: Mapping[str, Any] | None = None) -> None:
         """Record a trial; when this returns, it is on the disk.
 
         A trial of the same key and configuration is replaced and keeps its place in the order, so adding
@@ -130,26 +127,27 @@ class RunFile:
         Args:
             trial: what to record.
             phase: what it was evaluated for ("baseline", "search", ...).
+            settings: to add or replace in the same breath: waiting for the disk is most of what either takes.
 
         Raises:
-            RunFileError: the file cannot be written (disk full, moved away, read-only).
+            RunFileError: the file cannot be written (disk full, moved away, read-only), or a setting is not JSON.
         """
-        measurement = trial.measurement
-        row = (
-            trial.key,
-            trial.configuration.to_json(),
-            phase,
-            str(trial.status),
-            # Compiler output may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
-            trial.message.encode("utf-8", "backslashreplace").decode("utf-8"),
-            json.dumps(dict(measurement.metrics)),
-            np.asarray(measurement.times_ms, dtype="<f8").tobytes(),
-            json.dumps(dict(measurement.durations_s)),
-            int(measurement.reused_error),
-            json.dumps(trial.warnings),
-        )
-        with database.explained(self._path):
-            self._open_connection().execute(database.INSERT_TRIAL, row)
+        self.add_all([trial], phase, settings)
+
+    def add_all(
+        self, trials: Sequence[Trial], phase: str = "search", settings: Mapping[str, Any] | None = None
+    ) -> None:
+        """Record trials as :meth:`add` does, all of them or none, much faster than one by one.
+
+        Raises:
+            RunFileError: the file cannot be written (disk full, moved away, read-only), or a setting is not JSON.
+        """
+        described = [(name, _to_json(name, value)) for name, value in (settings or {}).items()]
+        connection = self._open_connection()
+        with database.explained(self._path), database.transaction(connection):
+            connection.executemany(database.INSERT_TRIAL, (to_row(trial, phase) for trial in trials))
+            connection.executemany(database.UPSERT_SETTING, described)
+        self._settings.update((name, json.loads(text)) for name, text in described)
 
     def retire(self, trials: Sequence[Trial]) -> None:
         """Set trials aside that were measured under other conditions (phase "stale"); nothing is deleted.
@@ -167,9 +165,15 @@ class RunFile:
         Raises:
             RunFileError: the file is corrupt.
         """
-        with database.explained(self._path):
-            rows = self._open_connection().execute(database.SELECT_TRIALS, (phase,)).fetchall()
-        return [self._trial(*row) for row in rows]
+        trials: list[Trial] = []
+        with database.explained(self._path), many_objects():
+            cursor = self._open_connection().execute(database.SELECT_TRIALS, (phase,))
+            while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+                try:
+                    trials += from_rows(rows)
+                except ValueError as error:
+                    raise RunFileError(f"run file {self._path} is corrupt: {error}") from error
+        return trials
 
     def close(self) -> None:
         """Close the file and let others write it; may be called twice."""
@@ -198,36 +202,6 @@ class RunFile:
             return {name: json.loads(text) for name, text in rows}
         except (ValueError, TypeError) as error:
             raise RunFileError(f"run file {self._path} is corrupt: its settings cannot be read ({error})") from error
-
-    def _trial(
-        self,
-        number: int,
-        key: str,
-        configuration: str,
-        status: str,
-        message: str,
-        metrics: str,
-        times_ms: bytes,
-        durations_s: str,
-        reused_error: int,
-        warnings: str,
-    ) -> Trial:
-        try:
-            return Trial(
-                configuration=Configuration.from_json(configuration),
-                status=Status(status),
-                message=message,
-                measurement=Measurement(
-                    metrics=json.loads(metrics),
-                    times_ms=tuple(np.frombuffer(times_ms, dtype="<f8").tolist()),
-                    durations_s=json.loads(durations_s),
-                    reused_error=bool(reused_error),
-                ),
-                warnings=tuple(json.loads(warnings)),
-                key=key,
-            )
-        except (MptuneError, ValueError, TypeError, AttributeError) as error:
-            raise RunFileError(f"run file {self._path} is corrupt: trial {number} cannot be read ({error})") from error
 
 
 def _lock(path: Path, flags: int = 0) -> int:
