@@ -112,6 +112,10 @@ def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> 
     missing = {"meta", "settings", "trials"} - tables
     if missing:
         raise RunFileError(f"run file {path} is corrupt: it has no table {', '.join(sorted(missing))}")
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    if path.stat().st_size < pages * page_bytes:
+        raise RunFileError(f"run file {path} is corrupt or was copied in part: its last page is not whole")
     if not thorough:
         return
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
