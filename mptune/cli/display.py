@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
@@ -32,6 +33,9 @@ _ENDLESS: Final = 10_000
 _SHOWN: Final = (
     "backend", "device", "sizes", "threshold", "metric", "configurations", "strategy", "seed", "wall_s"
 )  # fmt: skip
+_REFRESH_S: Final = 0.1
+#: A live view that took a second is shown for twenty.
+_VIEW_SHARE: Final = 20.0
 _ERROR: Final = re.compile(r"\berror\b", re.IGNORECASE)
 
 
@@ -173,11 +177,28 @@ def _bar(share: float, width: int = 60) -> Text:
     return Text("━" * done, style="green") + Text("━" * (width - done), style="bright_black")
 
 
-class LiveView:
-    """The live view of a tuning run on standard error; does nothing where that is no terminal."""
+def _log_line(count: int, progress: Progress) -> str:
+    trial = progress.trial
+    numbers = f"{number(trial.time_ms)} ms, error {number(trial.error, 3)}" if trial.is_valid else ""
+    took_s = sum(trial.measurement.durations_s.values())
+    origin = "from the run file" if progress.replayed else f"{took_s:.2f} s"
+    parts = (str(trial.status), numbers, origin, str(trial.configuration), _in_short(trial.message))
+    return f"{count}/{progress.budget} {progress.phase}: {'; '.join(part for part in parts if part)}"
 
-    def __init__(self, time_limit_s: float | None = None) -> None:
+
+class LiveView:
+    """What a tuning run shows on standard error while it goes on: a live view where that is a terminal.
+
+    Args:
+        time_limit_s: no evaluation begins after that.
+        log: whether each trial gets a line that stays.
+    """
+
+    def __init__(self, time_limit_s: float | None = None, *, log: bool = False) -> None:
         self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
+        self._log = log
+        self._told = 0
+        self._next_view_s = 0.0
         self._live = Live(console=messages, refresh_per_second=8, transient=True) if messages.is_terminal else None
         self._warned: set[str] = set()
 
@@ -192,13 +213,20 @@ class LiveView:
             self._live.stop()
 
     def update(self, progress: Progress) -> None:
-        """Show where the run stands, and each warning the first time it comes."""
+        """Show where the run stands, the latest trial, and each warning the first time it comes."""
+        self._told += 1
+        if self._log:
+            messages.print(Text(_log_line(self._told, progress)), soft_wrap=True)
         for warning in progress.trial.warnings:
             if warning not in self._warned:
                 self._warned.add(warning)
                 remark(f"warning: {warning}")
-        if self._live is not None:
-            self._live.update(self._view(progress))
+        if self._live is None or (start := time.monotonic()) < self._next_view_s:
+            return
+        self._live.update(self._view(progress))
+        # It looks at every trial there is: with many of them, it must not take the time of the run.
+        took_s = time.monotonic() - start
+        self._next_view_s = start + took_s + max(_REFRESH_S, _VIEW_SHARE * took_s)
 
     def _view(self, progress: Progress) -> RenderableType:
         run = progress.run()

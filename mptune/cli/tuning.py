@@ -12,11 +12,12 @@ import typer
 from mptune.accuracy.metrics import METRICS
 from mptune.cli.arguments import default_output, parse_assignments, parse_sizes, parse_threshold
 from mptune.cli.display import LiveView, complain, print_json, print_run, remark
+from mptune.cli.interruption import Interruption
 from mptune.evaluators.device import Limits
 from mptune.registry import load_kernel
 from mptune.run import Run
 from mptune.strategies import STRATEGIES
-from mptune.tuner import TuneSettings
+from mptune.tuner import Progress, TuneSettings
 from mptune.tuner import tune as tune_kernel
 
 __all__ = ["tune"]
@@ -46,6 +47,7 @@ def tune(
         Path | None, typer.Option("--output", "-o", metavar="RUN.db", help="Run file [runs/KERNEL.db].")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run file.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="A line for each trial, on standard error.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Find the fastest configuration that is accurate enough."""
@@ -74,11 +76,21 @@ def tune(
     )
     path = output or default_output(definition, resume)
     command = shlex.join(["mptune", *sys.argv[1:]])
+    was_there = path.exists()
+    told: list[Progress] = []
+
+    def listen(progress: Progress) -> None:
+        told[:] = [progress]
+        view.update(progress)
+        interruption.check()
+
     try:
-        with LiveView(time_limit) as view:
-            run = tune_kernel(
-                definition, settings, output=path, resume=resume, on_progress=view.update, command=command
-            )
+        with (
+            LiveView(time_limit, log=log) as view,
+            # The run file is made when everything is ready for the first trial.
+            Interruption(lambda: bool(told) or (path.exists() and not was_there)) as interruption,
+        ):
+            run = tune_kernel(definition, settings, output=path, resume=resume, on_progress=listen, command=command)
     except KeyboardInterrupt:
         if path.exists():
             _report(Run.load(path), path, json)
