@@ -19,6 +19,7 @@ __all__ = [
     "LaunchError",
     "MetricError",
     "MptuneError",
+    "ObserverUnavailableError",
     "OutOfMemoryError",
     "ReferenceDataError",
     "RunFileError",
@@ -94,6 +95,10 @@ class MetricError(MptuneError):
 
 class BackendUnavailableError(MptuneError):
     """A backend that cannot run here; the message says why and what to install."""
+
+
+class ObserverUnavailableError(MptuneError):
+    """An observer that cannot measure here; the message says why and what to install or to permit."""
 
 
 class CompileError(MptuneError):

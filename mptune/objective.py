@@ -1,16 +1,17 @@
-"""What is optimised: a metric or an expression over metrics, an error threshold, and a penalty.
+"""What is optimised: a metric or an expression over metrics, an error threshold, measured constraints, and a penalty.
 
 The score of a trial follows Heldens 2026, Sec. III-D and V-C: its performance where the error meets
 the threshold, a penalty where it does not. One deviation: an error *equal* to the threshold is
 feasible here (the paper asks for a strictly smaller one), so that ``--max-error X`` means "at most X".
+Measured constraints (``energy_j <= 1.5``) count like the threshold: a trial is feasible where all hold, and a
+penalty takes the largest of the excesses, each in decades.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,17 +19,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import ExpressionError, MptuneError, UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.metric_expressions import LEAST_EXCESS, MeasuredConstraint, MetricExpression
 from mptune.results import Status, Trial
-from mptune.space.expression import Expression
 
 __all__ = ["PENALTIES", "Objective"]
 
 #: What an inaccurate trial can score (Heldens 2026, Sec. V-C).
 PENALTIES: Final[tuple[str, ...]] = ("hard", "linear", "decay")
 
-_METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
-_DOT: Final = "__of__"
 _LARGEST: Final = sys.float_info.max
 _TINIEST: Final = 5e-324
 #: More decades than lie between any two positive doubles; stands for an infinite excess in a penalty.
@@ -55,11 +54,13 @@ class Objective:
         beta: rate of the decay penalty.
         baseline: the metric's value of the baseline; performance is relative to it. None or 0 give no ratio:
             performance then is 1 / value, or the value where it is maximised.
+        constraints: what the metrics of a feasible trial satisfy besides, as of
+            :class:`~mptune.metric_expressions.MeasuredConstraint`.
 
     Raises:
         MptuneError: a threshold, alpha, beta or baseline out of range.
         UnknownNameError: no such penalty.
-        ExpressionError: the metric neither is a name nor parses.
+        ExpressionError: the metric neither is a name nor parses, or a constraint is no comparison of metrics.
     """
 
     metric: str = "time_ms"
@@ -69,12 +70,18 @@ class Objective:
     alpha: float = 1.0
     beta: float = 1.0
     baseline: float | None = None
-    _expression: Expression | None = field(init=False, repr=False, compare=False)
+    constraints: tuple[str, ...] = ()
+    _expression: MetricExpression = field(init=False, repr=False, compare=False)
+    _constraints: tuple[MeasuredConstraint, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        metric = self.metric.strip()
+        expression = MetricExpression(self.metric)
+        metric = expression.text
         object.__setattr__(self, "metric", metric)
-        object.__setattr__(self, "_expression", None if _METRIC_NAME.fullmatch(metric) else _parse(metric))
+        object.__setattr__(self, "_expression", expression)
+        constraints = tuple(MeasuredConstraint(text) for text in self.constraints)
+        object.__setattr__(self, "_constraints", constraints)
+        object.__setattr__(self, "constraints", tuple(constraint.text for constraint in constraints))
         if self.penalty not in PENALTIES:
             raise UnknownNameError("penalty", self.penalty, PENALTIES)
         object.__setattr__(self, "threshold", _checked_threshold(self.threshold))
@@ -97,21 +104,25 @@ class Objective:
             self.alpha,
             self.beta,
             self.baseline,
+            self.constraints,
         )
 
     # -- one trial -----------------------------------------------------------------------------
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the metrics the objective reads."""
-        if self._expression is None:
-            return frozenset((self.metric,))
-        return frozenset(name.replace(_DOT, ".") for name in self._expression.names)
+        """Names of the metrics the value is made of."""
+        return self._expression.names
+
+    @property
+    def constraint_names(self) -> frozenset[str]:
+        """Names of the metrics the constraints read."""
+        return frozenset().union(*(constraint.names for constraint in self._constraints))
 
     def value(self, trial: Trial) -> float:
         """Return the objective's value in its own unit.
 
-        NaN for a trial that is not valid, for an inaccurate one that was not measured further, and where
+        NaN for a trial that is not valid, for an infeasible one that was not measured further, and where
         the expression is undefined (a division by zero, a root of a negative number) or not finite: such a trial
         is never best.
 
@@ -121,28 +132,17 @@ class Objective:
         """
         if not trial.is_valid:
             return math.nan
-        metrics = trial.measurement.metrics
-        missing = sorted(self.names - metrics.keys())
-        if missing:
-            if trial.status is Status.INACCURATE:
-                return math.nan
-            raise UnknownNameError(f"metric in objective {self.metric!r}:", missing[0], sorted(metrics))
-        value = metrics[self.metric] if self._expression is None else self._evaluate(self._expression, metrics)
-        return value if math.isfinite(value) else math.nan
-
-    def _evaluate(self, expression: Expression, metrics: Mapping[str, float]) -> float:
-        try:
-            value = expression.evaluate({name: metrics[name.replace(_DOT, ".")] for name in expression.names})
-        except ExpressionError as error:
-            if isinstance(error.__cause__, ArithmeticError | ValueError):
-                return math.nan
-            raise ExpressionError(str(error).replace(_DOT, ".")) from error
-        try:
-            return float(value)
-        except OverflowError:
+        if self._lacks(trial, self.names, f"objective {self.metric!r}"):
             return math.nan
-        except (TypeError, ValueError) as error:
-            raise ExpressionError(f"objective {self.metric!r} gives {value!r}, not a number") from error
+        return self._expression.value(trial.measurement.metrics)
+
+    def _lacks(self, trial: Trial, names: Set[str], reader: str) -> bool:
+        """Whether a valid trial lacks a metric, which one that is not ok may."""
+        metrics = trial.measurement.metrics
+        missing = sorted(names - metrics.keys())
+        if missing and trial.status is Status.OK:
+            raise UnknownNameError(f"metric in {reader}:", missing[0], sorted(metrics))
+        return bool(missing)
 
     def performance(self, trial: Trial) -> float:
         """Return the speedup over the baseline (its equal for other metrics): higher is better, NaN if unknown.
@@ -164,7 +164,16 @@ class Objective:
         return min(max(ratio, _TINIEST), _LARGEST)
 
     def log10_excess(self, trial: Trial) -> float:
-        """Return log10 of the factor by which the error exceeds the threshold; at most 0 exactly when feasible.
+        """Return the larger one of :meth:`error_excess` and :meth:`constraint_excess`; at most 0 exactly when feasible.
+
+        Raises:
+            UnknownNameError: a threshold is given for an output the kernel does not have, or an ok trial lacks a
+                metric of a constraint.
+        """
+        return max(self.error_excess(trial), self.constraint_excess(trial))
+
+    def error_excess(self, trial: Trial) -> float:
+        """Return log10 of the factor by which the error exceeds the threshold; at most 0 exactly when it does not.
 
         ``-inf`` for a valid trial without an error or a threshold to exceed, ``inf`` for a trial that is not
         valid or whose error is infinite, NaN or unknown.
@@ -180,14 +189,57 @@ class Objective:
             return max(_log10_ratio(_output_error(trial, name), tau) for name, tau in self.threshold.items())
         return _log10_ratio(trial.error, self.threshold)
 
+    def constraint_excess(self, trial: Trial) -> float:
+        """Return the largest excess of a measured constraint in decades; at most 0 exactly when all hold.
+
+        ``-inf`` for a valid trial without constraints, ``inf`` for a trial that is not valid or lacks a metric.
+
+        Raises:
+            UnknownNameError: an ok trial lacks a metric of a constraint.
+        """
+        return max((excess for _, excess in self._excesses(trial)), default=-math.inf if trial.is_valid else math.inf)
+
+    def broken(self, trial: Trial) -> tuple[str, ...]:
+        """Return the measured constraints that do not hold.
+
+        Raises:
+            UnknownNameError: an ok trial lacks a metric of a constraint.
+        """
+        return tuple(text for text, excess in self._excesses(trial) if excess > 0)
+
+    def _excesses(self, trial: Trial) -> Iterator[tuple[str, float]]:
+        for constraint in self._constraints:
+            reader = f"measured constraint {constraint.text!r}"
+            unknown = not trial.is_valid or self._lacks(trial, constraint.names, reader)
+            yield constraint.text, math.inf if unknown else constraint.excess(trial.measurement.metrics)
+
     def is_feasible(self, trial: Trial) -> bool:
-        """Whether the trial is valid and its error (each output's, with several thresholds) is within bounds."""
+        """Whether the trial is valid, its error (each output's) within bounds, and every measured constraint holds."""
         return self.log10_excess(trial) <= 0
+
+    def judge(self, trial: Trial) -> Trial:
+        """Return a valid trial with its status under this objective and why it is infeasible; any other as it is.
+
+        Raises:
+            UnknownNameError: as :meth:`log10_excess`.
+        """
+        if not trial.is_valid:
+            return trial
+        if self.error_excess(trial) > 0:
+            message = f"error {trial.error:.3g} is above the threshold"
+            return replace(trial, status=Status.INACCURATE, message=message)
+        broken = [constraint for constraint in self._constraints if constraint.text in self.broken(trial)]
+        if broken:
+            names = sorted(frozenset().union(*(constraint.names for constraint in broken)))
+            measured = ", ".join(f"{name} is {trial.metric(name):.4g}" for name in names)
+            message = f"{' and '.join(constraint.text for constraint in broken)} does not hold: {measured}"
+            return replace(trial, status=Status.VIOLATION, message=message)
+        return replace(trial, status=Status.OK, message="")
 
     def score(self, trial: Trial) -> float:
         """Return what a strategy maximises: performance or penalty; ``-inf`` where there is nothing to score.
 
-        Finite for every valid trial whose value is known; an inaccurate one needs none under ``hard`` and
+        Finite for every valid trial whose value is known; an infeasible one needs none under ``hard`` and
         ``linear``. Under ``hard`` and ``linear`` no infeasible trial reaches a feasible one; under ``decay`` it
         may, as published.
 
@@ -216,7 +268,7 @@ class Objective:
     def best(self, trials: Sequence[Trial]) -> Trial | None:
         """Return the feasible trial of the best value; of equals the most accurate, then the earliest.
 
-        None when no valid trial meets the threshold.
+        None when no valid trial is feasible.
         """
         ranked = ((self._rank(trial), trial) for trial in trials if self.is_feasible(trial))
         known = [(rank, trial) for rank, trial in ranked if math.isfinite(rank)]
@@ -225,7 +277,7 @@ class Objective:
         return min(known, key=lambda pair: (pair[0], _known(pair[1].error)))[1]
 
     def closest(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the valid trial that exceeds the threshold least; of equals the best value, then the earliest.
+        """Return the valid trial of the least :meth:`log10_excess`; of equals the best value, then the earliest.
 
         A trial whose error is infinite, NaN or unknown is never it, unless there is no threshold. None when
         no trial is left.
@@ -245,15 +297,6 @@ class Objective:
     def _rank(self, trial: Trial) -> float:
         value = self.value(trial)
         return _known(value if self.minimise else -value)
-
-
-def _parse(metric: str) -> Expression:
-    if not metric:
-        raise ExpressionError("the objective is empty; give a metric's name or an expression over metrics")
-    try:
-        return Expression(_METRIC_NAME.sub(lambda match: match[0].replace(".", _DOT), metric))
-    except ExpressionError as error:
-        raise ExpressionError(f"objective {metric!r}: {str(error).replace(_DOT, '.')}") from error
 
 
 def _checked_threshold(threshold: float | Mapping[str, float] | None) -> float | Mapping[str, float] | None:
@@ -287,7 +330,7 @@ def _log10_ratio(error: float, tau: float) -> float:
         return -math.inf
     ratio = math.log10(error) - math.log10(tau)
     # Rounding must not carry a ratio across the threshold.
-    return min(ratio, 0.0) if error <= tau else max(ratio, _TINIEST)
+    return min(ratio, 0.0) if error <= tau else max(ratio, LEAST_EXCESS)
 
 
 def _known(value: float) -> float:

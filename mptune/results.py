@@ -14,10 +14,15 @@ __all__ = ["Measurement", "Status", "Trial"]
 
 
 class Status(StrEnum):
-    """How a trial ended. Only ``OK`` and ``INACCURATE`` trials have numbers that mean something."""
+    """How a trial ended. Only ``OK``, ``INACCURATE`` and ``VIOLATION`` trials have numbers that mean something.
+
+    An inaccurate trial's error is above the threshold; a violation is accurate enough, but breaks a constraint on what
+    was measured (``CONSTRAINT`` is one on parameters, known before running).
+    """
 
     OK = "ok"
     INACCURATE = "inaccurate"
+    VIOLATION = "violation"
     NON_FINITE = "non_finite"
     UNWRITTEN = "unwritten"
     CONSTRAINT = "constraint"
@@ -25,13 +30,14 @@ class Status(StrEnum):
     LAUNCH_ERROR = "launch_error"
     OUT_OF_MEMORY = "out_of_memory"
     CRASH = "crash"
+    CORRUPT = "corrupt"
     TIMEOUT = "timeout"
     ERROR = "error"
 
     @property
     def is_valid(self) -> bool:
         """Whether the kernel ran to its end and gave finite numbers."""
-        return self in (Status.OK, Status.INACCURATE)
+        return self in (Status.OK, Status.INACCURATE, Status.VIOLATION)
 
 
 @dataclass(frozen=True, slots=True)

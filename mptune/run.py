@@ -108,14 +108,15 @@ class Run:
     @cached_property
     def _plain_objective(self) -> Objective:
         names = {"objective": "metric", **{n: n for n in ("minimise", "threshold", "penalty", "alpha", "beta")}}
-        return Objective(**{field: self.settings[name] for name, field in names.items() if name in self.settings})
+        given = {field: self.settings[name] for name, field in names.items() if name in self.settings}
+        return Objective(**given, constraints=tuple(self.settings.get("measured_constraints", ())))
 
     @cached_property
     def baseline(self) -> Trial | None:
         """The best valid trial among the all-fp64, accurate ones; of equals the fastest.
 
-        Parameters other than types can change the numbers too: a trial over the threshold is the baseline only where
-        none of the others is within it.
+        Parameters other than types can change the numbers too: an infeasible trial is the baseline only where none of
+        the others is feasible.
         """
         fixed = {name: _plain(values) for name, values in self.settings.get("baseline_values", {}).items()}
         sign = 1.0 if self._plain_objective.minimise else -1.0
@@ -130,17 +131,17 @@ class Run:
 
     @cached_property
     def best(self) -> Trial | None:
-        """The best trial that is valid and within the threshold, None where there is none."""
+        """The best feasible trial, None where there is none."""
         return self._plain_objective.best(self.trials)
 
     @cached_property
     def closest(self) -> Trial | None:
-        """The valid trial over the threshold that exceeds it least, None where there is none."""
+        """The valid but infeasible trial that exceeds the threshold or a constraint least, None where there is none."""
         return self._plain_objective.closest([t for t in self.trials if not self._plain_objective.is_feasible(t)])
 
     @property
     def feasible(self) -> int:
-        """How many trials are valid and within the threshold."""
+        """How many trials are valid, within the threshold and satisfy every measured constraint."""
         return sum(self._plain_objective.is_feasible(trial) for trial in self.trials)
 
     def speedup(self, trial: Trial) -> float:
@@ -221,6 +222,7 @@ class Run:
             **{name: settings.get(name) for name in ("kernel", "backend", "device", "threshold", "metric")},
             "objective": objective.metric,
             "minimise": objective.minimise,
+            "measured_constraints": objective.constraints,
             **{name: settings.get(name) for name in ("sizes", "strategy", "seed", "budget")},
             "evaluations": self.evaluations,
             "feasible": self.feasible,

@@ -153,6 +153,7 @@ def simulate(
     maximise: bool = False,
     max_error: float | Mapping[str, float] | None = None,
     penalty: str = "decay",
+    constraints: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Simulation:
     """Replay a strategy on a recorded space, once per seed ``seed, seed + 1, ...``.
@@ -167,11 +168,13 @@ def simulate(
         maximise: whether more of the objective is better.
         max_error: the largest recorded error allowed, one for all outputs or by output.
         penalty: what an inaccurate trial scores.
+        constraints: what the recorded metrics have to satisfy besides, such as ``energy_j <= 1.5``.
         options: hyperparameters of the strategy by name.
 
     Raises:
         SpaceFileError: the file cannot be read.
         UnknownNameError: no such strategy, option or metric.
+        ExpressionError: a constraint is no comparison of metrics.
         MptuneError: budget or repeats below 1, a negative seed, a threshold for a recording without errors, or
             nothing in it ran.
     """
@@ -182,7 +185,7 @@ def simulate(
         raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
     recorded = space if isinstance(space, RecordedSpace) else read_space(space)
     metric = _ALIASES.get(objective.strip(), objective.strip())
-    goal, trials = _prepare(recorded, metric, not maximise, max_error, penalty)
+    goal, trials = _prepare(recorded, metric, not maximise, max_error, penalty, tuple(constraints))
     evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
     optimum = goal.best(trials)
     runs = tuple(
@@ -233,15 +236,19 @@ def _prepare(
     minimise: bool,
     max_error: float | Mapping[str, float] | None,
     penalty: str,
+    constraints: tuple[str, ...],
 ) -> tuple[Objective, list[Trial]]:
     """Return the objective, and the trials with the status a live run under it would give them."""
     metrics = recorded.metrics
     if not metrics:
         raise MptuneError(f"no trial of recording {recorded.name} ran, so there is nothing to optimise")
     rename = {name: re.sub(r"\W", "_", name) for name in metrics if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
-    objective = Objective(rename.get(metric, metric), minimise=minimise, threshold=max_error, penalty=penalty)
+    objective = Objective(
+        rename.get(metric, metric), minimise=minimise, threshold=max_error, penalty=penalty, constraints=constraints
+    )
     known = (*metrics, *rename.values())
-    for name in sorted(objective.names):
+    read = objective.names | objective.constraint_names
+    for name in sorted(read):
         if name not in known:
             raise UnknownNameError(f"metric of recording {recorded.name}:", name, metrics)
     if max_error is not None and not any(name == "error" or name.startswith("error.") for name in metrics):
@@ -249,7 +256,7 @@ def _prepare(
             f"recording {recorded.name} has no errors, so no configuration can be judged by --max-error "
             f"(metrics: {', '.join(metrics)})"
         )
-    rename = {name: alias for name, alias in rename.items() if alias in objective.names}
+    rename = {name: alias for name, alias in rename.items() if alias in read}
     return objective, [_judge(_renamed(trial, rename), objective) for trial in recorded.trials.values()]
 
 
@@ -266,9 +273,7 @@ def _renamed(trial: Trial, rename: Mapping[str, str]) -> Trial:
 def _judge(trial: Trial, objective: Objective) -> Trial:
     if not trial.is_valid:
         return trial
-    missing = sorted(objective.names - trial.measurement.metrics.keys())
+    missing = sorted((objective.names | objective.constraint_names) - trial.measurement.metrics.keys())
     if missing:
         return dataclasses.replace(trial, status=Status.ERROR, message=f"recorded without {missing[0]}")
-    if objective.is_feasible(trial):
-        return dataclasses.replace(trial, status=Status.OK, message="")
-    return dataclasses.replace(trial, status=Status.INACCURATE, message="the recorded error is above the threshold")
+    return objective.judge(trial)

@@ -186,7 +186,7 @@ def test_closest_without_a_threshold_is_the_best():
 # -- what may be missing or extreme ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [s for s in Status if s not in (Status.OK, Status.INACCURATE)])
+@pytest.mark.parametrize("status", [s for s in Status if not s.is_valid])
 def test_a_trial_that_is_not_valid_has_no_value_and_the_lowest_score(status):
     for objective in (Objective(), Objective(threshold=1.0, penalty="hard")):
         failed = trial(1.0, 0.0, status)

@@ -35,7 +35,7 @@ def test_configuration_refuses_what_is_none(text: str) -> None:
 
 
 def test_only_ok_and_inaccurate_trials_are_valid() -> None:
-    assert {s for s in Status if s.is_valid} == {Status.OK, Status.INACCURATE}
+    assert {s for s in Status if s.is_valid} == {Status.OK, Status.INACCURATE, Status.VIOLATION}
 
 
 def test_trial_metrics_are_nan_where_there_is_none() -> None:

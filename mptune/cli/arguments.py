@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from mptune.errors import MptuneError
 from mptune.kernel import Kernel
 
-__all__ = ["default_output", "parse_assignments", "parse_sizes", "parse_threshold"]
+__all__ = ["CONSTRAINT_HELP", "default_output", "parse_assignments", "parse_sizes", "parse_threshold"]
+
+#: Help of the option that gives a measured constraint.
+CONSTRAINT_HELP: Final = "A limit on what is measured, such as 'energy_j <= 1.5'; all have to hold."
 
 
 def parse_assignments(texts: Sequence[str], option: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mptune.cli.arguments import parse_assignments, parse_threshold
+from mptune.cli.arguments import CONSTRAINT_HELP, parse_assignments, parse_threshold
 from mptune.cli.display import complain, messages, number, output, print_json, remark, table
 from mptune.comparison import WITHIN, Comparison
 from mptune.comparison import compare as compare_strategies
@@ -36,6 +36,7 @@ def compare(
         list[str], typer.Option(metavar="X", help="Threshold of the error; NAME=X for an output.")
     ] = [],  # noqa: B006
     penalty: Annotated[str, typer.Option(help=f"{', '.join(PENALTIES)}: what an inaccurate trial scores.")] = "decay",
+    constraint: Annotated[list[str], typer.Option(metavar="C", help=CONSTRAINT_HELP)] = [],  # noqa: B006
     processes: Annotated[int | None, typer.Option(help="Worker processes [one per core].")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -61,6 +62,7 @@ def compare(
             maximise=maximise,
             max_error=threshold,
             penalty=penalty,
+            constraints=constraint,
             options=_options(strategy_option, chosen),
             processes=processes,
             on_done=count,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from mptune.cli.arguments import parse_assignments
+from mptune.cli.arguments import CONSTRAINT_HELP, parse_assignments
 from mptune.cli.display import complain, number, output, print_json, table
 from mptune.simulation import simulate as simulate_space
 from mptune.strategies import STRATEGIES
@@ -28,6 +28,7 @@ def simulate(
     objective: Annotated[str, typer.Option(help="time, a metric or an expression.")] = "time",
     maximise: Annotated[bool, typer.Option("--maximise", help="More of the objective is better.")] = False,
     max_error: Annotated[float | None, typer.Option(metavar="X", help="Threshold of the error.")] = None,
+    constraint: Annotated[list[str], typer.Option(metavar="C", help=CONSTRAINT_HELP)] = [],  # noqa: B006
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Replay a recorded search space, without a device."""
@@ -40,6 +41,7 @@ def simulate(
         objective=objective,
         maximise=maximise,
         max_error=max_error,
+        constraints=constraint,
         options=parse_assignments(strategy_option, "--strategy-option"),
     )
     document = simulation.to_json()

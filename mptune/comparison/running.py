@@ -36,6 +36,7 @@ def compare(
     maximise: bool = False,
     max_error: float | Mapping[str, float] | None = None,
     penalty: str = "decay",
+    constraints: Sequence[str] = (),
     options: Mapping[str, Mapping[str, Any]] | None = None,
     processes: int | None = None,
     on_done: Callable[[Simulation], None] | None = None,
@@ -55,6 +56,7 @@ def compare(
         maximise: whether more of the objective is better.
         max_error: the largest recorded error allowed, one for all outputs or by output.
         penalty: what an inaccurate trial scores.
+        constraints: what the recorded metrics have to satisfy besides, such as ``energy_j <= 1.5``.
         options: hyperparameters by strategy and name.
         processes: worker processes; by default one per core. With one, all runs in this process.
         on_done: called with each simulation as it is done, in no particular order.
@@ -79,6 +81,7 @@ def compare(
         "maximise": maximise,
         "max_error": max_error,
         "penalty": penalty,
+        "constraints": tuple(constraints),
     }
     jobs = [
         (space, settings | {"strategy": strategy, "options": given.get(strategy)})

@@ -48,6 +48,7 @@ _WORD_OF: Final[Mapping[Status, str]] = MappingProxyType(
     {
         Status.OK: "correct",
         Status.INACCURATE: "correct",
+        Status.VIOLATION: "correct",
         Status.COMPILE_ERROR: "compile",
         Status.TIMEOUT: "timeout",
         Status.CONSTRAINT: "constraints",

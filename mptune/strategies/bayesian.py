@@ -142,7 +142,8 @@ class BayesianStrategy(Strategy):
 
     def _outcome(self, features: NDArray[np.float64], trial: Trial) -> Outcome:
         value = -math.log(self.objective.performance(trial))
-        failed = not trial.is_valid
+        # A constraint on what is measured is one that cannot be seen beforehand either.
+        failed = not trial.is_valid or self.objective.constraint_excess(trial) > 0
         return Outcome(features, value, failed, not failed and self.objective.is_feasible(trial))
 
     def _taken(self, index: int) -> bool:

@@ -80,7 +80,7 @@ class Signatures:
             if not (trial.is_valid or trial.status is Status.NON_FINITE):
                 continue
             record = self._records.setdefault(int(self._key(row[None, :])[0]), _Record(row.copy()))
-            excess = self._objective.log10_excess(trial)
+            excess = self._objective.error_excess(trial)
             if trial.is_valid and excess < math.inf:
                 news |= not record.excesses
                 record.excesses.append(excess)

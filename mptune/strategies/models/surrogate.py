@@ -33,7 +33,7 @@ class Outcome:
     Attributes:
         features: of its configuration, shape ``(k,)``.
         value: log of the objective, lower is better; NaN where it is not known.
-        failed: whether it did not run to its end with finite numbers.
+        failed: whether it did not run to its end with finite numbers, or broke a measured constraint.
         feasible: whether it ran and meets the threshold.
     """
 

@@ -1,0 +1,168 @@
+"""Expressions over the metrics of a trial: what is optimised, and what a measured constraint compares.
+
+A metric's name may have a dot (``error.y``). Text is parsed to a whitelisted tree and never executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from mptune.errors import ExpressionError
+from mptune.space.expression import Expression
+
+__all__ = ["LEAST_EXCESS", "MeasuredConstraint", "MetricExpression"]
+
+#: Excess of whatever is beyond its limit by less than rounding can tell.
+LEAST_EXCESS: Final = 5e-324
+
+_METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
+_DOT: Final = "__of__"
+_COMPARISONS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_Excess = Callable[[Mapping[str, float]], float]
+
+
+class MetricExpression:
+    """A metric's name or an expression over metrics.
+
+    Args:
+        text: ``time_ms``, ``error.y``, ``time_ms * energy_j``, ...
+        what: what it is, for messages.
+
+    Attributes:
+        text: as it was given, without spaces around it.
+        names: names of the metrics it reads.
+
+    Raises:
+        ExpressionError: it neither is a name nor parses.
+    """
+
+    __slots__ = ("_expression", "_what", "names", "text")
+
+    text: str
+    names: frozenset[str]
+
+    def __init__(self, text: str, what: str = "objective") -> None:
+        self.text = text.strip()
+        self._what = what
+        if not self.text:
+            raise ExpressionError(f"the {what} is empty; give a metric's name or an expression over metrics")
+        self._expression = None if _METRIC_NAME.fullmatch(self.text) else self._parse()
+        found = {self.text} if self._expression is None else self._expression.names
+        self.names = frozenset(name.replace(_DOT, ".") for name in found)
+
+    def _parse(self) -> Expression:
+        try:
+            return Expression(_METRIC_NAME.sub(lambda match: match[0].replace(".", _DOT), self.text))
+        except ExpressionError as error:
+            raise ExpressionError(f"{self._what} {self.text!r}: {str(error).replace(_DOT, '.')}") from error
+
+    @property
+    def tree(self) -> ast.expr:
+        """The syntax tree; that of a name is a name."""
+        return ast.Name(self.text) if self._expression is None else self._expression.tree
+
+    def value(self, metrics: Mapping[str, float]) -> float:
+        """Return the value for metrics that hold all of :attr:`names`.
+
+        NaN where it is undefined (a division by zero, a root of a negative number) or no finite number.
+
+        Raises:
+            ExpressionError: it gives something other than a number.
+        """
+        value = metrics[self.text] if self._expression is None else self._evaluate(self._expression, metrics)
+        return value if math.isfinite(value) else math.nan
+
+    def _evaluate(self, expression: Expression, metrics: Mapping[str, float]) -> float:
+        try:
+            value = expression.evaluate({name: metrics[name.replace(_DOT, ".")] for name in expression.names})
+        except ExpressionError as error:
+            if isinstance(error.__cause__, ArithmeticError | ValueError):
+                return math.nan
+            raise ExpressionError(str(error).replace(_DOT, ".")) from error
+        try:
+            return float(value)
+        except OverflowError:
+            return math.nan
+        except (TypeError, ValueError) as error:
+            raise ExpressionError(f"{self._what} {self.text!r} gives {value!r}, not a number") from error
+
+
+class MeasuredConstraint:
+    """A limit on what is measured: comparisons by ``<=``, ``<``, ``>=`` and ``>``, joined by ``and`` and ``or``.
+
+    How far a trial is beyond a comparison "left <= right" is its excess, in decades like the error's:
+
+    - log10(left / right) where both sides are positive;
+    - otherwise the logarithm of 1 plus the difference of the sides.
+
+    It is at most 0 exactly where the comparison holds. Of several joined by ``and`` (as in ``1 <= x <= 2``) the largest
+    excess counts, of several joined by ``or`` the smallest. A side that is undefined is beyond any limit.
+
+    Args:
+        text: such as ``energy_j <= 1.5`` or ``memory_bytes < 2**30 and occupancy >= 0.5``.
+
+    Attributes:
+        text: as it was given, without spaces around it.
+        names: names of the metrics it reads.
+
+    Raises:
+        ExpressionError: it does not parse, is no comparison, or names no metric.
+    """
+
+    __slots__ = ("_excess", "names", "text")
+
+    text: str
+    names: frozenset[str]
+
+    def __init__(self, text: str) -> None:
+        whole = MetricExpression(text, "measured constraint")
+        self.text = whole.text
+        self.names = whole.names
+        self._excess = self._compiled(whole.tree)
+        if not self.names:
+            raise ExpressionError(f"measured constraint {self.text!r} names no metric")
+
+    def excess(self, metrics: Mapping[str, float]) -> float:
+        """Return how many decades metrics that hold all of :attr:`names` are beyond; at most 0 where it holds."""
+        return self._excess(metrics)
+
+    def _compiled(self, tree: ast.expr) -> _Excess:
+        if isinstance(tree, ast.BoolOp):
+            parts = [self._compiled(value) for value in tree.values]
+            worst = max if isinstance(tree.op, ast.And) else min
+            return lambda metrics: worst(part(metrics) for part in parts)
+        if not isinstance(tree, ast.Compare) or not all(isinstance(op, _COMPARISONS) for op in tree.ops):
+            raise ExpressionError(
+                f"measured constraint {self.text!r}: expected comparisons by <=, <, >= or >, "
+                "joined by 'and' or 'or', such as 'energy_j <= 1.5'"
+            )
+        pairs = list(self._pairs(tree))
+        return lambda metrics: max(
+            _beyond(small.value(metrics), large.value(metrics), strict) for small, large, strict in pairs
+        )
+
+    def _pairs(self, tree: ast.Compare) -> Iterator[tuple[MetricExpression, MetricExpression, bool]]:
+        """Yield the side that is to be smaller, the other one, and whether they must differ."""
+        sides = [self._side(side) for side in (tree.left, *tree.comparators)]
+        for left, op, right in zip(sides, tree.ops, sides[1:], strict=False):
+            strict = isinstance(op, ast.Lt | ast.Gt)
+            yield (left, right, strict) if isinstance(op, ast.Lt | ast.LtE) else (right, left, strict)
+
+    def _side(self, tree: ast.expr) -> MetricExpression:
+        return MetricExpression(ast.unparse(tree).replace(_DOT, "."), "measured constraint")
+
+
+def _beyond(small: float, large: float, strict: bool) -> float:
+    if math.isnan(small) or math.isnan(large):
+        return math.inf
+    if small > 0 and large > 0:
+        decades = math.log10(small) - math.log10(large)
+    else:
+        decades = math.copysign(math.log10(1.0 + abs(small - large)), small - large)
+    holds = small < large if strict else small <= large
+    # Rounding must not carry the excess across the limit.
+    return min(decades, 0.0) if holds else max(decades, LEAST_EXCESS)

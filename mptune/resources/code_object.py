@@ -1,0 +1,135 @@
+"""Resources of a function in an AMD code object.
+
+The compiler notes them in the ELF note ``NT_AMDGPU_METADATA``, a MessagePack map with one entry for each kernel (LLVM,
+User Guide for AMDGPU Backend, "Code Object V3 Metadata" and later).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from mptune.errors import MptuneError
+from mptune.resources.elf import notes, sections
+from mptune.resources.resources import Resources
+
+__all__ = ["read_code_object"]
+
+_OWNER: Final = "AMDGPU"
+_NT_AMDGPU_METADATA: Final = 32
+#: Types of MessagePack that are a number: their first byte and their format.
+_NUMBERS: Final = {
+    0xCA: ">f", 0xCB: ">d",
+    0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q",
+    0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q",
+}  # fmt: skip
+_CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
+_TEXTS: Final = {0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
+_LISTS: Final = {0xDC: ">H", 0xDD: ">I"}
+_MAPS: Final = {0xDE: ">H", 0xDF: ">I"}
+_MOST_NESTED: Final = 32
+
+
+def read_code_object(image: bytes, function: str) -> Resources:
+    """Return what a function takes.
+
+    Args:
+        image: the code object, or a bundle of one.
+        function: name of the ``__global__`` function.
+
+    Raises:
+        MptuneError: the image is no code object, or it does not hold the function.
+    """
+    found = sections(image[max(0, image.find(b"\x7fELF")) :])
+    content = next((c for owner, kind, c in notes(found) if (owner, kind) == (_OWNER, _NT_AMDGPU_METADATA)), None)
+    if content is None:
+        raise MptuneError("the code object has no metadata")
+    try:
+        kernels = {kernel[".name"]: kernel for kernel in unpack(content)["amdhsa.kernels"]}
+        if function not in kernels:
+            raise MptuneError(f"the code object has no kernel {function!r}")
+        return _resources(kernels[function])
+    except (KeyError, TypeError, ValueError) as error:
+        raise MptuneError(f"the code object's metadata cannot be read: {error!r}") from error
+
+
+def _resources(kernel: dict[str, Any]) -> Resources:
+    return Resources(
+        registers=int(kernel[".vgpr_count"]),
+        local_bytes=int(kernel[".private_segment_fixed_size"]),
+        shared_bytes=int(kernel[".group_segment_fixed_size"]),
+        scalar_registers=int(kernel[".sgpr_count"]),
+        spilled_registers=int(kernel.get(".vgpr_spill_count", 0)) + int(kernel.get(".sgpr_spill_count", 0)),
+        warp_threads=int(kernel[".wavefront_size"]),
+    )
+
+
+def unpack(data: bytes) -> Any:
+    """Return the value of a MessagePack text.
+
+    Raises:
+        ValueError: it is cut off, nested too deeply, or has a type that metadata has no use for.
+    """
+    try:
+        return _Reader(data).value()
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"cut off ({error})") from error
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def value(self, depth: int = 0) -> Any:
+        if depth > _MOST_NESTED:
+            raise ValueError("nested too deeply")
+        kind = self._data[self._at]
+        self._at += 1
+        if kind < 0x80 or kind >= 0xE0:
+            return kind if kind < 0x80 else kind - 0x100
+        if kind < 0x90:
+            return self._map(kind & 0x0F, depth)
+        if kind < 0xA0:
+            return self._list(kind & 0x0F, depth)
+        if kind < 0xC0:
+            return self._text(kind & 0x1F)
+        return self._tagged(kind, depth)
+
+    def _tagged(self, kind: int, depth: int) -> Any:
+        if kind in _CONSTANTS:
+            return _CONSTANTS[kind]
+        if kind in _NUMBERS:
+            return self._number(_NUMBERS[kind])
+        if kind in _TEXTS:
+            return self._text(self._number(_TEXTS[kind]))
+        if kind in _LISTS:
+            return self._list(self._number(_LISTS[kind]), depth)
+        if kind in _MAPS:
+            return self._map(self._number(_MAPS[kind]), depth)
+        raise ValueError(f"unknown type 0x{kind:02x}")
+
+    def _number(self, form: str) -> Any:
+        (number,) = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return number
+
+    def _text(self, length: int) -> str:
+        end = self._at + length
+        if end > len(self._data):
+            raise IndexError("text")
+        text = self._data[self._at : end].decode(errors="replace")
+        self._at = end
+        return text
+
+    def _list(self, length: int, depth: int) -> list[Any]:
+        return [self.value(depth + 1) for _ in range(length)]
+
+    def _map(self, length: int, depth: int) -> dict[Any, Any]:
+        return {self._key(depth): self.value(depth + 1) for _ in range(length)}
+
+    def _key(self, depth: int) -> str | int:
+        key = self.value(depth + 1)
+        if not isinstance(key, str | int):
+            raise ValueError(f"a key is {key!r}")
+        return key
