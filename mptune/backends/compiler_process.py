@@ -89,8 +89,12 @@ class CompilerProcess:
         """Whether the process runs."""
         return self._process.poll() is None
 
+    def interrupt(self) -> None:
+        """End the process under the hands of the thread that uses it; that thread raises and cleans up."""
+        self._process.kill()
+
     def kill(self) -> None:
-        """End the process."""
+        """End the process and give back what it used."""
         self._process.kill()
         self._process.wait()
         self._connection.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.metadata
 import importlib.util
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mptune.backends.process_group import ProcessGroup
 from mptune.errors import BackendUnavailableError, CompileError
 
 __all__ = ["Compiler", "find_compiler"]
@@ -82,7 +82,7 @@ class Compiler:
         return (*_FLAGS, *own, f"-march={target or 'native'}", *extra, "-x", "c++", "-", *libraries)
 
     def compile(
-        self, source: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
+        self, source: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path, processes: ProcessGroup
     ) -> tuple[bytes, str]:
         """Compile a source.
 
@@ -92,6 +92,7 @@ class Compiler:
             flags: as of :meth:`flags`.
             timeout_s: when to give up.
             folder: an empty folder for the compiler's files, absolute.
+            processes: runs the compiler.
 
         Returns:
             The shared library and what the compiler printed.
@@ -103,16 +104,19 @@ class Compiler:
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
         if self.family == "zig":
             environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
+        command = [*self.command, *flags, "-o", str(library)]
         try:
-            status, log = _run([*self.command, *flags, "-o", str(library)], source, environment, timeout_s)
+            ended = processes.run(
+                command, text=source, environment=environment, folder=str(folder), timeout_s=timeout_s
+            )
         except subprocess.TimeoutExpired:
             raise CompileError(f"{self.label} did not finish {name} within {timeout_s:g} s") from None
         except OSError as error:
             raise CompileError(f"{self.label} could not be started: {error}") from error
-        log = log.replace(_SOURCE_NAME, name)
-        if status == 0 and library.exists():
+        log = ended.output.replace(_SOURCE_NAME, name)
+        if ended.status == 0 and library.exists():
             return library.read_bytes(), log
-        raise CompileError(self._explain(name, status, log))
+        raise CompileError(self._explain(name, ended.status, log))
 
     def _explain(self, name: str, status: int, log: str) -> str:
         if status < 0:
@@ -157,36 +161,6 @@ def _identify(command: tuple[str, ...]) -> Compiler:
     if "zig" in command[0] or "ziglang" in command:
         return Compiler(command, version, "zig")
     return Compiler(command, version, "clang" if "clang" in answer.stdout.lower() else "gcc")
-
-
-def _run(command: Sequence[str], source: str, environment: dict[str, str], timeout_s: float) -> tuple[int, str]:
-    """Run a compiler in a process group of its own; return its exit status and what it printed."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        cwd=environment["TMPDIR"],
-        start_new_session=True,
-    )
-    with process:
-        try:
-            output, _ = process.communicate(source.encode(), timeout=timeout_s)
-        except BaseException:
-            _kill(process)
-            raise
-    return process.returncode, output.decode(errors="replace")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
 
 
 def _excerpt(log: str) -> str:

@@ -42,6 +42,7 @@ class RuntimeCompiler:
         self.version = library.version
         self._spec = library.spec
         self._idle: list[CompilerProcess] = []
+        self._busy: list[CompilerProcess] = []
         self._lock = threading.Lock()
         self._owner = os.getpid()
         atexit.register(self.close)
@@ -56,32 +57,42 @@ class RuntimeCompiler:
         try:
             answer = process.compile(Task(source, function, tuple(flags)), timeout_s)
         except BaseException:
+            with self._lock:
+                self._busy.remove(process)
             process.kill()
             raise
         with self._lock:
+            self._busy.remove(process)
             self._idle.append(process)
         if isinstance(answer, MptuneError):
             raise answer
         return answer
 
     def close(self) -> None:
-        """End the processes that have nothing to do; those that have end with this one."""
+        """End the processes; a compilation in one of them raises a :class:`CompileError`."""
+        # A fork has a copy of the lists, but the processes are its parent's.
+        if os.getpid() != self._owner:
+            return
         with self._lock:
             idle, self._idle = self._idle, []
-        # A fork has a copy of the list, but the processes are its parent's.
-        if os.getpid() == self._owner:
-            for process in idle:
-                process.kill()
+            for process in self._busy:
+                process.interrupt()
+        for process in idle:
+            process.kill()
 
     def _take(self) -> CompilerProcess:
-        """Return a process that does nothing, a new one if there is none."""
+        """Return a process that did nothing, a new one if there is none."""
         with self._lock:
             while self._idle and os.getpid() == self._owner:
                 process = self._idle.pop()
                 if process.is_alive():
+                    self._busy.append(process)
                     return process
                 process.kill()
-        return CompilerProcess(self._spec)
+        process = CompilerProcess(self._spec)
+        with self._lock:
+            self._busy.append(process)
+        return process
 
 
 def _open(specs: Sequence[CompilerSpec]) -> RuntimeLibrary | None:

@@ -43,6 +43,9 @@ def tune(
     compiler_flag: Annotated[list[str], typer.Option(metavar="FLAG", help="A further compiler flag.")] = [],  # noqa: B006
     seed: Annotated[int, typer.Option(help="Seeds inputs and strategy.")] = 0,
     workers: Annotated[int, typer.Option(help="Evaluations under way at once.")] = 1,
+    compilers: Annotated[
+        int | None, typer.Option(metavar="N", help="Compilations at a time, ahead of the evaluations [one per core].")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="RUN.db", help="Run file [runs/KERNEL.db].")
     ] = None,
@@ -71,6 +74,7 @@ def tune(
         baseline_share=baseline_share,
         seed=seed,
         workers=workers,
+        compilers=compilers,
         flags=tuple(compiler_flag),
         limits=Limits(run_s=trial_limit),
     )

@@ -5,146 +5,26 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import multiprocessing
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from contextlib import nullcontext
 
+from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.errors import LaunchError, MptuneError, TemplateError
+from mptune.errors import CompileError, LaunchError, MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
+from mptune.evaluators.compile_ahead import CompileAhead
 from mptune.evaluators.identity import launch_identity, metric_identity, trial_key
-from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Started
+from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
+from mptune.evaluators.worker_process import Limits, WorkerDied, WorkerProcess
 from mptune.kernel import Kernel, Sizes
 from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
 
 __all__ = ["DeviceEvaluator", "Limits"]
-
-#: Runs the worker with the modules this process can import, Python's own first: a kernel may well be in ``random.py``.
-_START: Final = """
-import sys
-sys.path += [entry for entry in sys.argv[2:] if entry not in sys.path]
-from mptune.evaluators.worker import main
-main(int(sys.argv[1]))
-"""
-
-#: How long a worker that has closed its connection may take to end.
-_LEAVING_S: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Wall-clock limits in seconds: one compilation, one other phase of a trial, the worker's start."""
-
-    compile_s: float = 60.0
-    run_s: float = 30.0
-    start_s: float = 900.0
-
-
-class _WorkerDied(Exception):
-    """The worker ended or was ended; the status and message say how."""
-
-    def __init__(self, status: Status, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class _Worker:
-    """One worker process and the connection to it."""
-
-    def __init__(self, job: Job, limits: Limits) -> None:
-        self._limits = limits
-        self._phase = "start"
-        self._connection, theirs = multiprocessing.Pipe()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, str(theirs.fileno()), *sys.path],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        try:
-            self._send(job)
-            answer = self._receive()
-        except BaseException:
-            self.kill()
-            raise
-        if isinstance(answer, Failed):
-            self.kill()
-            raise answer.error
-        assert isinstance(answer, Started)
-        self.ready = answer.ready
-        #: Whether it can evaluate more; a fault can leave a device unusable for as long as the process lives.
-        self.is_usable = True
-
-    def evaluate(self, request: Request) -> Trial:
-        """Return the worker's trial.
-
-        Raises:
-            _WorkerDied: it crashed, or a phase ran out of time and it was killed.
-        """
-        self._phase = "compile"
-        self._send(request)
-        answer = self._receive()
-        assert isinstance(answer, Finished)
-        self.is_usable = answer.is_usable
-        return answer.trial
-
-    def kill(self) -> None:
-        """End the process and everything it started."""
-        self._connection.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def _send(self, message: Job | Request) -> None:
-        try:
-            self._connection.send(message)
-        except OSError:
-            raise _WorkerDied(Status.CRASH, self._cause_of_death()) from None
-
-    def _receive(self) -> Started | Finished | Failed:
-        """Wait for the next message that is no phase, each phase within its limit."""
-        while True:
-            limit_s = self._limit_s()
-            try:
-                if not self._connection.poll(limit_s):
-                    message = f"the {self._phase} phase did not end within {limit_s:g} s"
-                    raise _WorkerDied(Status.TIMEOUT, message)
-                message = self._connection.recv()
-            except (EOFError, OSError):
-                raise _WorkerDied(Status.CRASH, self._cause_of_death()) from None
-            if isinstance(message, Phase):
-                self._phase = message.name
-            else:
-                return message  # type: ignore[no-any-return]
-
-    def _limit_s(self) -> float:
-        if self._phase == "start":
-            return self._limits.start_s
-        # The compiler has a limit of its own; the worker's is only there in case that one fails.
-        return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
-
-    def _cause_of_death(self) -> str:
-        try:
-            code = self._process.wait(_LEAVING_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            return f"the worker closed its connection without ending in the {self._phase} phase"
-        if code < 0:
-            name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
-            what = signal.strsignal(-code) or name
-            return f"the worker was ended by {name} ({what.lower()}) in the {self._phase} phase"
-        return f"the worker exited with code {code} in the {self._phase} phase"
 
 
 class DeviceEvaluator(Evaluator):
@@ -163,6 +43,7 @@ class DeviceEvaluator(Evaluator):
         plan: how often to launch.
         limits: wall-clock limits.
         reuse_errors: whether a signature's error is reused. Only sound where less time is what wins.
+        compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
     """
 
     def __init__(
@@ -177,6 +58,7 @@ class DeviceEvaluator(Evaluator):
         plan: TimingPlan | None = None,
         limits: Limits | None = None,
         reuse_errors: bool = True,
+        compilers: int = 0,
     ) -> None:
         self._kernel = kernel
         self._reuse_errors = reuse_errors
@@ -186,8 +68,11 @@ class DeviceEvaluator(Evaluator):
         options = CompileOptions(flags=tuple(flags), timeout_s=self._limits.compile_s)
         self._plan = plan or TimingPlan()
         self._job = Job.of(kernel, sizes, backend, metric, seed, options, self._plan)
-        self._worker: _Worker | None = None
+        self._worker: WorkerProcess | None = None
         self._ready: Ready | None = None
+        self._compilers = compilers
+        self._ahead: CompileAhead | None = None
+        self._sources: dict[Configuration, str] = {}
         self._errors: dict[tuple[Value, ...], Mapping[str, float]] = {}
         self._checked: list[tuple[float, float]] = []
 
@@ -199,11 +84,15 @@ class DeviceEvaluator(Evaluator):
         """
         if self._worker is None:
             try:
-                self._worker = _Worker(self._job, self._limits)
-            except _WorkerDied as death:
+                self._worker = WorkerProcess(self._job, self._limits)
+            except WorkerDied as death:
                 raise LaunchError(f"the worker process could not start: {death}") from death
             self._ready = self._worker.ready
         assert self._ready is not None
+        if self._compilers and self._ahead is None:
+            self._ahead = CompileAhead(
+                get_backend(self._job.backend), self._kernel.function, self._ready.options, self._compilers
+            )
         return self._ready
 
     @property
@@ -226,29 +115,66 @@ class DeviceEvaluator(Evaluator):
             self._errors.setdefault(self._kernel.signature_of(trial.configuration), errors)
             self._checked.append((trial.time_ms, trial.error))
 
+    @property
+    def lead(self) -> int:
+        """How many configurations, with the one being evaluated, are worth preparing at a time."""
+        return self._compilers + 1
+
+    def prepare(self, configuration: Configuration) -> None:
+        """Begin to compile a configuration that is going to be evaluated."""
+        self.start()
+        if self._ahead is not None and configuration not in self._sources:
+            # What cannot be rendered is told of in its turn.
+            with contextlib.suppress(MptuneError):
+                source = render(self._kernel, configuration, self._sizes)
+                self._sources[configuration] = source
+                self._ahead.submit(source)
+
     def evaluate(self, configurations: Sequence[Configuration]) -> Iterator[Trial]:
         """Yield one trial per configuration, in order."""
-        for configuration in configurations:
+        for i, configuration in enumerate(configurations):
+            for following in configurations[i : i + self.lead]:
+                self.prepare(following)
             trial = self._evaluate(configuration)
             self.remember(trial)
             yield trial
 
     def close(self) -> None:
-        """End the worker."""
+        """End the compilers and the worker."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+    def _kill_worker(self) -> None:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
 
     def _evaluate(self, configuration: Configuration) -> Trial:
         try:
-            source = render(self._kernel, configuration, self._sizes)
+            source = self._sources.pop(configuration, None) or render(self._kernel, configuration, self._sizes)
         except MptuneError as error:
             status = Status.COMPILE_ERROR if isinstance(error, TemplateError) else Status.ERROR
             return Trial(configuration, status, str(error), key=self._key(str(error)))
         known = self._errors.get(self._kernel.signature_of(configuration)) if self._reuse_errors else None
-        trial = self._request(Request(configuration, source, known, self._check_below_ms(known)))
+        start = time.perf_counter()
+        try:
+            if self._ahead is not None:
+                self._ahead.take(source)
+            waited_s = time.perf_counter() - start
+            trial = self._request(Request(configuration, source, known, self._check_below_ms(known)))
+        except CompileError as error:
+            waited_s = time.perf_counter() - start
+            trial = Trial(configuration, Status.COMPILE_ERROR, str(error))
+        durations_s = {**trial.measurement.durations_s}
+        durations_s["compile"] = durations_s.get("compile", 0.0) + waited_s
         return dataclasses.replace(
-            trial, key=self._key(source, launch_identity(self._kernel, configuration, self._sizes))
+            trial,
+            key=self._key(source, launch_identity(self._kernel, configuration, self._sizes)),
+            measurement=dataclasses.replace(trial.measurement, durations_s=durations_s),
         )
 
     def _request(self, request: Request) -> Trial:
@@ -256,16 +182,18 @@ class DeviceEvaluator(Evaluator):
         assert self._worker is not None
         start = time.perf_counter()
         try:
-            trial = self._worker.evaluate(request)
+            trial = self._worker.evaluate(request, nullcontext if self._ahead is None else self._ahead.paused)
             if not self._worker.is_usable:
-                self.close()
+                self._kill_worker()
             return trial
-        except _WorkerDied as death:
-            self.close()
-            lost = Measurement(durations_s={"lost": time.perf_counter() - start})
+        except WorkerDied as death:
+            self._kill_worker()
+            # Under a larger limit a trial that ran out of time is worth another try.
+            limit = {"limit_s": self._limits.run_s} if death.status is Status.TIMEOUT else {}
+            lost = Measurement(limit, durations_s={"lost": time.perf_counter() - start})
             return Trial(request.configuration, death.status, str(death), lost)
         except BaseException:
-            self.close()
+            self._kill_worker()
             raise
 
     def _key(self, source: str, launch: str = "") -> str:

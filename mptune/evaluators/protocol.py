@@ -11,13 +11,13 @@ import cloudpickle
 
 from mptune.backends.base import CompileOptions
 from mptune.errors import KernelError, MptuneError
-from mptune.evaluators.bench import Ready
+from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
 from mptune.registry import load_kernel, loaded_modules, loaded_version
 from mptune.results import Trial
 
-__all__ = ["Failed", "Finished", "Job", "Phase", "Started", "pickled"]
+__all__ = ["Failed", "Finished", "Job", "Phase", "Quiet", "Rounds", "RoundsFinished", "Started", "pickled"]
 
 
 def pickled(value: object) -> bytes:
@@ -107,9 +107,19 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of the current evaluation begins."""
+    """A phase of the current evaluation begins; one that wants quiet begins when the tuner has answered."""
 
     name: str
+
+    @property
+    def wants_quiet(self) -> bool:
+        """Whether nothing else may run on the processor."""
+        return self.name == "timing"
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Nothing else runs: a timing may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,22 @@ class Finished:
     """One evaluation is done; whether the worker can do another."""
 
     trial: Trial
+    is_usable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Configurations to measure again in turn, so many rounds (:func:`~mptune.evaluators.rounds.remeasure`)."""
+
+    requests: tuple[Request, ...]
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsFinished:
+    """The rounds are done; whether the worker can do anything else."""
+
+    trials: tuple[Trial, ...]
     is_usable: bool = True
 
 

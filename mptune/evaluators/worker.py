@@ -17,7 +17,8 @@ from typing import Any
 from mptune.backends import get_backend
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Started
+from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Quiet, Rounds, RoundsFinished, Started
+from mptune.evaluators.rounds import remeasure
 
 __all__ = ["main"]
 
@@ -38,12 +39,18 @@ def main(descriptor: int) -> None:
         connection.send(Started(bench.ready))
         try:
             while True:
-                request: Any = connection.recv()
-                assert isinstance(request, Request)
-                trial = bench.evaluate(request)
-                connection.send(Finished(trial, bench.is_usable(trial)))
+                connection.send(_answer(bench, connection.recv()))
         except (EOFError, ConnectionError):
             bench.close()
+
+
+def _answer(bench: Bench, request: Any) -> Finished | RoundsFinished:
+    if isinstance(request, Rounds):
+        trials = remeasure(bench, request.requests, request.rounds)
+        return RoundsFinished(tuple(trials), all(bench.is_usable(trial) for trial in trials))
+    assert isinstance(request, Request)
+    trial = bench.evaluate(request)
+    return Finished(trial, bench.is_usable(trial))
 
 
 def _start(connection: Connection) -> Bench:
@@ -52,7 +59,11 @@ def _start(connection: Connection) -> Bench:
     kernel, sizes, metric = job.load()
 
     def announce(name: str) -> None:
-        connection.send(Phase(name))
+        phase = Phase(name)
+        connection.send(phase)
+        if phase.wants_quiet:
+            answer: Any = connection.recv()
+            assert isinstance(answer, Quiet)
 
     return Bench(
         kernel,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from mptune.errors import EmptySpaceError
@@ -54,8 +54,9 @@ class NoFile:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = dict(settings)
 
-    def add(self, trial: Trial, phase: str = "search") -> None:
-        """Keep nothing."""
+    def add(self, trial: Trial, phase: str = "search", settings: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
+        """Keep the settings for as long as the run takes."""
+        self.update(settings or {})
 
     def retire(self, trials: Sequence[Trial]) -> None:
         """Keep nothing."""
@@ -150,11 +151,15 @@ class Tuning:
         baseline = self._result().baseline
         if baseline is None:
             return
-        for types in uniform_types(self._kernel):
-            configuration = Configuration({**baseline.configuration, **types})
-            untried = configuration not in self._trials and configuration in self._space
-            if untried and self._may_go_on(budget):
-                self._evaluate(configuration, "search")
+        siblings = [Configuration({**baseline.configuration, **types}) for types in uniform_types(self._kernel)]
+        untried = [c for c in siblings if c not in self._trials and c in self._space]
+        for i, configuration in enumerate(untried):
+            if not self._may_go_on(budget):
+                return
+            for following in untried[i : i + self._evaluator.lead]:
+                if following not in self._stored:
+                    self._evaluator.prepare(following)
+            self._evaluate(configuration, "search")
 
     def _confirm_baseline(self, budget: int) -> None:
         """Give the fastest configurations the baseline's types, so that their speedup is not the tuning's alone."""
@@ -169,15 +174,20 @@ class Tuning:
             self._evaluate(configuration, "baseline")
 
     def _search(self, strategy: Strategy, budget: int, phase: str) -> None:
+        """Ask and tell until the budget is used; the configurations asked for next are compiled meanwhile."""
+        asked: deque[Configuration] = deque()
         while self._may_go_on(budget):
-            asked = strategy.ask(1)
-            if not asked:
+            while len(asked) < min(self._evaluator.lead, budget - len(self._trials)):
+                proposed = strategy.ask(1)
+                if not proposed:
+                    break
+                asked += proposed
+                if proposed[0] not in self._stored:
+                    strategy.tell(self._take_leftovers(asked))
+                    self._evaluator.prepare(proposed[0])
+            if not asked or not self._may_go_on(budget):
                 return
-            if asked[0] not in self._stored:
-                strategy.tell(self._take_leftovers())
-                if not self._may_go_on(budget):
-                    return
-            strategy.tell([self._evaluate(asked[0], phase)])
+            strategy.tell([self._evaluate(asked.popleft(), phase)])
 
     def _strategy(self, space: SearchSpace) -> Strategy:
         return make(
@@ -199,14 +209,13 @@ class Tuning:
             trial = next(iter(self._evaluator.evaluate([configuration])))
         else:
             self._evaluator.remember(trial)
-        trial = self._keep(self._judge(trial), phase)
+        trial = self._keep(self._objective.judge(trial), phase)
         elapsed_s = time.monotonic() - self._start
         self._on_progress(Progress(phase, trial, self._result, self._settings.budget, elapsed_s, stored is not None))
         return trial
 
     def _keep(self, trial: Trial, phase: str) -> Trial:
-        self._file.add(trial, phase)
-        self._file.update({"wall_s": self._wall_s()})
+        self._file.add(trial, phase, {"wall_s": self._wall_s()})
         self._trials[trial.configuration] = trial
         return trial
 
@@ -215,7 +224,8 @@ class Tuning:
         current, stale = {}, []
         for trial in (*self._file.trials("stale"), *self._file.trials()):
             same_space = trial.configuration in self._space
-            if same_space and trial.key == self._evaluator.key_of(trial.configuration):
+            same_key = same_space and trial.key == self._evaluator.key_of(trial.configuration)
+            if same_key and not self._has_more_time(trial):
                 current[trial.configuration] = trial
             else:
                 stale.append(trial)
@@ -226,28 +236,25 @@ class Tuning:
         self._file.update({"stale": len(stale)})
         return current
 
+    def _has_more_time(self, trial: Trial) -> bool:
+        """Whether a trial ran out of a time that is longer now."""
+        limit_s = trial.measurement.metrics.get("limit_s", 0.0)
+        return trial.status is Status.TIMEOUT and self._settings.limits.run_s > limit_s
+
     def _is_backed(self, trial: Trial, measured: Sequence[Trial]) -> bool:
         """Whether a trial whose error was never measured on it still cannot win by that error."""
         return self._evaluator.reuses_errors and any(
             other.time_ms <= trial.time_ms and other.error <= trial.error for other in measured
         )
 
-    def _take_leftovers(self) -> list[Trial]:
+    def _take_leftovers(self, asked: Collection[Configuration] = ()) -> list[Trial]:
         """Return stored trials a differently set up strategy did not ask for; they are as good as its own."""
-        leftovers = [self._keep(self._judge(trial), "search") for trial in self._stored.values()]
-        for trial in leftovers:
+        leftovers = []
+        for configuration in [c for c in self._stored if c not in asked]:
+            trial = self._keep(self._objective.judge(self._stored.pop(configuration)), "search")
             self._evaluator.remember(trial)
-        self._stored.clear()
+            leftovers.append(trial)
         return leftovers
-
-    def _judge(self, trial: Trial) -> Trial:
-        """Give a valid trial its status under the threshold."""
-        if not trial.is_valid:
-            return trial
-        if self._objective.is_feasible(trial):
-            return dataclasses.replace(trial, status=Status.OK, message="")
-        message = f"error {trial.error:.3g} is above the threshold"
-        return dataclasses.replace(trial, status=Status.INACCURATE, message=message)
 
     def _may_go_on(self, budget: int) -> bool:
         limit_s = self._settings.time_limit_s

@@ -39,6 +39,8 @@ class TuneSettings:
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
         workers: evaluations under way at once.
+        compilers: compilations at a time, of the configurations asked for ahead; None: one per core, 0: each
+            configuration is asked for when the one before it has been measured, and compiled by the worker.
         flags: further compiler flags.
         limits: wall-clock limits of one trial.
     """
@@ -60,6 +62,7 @@ class TuneSettings:
     baseline_share: float = 0.2
     seed: int = 0
     workers: int = 1
+    compilers: int | None = None
     flags: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
@@ -74,6 +77,8 @@ class TuneSettings:
             raise MptuneError(f"trial limit {self.limits.run_s:g} s: expected more than 0")
         if self.seed < 0:
             raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
+        if self.compilers is not None and self.compilers < 0:
+            raise MptuneError(f"compilers {self.compilers}: expected 0 or more")
         if self.workers != 1:
             raise MptuneError(f"workers {self.workers}: one worker per device, and one device, is what there is")
 

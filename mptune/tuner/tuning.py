@@ -13,6 +13,7 @@ from typing import Any
 from mptune import __version__
 from mptune.accuracy.evaluate import metric_text, metrics_by_output
 from mptune.backends import get_backend
+from mptune.backends.processor import usable_cores
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.device import DeviceEvaluator
@@ -88,6 +89,7 @@ def tune(
         seed=settings.seed,
         flags=settings.flags,
         limits=settings.limits,
+        compilers=usable_cores() if settings.compilers is None else settings.compilers,
         reuse_errors=objective.metric == "time_ms" and objective.minimise,
     ) as evaluator:
         ready = evaluator.start()

@@ -173,7 +173,7 @@ class _Faulted:
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
 
-    def evaluate(self, request: Request) -> Trial:
+    def evaluate(self, request: Request, quiet: object) -> Trial:  # noqa: ARG002
         return Trial(request.configuration, Status.LAUNCH_ERROR, "illegal address")
 
     def kill(self) -> None:

@@ -1,0 +1,164 @@
+"""The worker process as the tuner sees it: started, spoken to within limits of time, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Final
+
+from mptune.evaluators.bench import Request
+from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Quiet, Started
+from mptune.results import Status, Trial
+
+__all__ = ["Limits", "WorkerDied", "WorkerProcess"]
+
+#: Runs the worker with the modules this process can import, Python's own first: a kernel may well be in ``random.py``.
+_START: Final = """
+import sys
+sys.path += [entry for entry in sys.argv[2:] if entry not in sys.path]
+from mptune.evaluators.worker import main
+main(int(sys.argv[1]))
+"""
+
+#: What a signal most often says of a kernel.
+_USUAL_CAUSES: Final = {
+    "SIGSEGV": "usually an index out of bounds, or recursion that used up the stack",
+    "SIGBUS": "usually a misaligned vector, or an index out of bounds",
+    "SIGILL": "a trap in the kernel, or code for another processor",
+    "SIGFPE": "usually a division of an integer by zero",
+    "SIGKILL": "by somebody, or by the system because memory ran out",
+}
+
+#: How long a worker that has closed its connection may take to end.
+_LEAVING_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Wall-clock limits in seconds: one compilation, one other phase of a trial, the worker's start."""
+
+    compile_s: float = 60.0
+    run_s: float = 30.0
+    start_s: float = 900.0
+
+
+class WorkerDied(Exception):
+    """The worker ended or was ended; the status and message say how."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class WorkerProcess:
+    """One worker process and the connection to it."""
+
+    def __init__(self, job: Job, limits: Limits) -> None:
+        self._limits = limits
+        self._quiet: Callable[[], AbstractContextManager[None]] = nullcontext
+        self._phase = "start"
+        self._connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START, str(theirs.fileno()), *sys.path],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        try:
+            self._send(job)
+            answer = self._receive()
+        except BaseException:
+            self.kill()
+            raise
+        if isinstance(answer, Failed):
+            self.kill()
+            raise answer.error
+        assert isinstance(answer, Started)
+        self.ready = answer.ready
+        #: Whether it can evaluate more; a fault can leave a device unusable for as long as the process lives.
+        self.is_usable = True
+
+    def evaluate(self, request: Request, quiet: Callable[[], AbstractContextManager[None]]) -> Trial:
+        """Return the worker's trial; what is timed in it is timed inside a block of ``quiet()``.
+
+        Raises:
+            WorkerDied: it crashed, or a phase ran out of time and it was killed.
+        """
+        self._phase = "compile"
+        self._quiet = quiet
+        self._send(request)
+        answer = self._receive()
+        assert isinstance(answer, Finished)
+        self.is_usable = answer.is_usable
+        return answer.trial
+
+    def end(self) -> None:
+        """Let the process free its device and leave; kill it where it does not."""
+        self._connection.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LEAVING_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process and everything it started."""
+        self._connection.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _send(self, message: Job | Request | Quiet) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise WorkerDied(Status.CRASH, self._cause_of_death()) from None
+
+    def _receive(self) -> Started | Finished | Failed:
+        """Wait for the next message that is no phase, each phase within its limit."""
+        with ExitStack() as quiet:
+            while True:
+                message = self._next_message()
+                quiet.close()
+                if not isinstance(message, Phase):
+                    return message
+                self._phase = message.name
+                if message.wants_quiet:
+                    quiet.enter_context(self._quiet())
+                    self._send(Quiet())
+
+    def _next_message(self) -> Started | Finished | Failed | Phase:
+        limit_s = self._limit_s()
+        try:
+            if not self._connection.poll(limit_s):
+                longer = "" if self._phase in ("start", "compile") else "; --trial-limit gives it longer"
+                message = f"the {self._phase} phase did not end within {limit_s:g} s{longer}"
+                raise WorkerDied(Status.TIMEOUT, message)
+            return self._connection.recv()  # type: ignore[no-any-return]
+        except (EOFError, OSError):
+            raise WorkerDied(Status.CRASH, self._cause_of_death()) from None
+
+    def _limit_s(self) -> float:
+        if self._phase == "start":
+            return self._limits.start_s
+        # The compiler has a limit of its own; the worker's is only there in case that one fails.
+        return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
+
+    def _cause_of_death(self) -> str:
+        try:
+            code = self._process.wait(_LEAVING_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return f"the worker closed its connection without ending in the {self._phase} phase"
+        if code < 0:
+            name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
+            what = signal.strsignal(-code) or name
+            ended = f"the worker was ended by {name} ({what.lower()}) in the {self._phase} phase"
+            return f"{ended}: {_USUAL_CAUSES[name]}" if name in _USUAL_CAUSES else ended
+        return f"the worker exited with code {code} in the {self._phase} phase"
