@@ -44,6 +44,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "polynomials.hpp",
     "math_host.hpp",
     "math.hpp",
+    "pairs.hpp",
     "vector.hpp",
 )
 

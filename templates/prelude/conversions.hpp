@@ -146,6 +146,38 @@ MPTUNE_INLINE float float_of_bfloat16_bits(unsigned short b) {
     return bits_as<float>(static_cast<unsigned>(b) << 16);
 }
 
+#if defined(MPTUNE_CUDA) && __CUDA_ARCH__ >= 890
+// fp8 in hardware, two at a time, the first in the lower byte. The instructions saturate, and forget the sign of NaN:
+// what has no finite number near it in the type is put in after.
+MPTUNE_INLINE unsigned e4m3_or_special(unsigned bits, float x) {
+    return bits | (::fabsf(x) <= 464.0f ? 0 : (bits_as<unsigned>(x) >> 24) | 0x7f);
+}
+MPTUNE_INLINE unsigned e5m2_or_special(unsigned bits, float x) {
+    return ::fabsf(x) < 61440.0f ? bits : ((bits_as<unsigned>(x) >> 24) & 0x80) | (x == x ? 0x7c : 0x7e);
+}
+#define MPTUNE_PTX_FP8(format, instruction)                                                        \
+    MPTUNE_INLINE unsigned format##_bits_of(float first, float second) {                           \
+        unsigned short bits;                                                                       \
+        asm(instruction " %0, %1, %2;" : "=h"(bits) : "f"(second), "f"(first));                    \
+        return format##_or_special(bits & 0xff, first) | format##_or_special(bits >> 8, second) << 8; \
+    }                                                                                              \
+    MPTUNE_INLINE unsigned char format##_bits_of(float x) {                                        \
+        return static_cast<unsigned char>(format##_bits_of(x, 0.0f));                              \
+    }
+MPTUNE_PTX_FP8(e4m3, "cvt.rn.satfinite.e4m3x2.f32")
+MPTUNE_PTX_FP8(e5m2, "cvt.rn.satfinite.e5m2x2.f32")
+#undef MPTUNE_PTX_FP8
+
+// The bits of two halves, which hold every number of E4M3.
+MPTUNE_INLINE unsigned halves_of_e4m3_bits(unsigned two) {
+    unsigned halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(two)));
+    return halves;
+}
+MPTUNE_INLINE float float_of_e4m3_bits(unsigned char b) {
+    return float_of_half_bits(static_cast<unsigned short>(halves_of_e4m3_bits(b)));
+}
+#else
 MPTUNE_INLINE unsigned char e4m3_bits_of(float x) {
     const int bits = bits_as<int>(x);
     const int magnitude = bits & 0x7fffffff;
@@ -168,6 +200,7 @@ MPTUNE_INLINE unsigned char e5m2_bits_of(float x) {
     const int result = magnitude > 0x7f800000 ? 0x7e : finite;
     return static_cast<unsigned char>(result | ((bits >> 24) & 0x80));
 }
+#endif
 
 MPTUNE_INLINE float float_of_e5m2_bits(unsigned char b) {
     return float_of_half_bits(static_cast<unsigned short>(b << 8));

@@ -93,13 +93,6 @@ MPTUNE_ALL_MATH(MPTUNE_MATH, MPTUNE_MATH2)
     MPTUNE_INLINE R f##name(A a, B b) {                                                                \
         const R x = static_cast<R>(a), y = static_cast<R>(b);                                          \
         return y op x || !(x == x) ? y : x;                                                            \
-    }                                                                                                  \
-    template <class A, class B, int N>                                                                 \
-    MPTUNE_INLINE vec<promoted<A, B>, N> name(const vec<A, N>& a, const vec<B, N>& b) {                \
-        vec<promoted<A, B>, N> result;                                                                 \
-        MPTUNE_UNROLL                                                                                  \
-        for (int i = 0; i < N; ++i) result.data[i] = mp::name(a.data[i], b.data[i]);                   \
-        return result;                                                                                 \
     }
 MPTUNE_EXTREMUM(min, <)
 MPTUNE_EXTREMUM(max, >)

@@ -35,8 +35,13 @@ struct alignas(detail::vector_alignment<T, N>) vec {
     // Element by element, from a vector of another type.
     template <class U, class = detail::enable_if_t<!detail::same<T, U>>>
     MPTUNE_INLINE vec(const vec<U, N>& v) {
+        int done = 0;
+#if defined(MPTUNE_CUDA)
         MPTUNE_UNROLL
-        for (int i = 0; i < N; ++i) data[i] = static_cast<T>(v.data[i]);
+        for (; done < N - 1; done += 2) detail::convert_two(&data[done], &v.data[done]);
+#endif
+        MPTUNE_UNROLL
+        for (int i = done; i < N; ++i) data[i] = static_cast<T>(v.data[i]);
     }
     template <class U, class V, class... W, class = detail::enable_if_t<2 + sizeof...(W) == N && detail::is_number<U>>>
     MPTUNE_INLINE vec(U x, V y, W... rest) : data{static_cast<T>(x), static_cast<T>(y), static_cast<T>(rest)...} {}
@@ -64,64 +69,62 @@ MPTUNE_INLINE T at(const vec<T, N>& v, int i) {
     return v.data[i];
 }
 
-#if defined(MPTUNE_CUDA)
-#define MPTUNE_TWO(name, parameters, arguments)                          \
-    template <class T>                                                   \
-    static MPTUNE_INLINE unsigned two parameters {                       \
-        return name##_two arguments;                                     \
-    }
-#else
-#define MPTUNE_TWO(name, parameters, arguments)
-#endif
-#define MPTUNE_OPERATION(name, op)                                       \
-    struct name##_operation {                                            \
-        template <class T>                                               \
-        static MPTUNE_INLINE T one(T a, T b) {                           \
-            return a op b;                                               \
-        }                                                                \
-        MPTUNE_TWO(name, (T t, unsigned a, unsigned b), (t, a, b))       \
+// What one is computed with; on a GPU two as well, where the type has such arithmetic.
+#define MPTUNE_OPERATION(name, op)               \
+    struct name##_operation {                    \
+        template <class T>                       \
+        static MPTUNE_INLINE T apply(T a, T b) { \
+            return a op b;                       \
+        }                                        \
     };
 MPTUNE_OPERATION(add, +)
 MPTUNE_OPERATION(subtract, -)
 MPTUNE_OPERATION(multiply, *)
+MPTUNE_OPERATION(divide, /)
+#undef MPTUNE_OPERATION
 struct fused_operation {
     template <class T>
-    static MPTUNE_INLINE T one(T a, T b, T c) {
-        return mp::fma(a, b, c);
-    }
-    MPTUNE_TWO(fused, (T t, unsigned a, unsigned b, unsigned c), (t, a, b, c))
-};
-struct divide_operation {
-    template <class T>
-    static MPTUNE_INLINE T one(T a, T b) {
-        return a / b;
+    static MPTUNE_INLINE T apply(T a, T b, T c) {
+        return fused(a, b, c);
     }
 };
+#define MPTUNE_OPERATION(name)                   \
+    struct name##_operation {                    \
+        template <class T>                       \
+        static MPTUNE_INLINE T apply(T a, T b) { \
+            using mp::name;                      \
+            return name(a, b);                   \
+        }                                        \
+    };
+MPTUNE_OPERATION(min)
+MPTUNE_OPERATION(max)
 #undef MPTUNE_OPERATION
-#undef MPTUNE_TWO
 
-template <class Operation>
-constexpr bool goes_in_pairs = true;
-template <>
-constexpr bool goes_in_pairs<divide_operation> = false;
+#if !defined(MPTUNE_HOST)
+template <class Operation, class T>
+constexpr bool goes_in_pairs = computes_in_pairs<T>;
+template <class T>
+constexpr bool goes_in_pairs<divide_operation, T> = false;
+template <class T>
+constexpr bool goes_in_pairs<min_operation, T> = compares_in_pairs<T>;
+template <class T>
+constexpr bool goes_in_pairs<max_operation, T> = compares_in_pairs<T>;
+#endif
 
 // Element by element in type R, with vectors and scalars in any place.
 template <class Operation, class R, int N, class... A>
 MPTUNE_INLINE vec<R, N> combine(const A&... a) {
     vec<R, N> result;
     int done = 0;
-#if defined(MPTUNE_CUDA)
-    if constexpr (computes_in_pairs<R> && goes_in_pairs<Operation>) {
+#if !defined(MPTUNE_HOST)
+    if constexpr (goes_in_pairs<Operation, R>) {
         MPTUNE_UNROLL
-        for (; done < N - 1; done += 2) {
-            const R type = R();
-            unpair(&result.data[done],
-                   Operation::two(type, pair(static_cast<R>(at(a, done)), static_cast<R>(at(a, done + 1)))...));
-        }
+        for (; done < N - 1; done += 2)
+            unpack(&result.data[done], Operation::apply(both<R>(at(a, done), at(a, done + 1))...));
     }
 #endif
     MPTUNE_UNROLL
-    for (int i = done; i < N; ++i) result.data[i] = Operation::template one<R>(static_cast<R>(at(a, i))...);
+    for (int i = done; i < N; ++i) result.data[i] = Operation::apply(static_cast<R>(at(a, i))...);
     return result;
 }
 
@@ -157,6 +160,19 @@ MPTUNE_INLINE vec<T, N> operator-(const vec<T, N>& a) {
     for (int i = 0; i < N; ++i) result.data[i] = -a.data[i];
     return result;
 }
+
+#define MPTUNE_VECTOR_EXTREMUM(name)                                                                      \
+    template <class A, class B, int N>                                                                    \
+    MPTUNE_INLINE vec<promoted<A, B>, N> name(const vec<A, N>& a, const vec<B, N>& b) {                   \
+        return detail::combine<detail::name##_operation, promoted<A, B>, N>(a, b);                        \
+    }                                                                                                     \
+    template <class T, int N>                                                                             \
+    MPTUNE_INLINE vec<T, N> name(const vec<T, N>& a, const vec<T, N>& b) {                                \
+        return detail::combine<detail::name##_operation, T, N>(a, b);                                     \
+    }
+MPTUNE_VECTOR_EXTREMUM(min)
+MPTUNE_VECTOR_EXTREMUM(max)
+#undef MPTUNE_VECTOR_EXTREMUM
 
 namespace detail {
 
@@ -225,9 +241,15 @@ MPTUNE_INLINE void move(V* to, const V* from) {
         reinterpret_cast<W*>(to)[i] = reinterpret_cast<const W*>(from)[i];
 }
 #elif defined(MPTUNE_HIP)
-template <class V>
-MPTUNE_INLINE void move(V* to, const V* from) {
-    __builtin_memcpy(__builtin_assume_aligned(to, alignof(V)), __builtin_assume_aligned(from, alignof(V)), sizeof(V));
+// An element or two halves at a time, which the compiler joins to wide accesses; of a wide one it makes integers.
+template <class T, int N>
+MPTUNE_INLINE void move(vec<T, N>* to, const vec<T, N>* from) {
+    constexpr int alignment = alignof(vec<T, N>);
+    constexpr int step = sizeof(T) > 4 ? sizeof(T) : alignment < 4 ? alignment : 4;
+    char* target = static_cast<char*>(__builtin_assume_aligned(to, alignment));
+    const char* source = static_cast<const char*>(__builtin_assume_aligned(from, alignment));
+    MPTUNE_UNROLL
+    for (int i = 0; i < static_cast<int>(N * sizeof(T)); i += step) __builtin_memcpy(target + i, source + i, step);
 }
 #else
 // Element by element: a vectorised loop of threads makes wide accesses of these by itself, but not of a block copy.
