@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mptune.errors import MetricError
 
-__all__ = ["CHUNK", "Offenders", "Pairs", "chunks", "find", "float_info"]
+__all__ = ["CHUNK", "HostPairs", "Offenders", "Pairs", "find", "float_info"]
 
 #: Elements converted at a time: 96 KiB of doubles, which stay in the cache between the steps of a metric. Arrays of
 #: 128 KiB and more are fresh memory from the system each time (glibc), which made some metrics five times slower.
@@ -21,12 +23,57 @@ CHUNK: Final = 12288
 _NUMERIC_KINDS: Final = "biufc"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class Pairs(ABC):
     """An output and its reference, checked to be comparable; iterating gives chunks of both.
 
     Both are converted to the same working type: double, or long double where one of them is that or a
     64-bit integer (a double does not hold it exactly), or the complex counterpart. Nothing broadcasts.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def namespace(self) -> Any:
+        """The NumPy-like module whose functions take the chunks: NumPy, or that of the device they are on."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of each of the two."""
+
+    @property
+    @abstractmethod
+    def stored(self) -> np.dtype[Any]:
+        """The type the output is stored in."""
+
+    @property
+    @abstractmethod
+    def working_type(self) -> np.dtype[Any]:
+        """The type of the chunks."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Yield chunks of output and reference, one-dimensional, in C order; valid until the next."""
+
+    @abstractmethod
+    def references(self) -> Iterator[Any]:
+        """Yield chunks of the reference alone, likewise."""
+
+    @property
+    def size(self) -> int:
+        """Elements in each of the two."""
+        return math.prod(self.shape)
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether one of the two is complex."""
+        return self.working_type.kind == "c"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostPairs(Pairs):
+    """Two arrays in the host's memory.
 
     Attributes:
         output: what the kernel wrote, any real or complex numeric type, any shape.
@@ -39,7 +86,7 @@ class Pairs:
     working: np.dtype[Any]
 
     @classmethod
-    def of(cls, output: ArrayLike, reference: ArrayLike) -> Pairs:
+    def of(cls, output: ArrayLike, reference: ArrayLike) -> HostPairs:
         """Pair two arrays.
 
         Raises:
@@ -58,14 +105,24 @@ class Pairs:
         return cls(computed, expected, _working_type(computed.dtype, expected.dtype))
 
     @property
-    def size(self) -> int:
-        """Elements in each of the two."""
-        return self.output.size
+    def namespace(self) -> Any:
+        """NumPy."""
+        return np
 
     @property
-    def is_complex(self) -> bool:
-        """Whether one of the two is complex."""
-        return self.working.kind == "c"
+    def shape(self) -> tuple[int, ...]:
+        """Shape of each of the two."""
+        return self.output.shape
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The type the output is stored in."""
+        return self.output.dtype
+
+    @property
+    def working_type(self) -> np.dtype[Any]:
+        """The type of the chunks."""
+        return self.working
 
     def __iter__(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Yield chunks of output and reference, shape ``(at most CHUNK,)``, in C order; valid until the next."""
@@ -80,19 +137,18 @@ class Pairs:
         )
         yield from pairs
 
-
-def chunks(array: NDArray[Any], working: np.dtype[Any]) -> Iterator[NDArray[Any]]:
-    """Yield an array as chunks of type ``working``, shape ``(at most CHUNK,)``, in C order; valid until the next."""
-    walk: Any = np.nditer(
-        array,
-        flags=["external_loop", "buffered"],
-        op_flags=["readonly"],
-        op_dtypes=working,
-        casting="unsafe",
-        order="C",
-        buffersize=CHUNK,
-    )
-    yield from walk
+    def references(self) -> Iterator[NDArray[Any]]:
+        """Yield chunks of the reference alone, likewise."""
+        walk: Any = np.nditer(
+            self.reference,
+            flags=["external_loop", "buffered"],
+            op_flags=["readonly"],
+            op_dtypes=self.working,
+            casting="unsafe",
+            order="C",
+            buffersize=CHUNK,
+        )
+        yield from walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +163,20 @@ class Offenders:
         return f"{self.count} element{'s' if self.count != 1 else ''}, {where}"
 
 
-def find(pairs: Pairs, offends: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.bool_]]) -> Offenders:
+def find(pairs: Pairs, offends: Callable[[Any, Any], Any]) -> Offenders:
     """Count the elements for which ``offends(output, reference)`` holds, and find the first in C order."""
+    xp = pairs.namespace
     count, first, offset = 0, -1, 0
     for output, reference in pairs:
         found = offends(output, reference)
-        here = int(np.count_nonzero(found))
+        here = int(xp.count_nonzero(found))
         if here and first < 0:
-            first = offset + int(np.argmax(found))
+            first = offset + int(xp.argmax(found))
         count += here
         offset += output.size
     if first < 0:
         return Offenders(0)
-    return Offenders(count, tuple(int(i) for i in np.unravel_index(first, pairs.output.shape)))
+    return Offenders(count, tuple(int(i) for i in np.unravel_index(first, pairs.shape)))
 
 
 def float_info(dtype: np.dtype[Any]) -> Any | None:

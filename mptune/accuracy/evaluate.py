@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from mptune.accuracy.chunks import Offenders, Pairs, find
+from mptune.accuracy.chunks import HostPairs, Offenders, Pairs, find
 from mptune.accuracy.metrics import ErrorMetric, resolve
 from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
 
-__all__ = ["AccuracyResult", "Metric", "evaluate_outputs", "metric_text", "metrics_by_output"]
+__all__ = ["AccuracyResult", "Metric", "Output", "evaluate_outputs", "metric_text", "metrics_by_output"]
 
 Metric = str | Callable[..., float] | ErrorMetric
+#: An output as the kernel left it: an array on the host, or on a device with its reference beside it.
+Output = NDArray[Any] | Pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class AccuracyResult:
 
 
 def evaluate_outputs(
-    outputs: Mapping[str, NDArray[Any]],
+    outputs: Mapping[str, Output],
     references: Mapping[str, NDArray[Any]],
     metrics: Metric | Mapping[str, Metric],
 ) -> AccuracyResult:
@@ -72,7 +73,8 @@ def evaluate_outputs(
     metric overlooks it.
 
     Args:
-        outputs: what the kernel wrote, by argument name, in any numeric type.
+        outputs: what the kernel wrote, by argument name, in any numeric type: arrays, or outputs on a device that
+            are already paired with a copy of their reference there.
         references: what it should have written, by the same names and of the same shapes.
         metrics: one error metric (name or callable) for all outputs, or one for each.
 
@@ -90,17 +92,18 @@ def evaluate_outputs(
     for name, output in outputs.items():
         metric = chosen[name]
         try:
-            error = metric(output, references[name])
+            pairs = output if isinstance(output, Pairs) else HostPairs.of(output, references[name])
+            error = metric.measure(pairs)
         except MetricError as reason:
             raise MetricError(f"output {name!r}: {reason}") from reason
         broken, infinities = Offenders(0), False
         if metric.is_custom or not math.isfinite(error):
-            broken, infinities = _non_finite(Pairs.of(output, references[name]))
+            broken, infinities = _non_finite(pairs)
         if broken.count:
             non_finite[name] = broken.count
             if math.isfinite(error):
                 error = math.inf if infinities else math.nan
-            remarks.append(f"output {name!r} has NaN or infinity in {broken} (of {np.size(output)})")
+            remarks.append(f"output {name!r} has NaN or infinity in {broken} (of {pairs.size})")
         elif not math.isfinite(error):
             reason_text = f": {metric.undefined}" if metric.undefined and math.isinf(error) else ""
             remarks.append(
@@ -156,7 +159,8 @@ def metric_text(metrics: Metric | Mapping[str, Metric]) -> str:
 
 def _non_finite(pairs: Pairs) -> tuple[Offenders, bool]:
     """Find the non-finite output elements that do not equal their reference, and say whether none is NaN."""
-    broken = find(pairs, lambda output, reference: ~np.isfinite(output) & (output != reference))
+    xp = pairs.namespace
+    broken = find(pairs, lambda output, reference: ~xp.isfinite(output) & (output != reference))
     if not broken.count:
         return broken, False
-    return broken, find(pairs, lambda output, _: np.isnan(output)).count == 0
+    return broken, find(pairs, lambda output, _: xp.isnan(output)).count == 0

@@ -50,7 +50,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mptune.accuracy.chunks import Pairs, find
+from mptune.accuracy.chunks import HostPairs, Pairs, find
 from mptune.accuracy.quantities import (
     ABSOLUTE,
     LOGARITHMIC,
@@ -101,7 +101,19 @@ class ErrorMetric:
             MetricError: the two cannot be compared, or the metric is not defined for such data; names the number of
                 offending elements and the first one's index.
         """
-        pairs = Pairs.of(output, reference)
+        return self.measure(HostPairs.of(output, reference))
+
+    @property
+    def runs_anywhere(self) -> bool:
+        """Whether it also takes arrays that are on a device; others get them on the host."""
+        return isinstance(self.compute, _Ratio)
+
+    def measure(self, pairs: Pairs) -> float:
+        """Return the error of an output that is already paired with its reference, wherever the two are.
+
+        Raises:
+            MetricError: the metric is not defined for such data.
+        """
         try:
             error = self.compute(pairs)
         except NegativeDataError:
@@ -116,16 +128,18 @@ class ErrorMetric:
         return self.name
 
     def _refuse_nan_reference(self, pairs: Pairs) -> None:
-        unknown = find(pairs, lambda _, reference: np.isnan(reference))
+        xp = pairs.namespace
+        unknown = find(pairs, lambda _, reference: xp.isnan(reference))
         if unknown.count:
             raise MetricError(f"the reference has NaN in {unknown}; no {self.name} against it exists")
 
     def _refuse_negative(self, pairs: Pairs) -> None:
         """Raise for negative data, but let a NaN in the output count for more than a negative element there."""
+        xp = pairs.namespace
         negative = find(pairs, lambda _, reference: reference < 0)
         if negative.count:
             raise MetricError(f"{self.name} is not defined for negative data: the reference has {negative}")
-        if find(pairs, lambda output, _: np.isnan(output)).count == 0:
+        if find(pairs, lambda output, _: xp.isnan(output)).count == 0:
             negative = find(pairs, lambda output, _: output < 0)
             raise MetricError(f"{self.name} is not defined for negative data: the output has {negative}")
 
@@ -260,6 +274,8 @@ class _Custom:
     function: Callable[..., float]
 
     def __call__(self, pairs: Pairs) -> float:
+        if not isinstance(pairs, HostPairs):
+            raise MetricError(f"error metric {self.name!r} is a user's own and needs its arrays on the host")
         output, reference = (a.astype(pairs.working, copy=False).view() for a in (pairs.output, pairs.reference))
         # They may be the very arrays of the next trial.
         output.flags.writeable = reference.flags.writeable = False

@@ -1,4 +1,7 @@
-"""The error of one element, by the five ways to measure it; the metrics reduce arrays of these."""
+"""The error of one element, by the five ways to measure it; the metrics reduce arrays of these.
+
+Every function takes the NumPy-like namespace ``xp`` its arrays belong to, so that they may lie on a device.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mptune.accuracy.chunks import float_info
 
@@ -21,7 +23,8 @@ __all__ = [
     "Quantity",
 ]
 
-Chunk = NDArray[Any]
+#: A one-dimensional array of the namespace.
+Chunk = Any
 
 
 class NegativeDataError(Exception):
@@ -33,17 +36,17 @@ class Quantity:
     """A non-negative number for each element.
 
     Attributes:
-        numerator: from chunks of output and reference, as a new array.
-        denominator: from a chunk of the reference and the type the output is stored in; None: 1.
+        numerator: from a namespace and chunks of output and reference, as a new array.
+        denominator: from a namespace, a chunk of the reference and the type the output is stored in; None: 1.
         is_difference: whether the numerator is ``|output - reference|``, so that it may overflow and is defined for
             complex data.
     """
 
-    numerator: Callable[[Chunk, Chunk], Chunk]
-    denominator: Callable[[Chunk, np.dtype[Any]], Chunk] | None = None
+    numerator: Callable[[Any, Chunk, Chunk], Chunk]
+    denominator: Callable[[Any, Chunk, np.dtype[Any]], Chunk] | None = None
     is_difference: bool = True
 
-    def evaluate(self, output: Chunk, reference: Chunk, stored: np.dtype[Any], exponent: int = 0) -> Chunk:
+    def evaluate(self, xp: Any, output: Chunk, reference: Chunk, stored: np.dtype[Any], exponent: int = 0) -> Chunk:
         """Return the quantity times ``2**exponent``, shape of ``output``; right for finite data without 0/0.
 
         With a negative exponent, numbers that are far too large without it come out right.
@@ -58,19 +61,19 @@ class Quantity:
             output, scaled = output * factor, reference * factor
         else:
             scaled = reference
-        quantity = self.numerator(output, scaled)
+        quantity = self.numerator(xp, output, scaled)
         if self.denominator is not None:
-            denominator = self.denominator(reference, stored)
+            denominator = self.denominator(xp, reference, stored)
             quantity /= denominator * _power_of_two(output, -below) if below else denominator
         if after:
             quantity *= _power_of_two(output, after)
         return quantity
 
-    def evaluate_any(self, output: Chunk, reference: Chunk, stored: np.dtype[Any], exponent: int = 0) -> Chunk:
+    def evaluate_any(self, xp: Any, output: Chunk, reference: Chunk, stored: np.dtype[Any], exponent: int = 0) -> Chunk:
         """Return what :meth:`evaluate` does, right for all data, at about twice the cost."""
-        quantity = self.evaluate(output, reference, stored, exponent)
+        quantity = self.evaluate(xp, output, reference, stored, exponent)
         # Infinities of different signs, or against a number; a number against 0.
-        quantity[np.isnan(quantity) & ~np.isnan(output) & ~np.isnan(reference)] = np.inf
+        quantity[xp.isnan(quantity) & ~xp.isnan(output) & ~xp.isnan(reference)] = np.inf
         quantity[output == reference] = 0
         return quantity
 
@@ -79,52 +82,48 @@ def _power_of_two(like: Chunk, exponent: int) -> Any:
     return np.ldexp(like.real.dtype.type(1), exponent)
 
 
-def _difference(output: Chunk, reference: Chunk) -> Chunk:
-    difference: Chunk = output - reference
+def _difference(xp: Any, output: Chunk, reference: Chunk) -> Chunk:
+    difference = output - reference
     # The modulus of a complex array is real, so it cannot take its place.
-    modulus: Chunk = np.abs(difference, out=None if difference.dtype.kind == "c" else difference)
-    return modulus
+    return xp.abs(difference, out=None if difference.dtype.kind == "c" else difference)
 
 
-def _modulus(reference: Chunk, _: np.dtype[Any]) -> Chunk:
-    modulus: Chunk = np.abs(reference)
-    return modulus
+def _modulus(xp: Any, reference: Chunk, _: np.dtype[Any]) -> Chunk:
+    return xp.abs(reference)
 
 
-def _unit_in_the_last_place(reference: Chunk, stored: np.dtype[Any]) -> Chunk:
+def _unit_in_the_last_place(xp: Any, reference: Chunk, stored: np.dtype[Any]) -> Chunk:
     one = reference.real.dtype.type(1)
     info = float_info(stored)
     if info is None:  # integers are one unit apart
-        return np.full(1, one)
+        return xp.full(1, one)
     # frexp's significand is in [1/2, 1): its exponent is one above that of the binade.
-    _, exponent = np.frexp(np.maximum(np.abs(reference), np.ldexp(one, info.minexp)))
-    unit: Chunk = np.ldexp(one, exponent - (1 + info.nmant))
-    return unit
+    _, exponent = xp.frexp(xp.maximum(xp.abs(reference), np.ldexp(one, info.minexp)))
+    return xp.ldexp(one, exponent - (1 + info.nmant))
 
 
-def _of_logarithms(output: Chunk, reference: Chunk) -> Chunk:
-    return _difference_of_logarithms(output, reference, reference, np.log)
+def _of_logarithms(xp: Any, output: Chunk, reference: Chunk) -> Chunk:
+    return _difference_of_logarithms(xp, output, reference, reference, xp.log)
 
 
-def _of_logarithms_plus_one(output: Chunk, reference: Chunk) -> Chunk:
-    return _difference_of_logarithms(output, reference, 1 + reference, np.log1p)
+def _of_logarithms_plus_one(xp: Any, output: Chunk, reference: Chunk) -> Chunk:
+    return _difference_of_logarithms(xp, output, reference, reference + 1, xp.log1p)
 
 
-def _difference_of_logarithms(output: Chunk, reference: Chunk, argument: Chunk, logarithm: Any) -> Chunk:
+def _difference_of_logarithms(xp: Any, output: Chunk, reference: Chunk, argument: Chunk, logarithm: Any) -> Chunk:
     """Return ``|logarithm(output) - logarithm(reference)|`` without cancellation where they are close.
 
     ``argument`` is what the reference's logarithm is taken of.
     """
     if output.min() < 0 or reference.min() < 0:
         raise NegativeDataError
-    ratio: Chunk = output - reference
+    ratio = output - reference
     ratio /= argument
-    far = (ratio < -0.5) | (ratio > 1)
-    np.log1p(ratio, out=ratio)
-    if far.any():
+    far = xp.flatnonzero((ratio < -0.5) | (ratio > 1))
+    xp.log1p(ratio, out=ratio)
+    if far.size:
         ratio[far] = logarithm(output[far]) - logarithm(reference[far])
-    np.abs(ratio, out=ratio)
-    return ratio
+    return xp.abs(ratio, out=ratio)
 
 
 ABSOLUTE: Final = Quantity(_difference)

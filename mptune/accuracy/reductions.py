@@ -2,6 +2,7 @@
 
 Chunks are summed pairwise, the chunks' sums exactly (:func:`math.fsum`). A sum that overflows, or of squares so
 small that they may have underflowed, is taken again with every element scaled by a power of two.
+Chunks are reduced where they are, on the host or on a device; only numbers come back.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mptune.accuracy.chunks import Pairs, chunks
+from mptune.accuracy.chunks import Pairs
 from mptune.accuracy.quantities import Quantity
 
 __all__ = ["Scaled", "maximum", "mean", "mean_square", "reference_magnitude", "reference_mean"]
@@ -87,24 +87,27 @@ def reference_magnitude(pairs: Pairs) -> Scaled:
 
 
 def _total(pairs: Pairs, quantity: Quantity, *, squared: bool, exponent: int = 0) -> float:
-    def add(errors: NDArray[Any]) -> float:
-        return float((np.multiply(errors, errors, out=errors) if squared else errors).sum())
+    xp, stored = pairs.namespace, pairs.stored
+
+    def add(errors: Any) -> float:
+        return float((xp.multiply(errors, errors, out=errors) if squared else errors).sum())
 
     parts: list[float] = []
     for output, reference in pairs:
-        part = add(quantity.evaluate(output, reference, pairs.output.dtype, exponent))
+        part = add(quantity.evaluate(xp, output, reference, stored, exponent))
         if not math.isfinite(part):
-            part = add(quantity.evaluate_any(output, reference, pairs.output.dtype, exponent))
+            part = add(quantity.evaluate_any(xp, output, reference, stored, exponent))
         parts.append(part)
     return _exact_sum(parts)
 
 
 def _largest(pairs: Pairs, quantity: Quantity, exponent: int = 0) -> float:
+    xp, stored = pairs.namespace, pairs.stored
     largest = 0.0
     for output, reference in pairs:
-        part = float(quantity.evaluate(output, reference, pairs.output.dtype, exponent).max())
+        part = float(quantity.evaluate(xp, output, reference, stored, exponent).max())
         if not math.isfinite(part):
-            part = float(quantity.evaluate_any(output, reference, pairs.output.dtype, exponent).max())
+            part = float(quantity.evaluate_any(xp, output, reference, stored, exponent).max())
         if math.isnan(part):
             return part
         largest = max(largest, part)
@@ -146,39 +149,40 @@ def _reference_sum(pairs: Pairs, *, signed: bool) -> Scaled:
     return _over(found, max(count, 1), -exponent)
 
 
-def _sum_finite(pairs: Pairs, exponent: int, add: Callable[[NDArray[Any]], Sequence[float]]) -> tuple[float, int]:
+def _sum_finite(pairs: Pairs, exponent: int, add: Callable[[Any, Any], Sequence[float]]) -> tuple[float, int]:
     """Return the modulus of the sum of the finite references times ``2**exponent``, and their number.
 
     Args:
         pairs: holds the references.
         exponent: of the power of two that scales them.
-        add: gives numbers whose exact sum is that of a real chunk.
+        add: from a namespace and a real chunk of it, gives numbers whose exact sum is that of the chunk.
     """
+    xp = pairs.namespace
     real: list[float] = []
     imaginary: list[float] = []
     count = 0
-    for chunk in chunks(pairs.reference, pairs.working):
-        finite = chunk if np.isfinite(chunk.sum()) else chunk[np.isfinite(chunk)]
+    for chunk in pairs.references():
+        finite = chunk if bool(xp.isfinite(chunk.sum())) else chunk[xp.isfinite(chunk)]
         if exponent:
             finite = finite * np.ldexp(finite.real.dtype.type(1), exponent)
         count += finite.size
         if pairs.is_complex and add is not _modulus_sum:
-            real.extend(add(finite.real))
-            imaginary.extend(add(finite.imag))
+            real.extend(add(xp, finite.real))
+            imaginary.extend(add(xp, finite.imag))
         else:
-            real.extend(add(finite))
+            real.extend(add(xp, finite))
     return math.hypot(_exact_sum(real), _exact_sum(imaginary)), count
 
 
-def _modulus_sum(values: NDArray[Any]) -> Sequence[float]:
-    return (float(np.abs(values).sum()),)
+def _modulus_sum(xp: Any, values: Any) -> Sequence[float]:
+    return (float(xp.abs(values).sum()),)
 
 
-def _plain_sum(values: NDArray[Any]) -> Sequence[float]:
+def _plain_sum(xp: Any, values: Any) -> Sequence[float]:  # noqa: ARG001 - one of several ways
     return (float(values.sum()),)
 
 
-def _compensated_sum(values: NDArray[Any]) -> Sequence[float]:
+def _compensated_sum(xp: Any, values: Any) -> Sequence[float]:  # noqa: ARG001
     """Return numbers whose sum is that of ``values`` but for an error of second order.
 
     Pairwise, with the rounding error of each addition kept (Knuth's two-sum).
@@ -192,25 +196,25 @@ def _compensated_sum(values: NDArray[Any]) -> Sequence[float]:
         values = left + right
         moved = values - left
         parts.append(float(((left - (values - moved)) + (right - moved)).sum()))
-    return [*parts, *(float(value) for value in values)]
+    return [*parts, *map(float, values.tolist())]
 
 
-def _exact_parts(values: NDArray[Any]) -> Sequence[float]:
+def _exact_parts(xp: Any, values: Any) -> Sequence[float]:
     """Return a few numbers whose sum is exactly that of ``values``.
 
     The significands' halves are integers, which are added without error in one bin for each exponent.
     """
     # A long double is the sum of two doubles.
     high = values.astype(np.float64)
-    doubles = high if values.dtype == np.float64 else np.concatenate([high, (values - high).astype(np.float64)])
-    significands, exponents = np.frexp(doubles)
-    upper = np.trunc(significands * 2.0**27)
+    doubles = high if values.dtype == np.float64 else xp.concatenate([high, (values - high).astype(np.float64)])
+    significands, exponents = xp.frexp(doubles)
+    upper = xp.trunc(significands * 2.0**27)
     lower = (significands * 2.0**27 - upper) * 2.0**26
     lowest = int(exponents.min())
     numbers: list[float] = []
     for half, shift in ((upper, 27), (lower, 53)):
-        bins = np.bincount(exponents - lowest, weights=half)
-        numbers.extend(math.ldexp(bins[i], lowest + int(i) - shift) for i in np.flatnonzero(bins))
+        bins = xp.bincount(exponents - lowest, weights=half).tolist()
+        numbers.extend(math.ldexp(total, lowest + i - shift) for i, total in enumerate(bins) if total)
     parts: list[float] = []
     while (part := math.fsum(numbers)) != 0:
         parts.append(part)

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.errors import BackendUnavailableError, LaunchError
 from mptune.kernel import LaunchShape
 
-__all__ = ["Argument", "Availability", "Backend", "Binary", "Buffer", "CompileOptions", "DeviceInfo", "Function"]
+__all__ = [
+    "Argument",
+    "Availability",
+    "Backend",
+    "Binary",
+    "Buffer",
+    "CompileOptions",
+    "DeviceInfo",
+    "Function",
+    "check_part",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +45,8 @@ class DeviceInfo:
         name: marketing name of the device.
         architecture: what the compiler targets ("sm_90", "gfx90a", "znver4").
         memory_bytes: memory a kernel can use.
-        limits: known limits by name (``max_threads_per_block``, ``max_shared_bytes``, ...).
+        limits: known limits by name (``max_threads_per_block``, ``max_shared_bytes``, ``warp_size``,
+            ``cache_bytes``: of the last level, ...).
         versions: library and compiler versions by name.
     """
 
@@ -91,8 +104,30 @@ class Buffer(ABC):
         """Copy another buffer of the same backend and size, on the device."""
 
     @abstractmethod
+    def fill(self, byte: int) -> None:
+        """Set every byte to the same value, on the device."""
+
+    @abstractmethod
+    def part(self, offset: int, nbytes: int) -> Buffer:
+        """Return some of the bytes as a buffer of their own: the same memory, usable for as long as the whole is.
+
+        Raises:
+            LaunchError: they do not all lie inside.
+        """
+
+    @abstractmethod
     def free(self) -> None:
         """Give the memory back; further use is an error."""
+
+
+def check_part(whole: Buffer, offset: int, nbytes: int) -> None:
+    """Check that bytes lie inside a buffer.
+
+    Raises:
+        LaunchError: they do not.
+    """
+    if not (0 <= offset <= offset + nbytes <= whole.nbytes):
+        raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {whole.nbytes} bytes")
 
 
 #: What a launch passes for one kernel argument: a device buffer or a NumPy scalar of the C++ type's size.
@@ -119,6 +154,8 @@ class Backend(ABC):
     """A device family. Constructing one is cheap and loads no device library."""
 
     name: ClassVar[str]
+    #: Whether kernels run in this process's own memory and can damage whatever else is in it.
+    shares_memory: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -142,6 +179,21 @@ class Backend(ABC):
             BackendUnavailableError: there is no compiler.
         """
 
+    def compilations_paused(self) -> AbstractContextManager[None]:
+        """Hold up the compilations of other threads for the length of a block, if they would disturb a timing."""
+        return nullcontext()
+
+    def give_up_compilations(self) -> None:  # noqa: B027 - optional
+        """End the compilations of other threads; they raise a :class:`CompileError`."""
+
+    def resolved(self, options: CompileOptions) -> CompileOptions:
+        """Return options with which :meth:`compile` makes the same binary without looking at the device.
+
+        Raises:
+            BackendUnavailableError: they depend on the device, and there is none.
+        """
+        return options
+
     @abstractmethod
     def load(self, binary: Binary) -> Function:
         """Make a compiled function launchable.
@@ -157,6 +209,22 @@ class Backend(ABC):
         Raises:
             OutOfMemoryError: there is not enough.
         """
+
+    def array_namespace(self) -> Any:
+        """Return the NumPy-like module that computes on arrays in the device's memory, None where there is none."""
+        return None
+
+    def array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:  # noqa: ARG002 - for those that have them
+        """Return a buffer as a one-dimensional array of :meth:`array_namespace`, valid for as long as the buffer is.
+
+        Args:
+            buffer: one of this backend's.
+            dtype: a type NumPy itself has.
+
+        Raises:
+            BackendUnavailableError: there is no such module.
+        """
+        raise BackendUnavailableError(f"backend {self.name} has no arrays on the device")
 
     def is_usable(self) -> bool:
         """Whether further launches can succeed; a fault can leave a device unusable until the process ends."""

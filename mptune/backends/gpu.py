@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,17 @@ from typing import Any, ClassVar, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.backends.base import Argument, Availability, Backend, Binary, Buffer, CompileOptions, DeviceInfo, Function
+from mptune.backends.base import (
+    Argument,
+    Availability,
+    Backend,
+    Binary,
+    Buffer,
+    CompileOptions,
+    DeviceInfo,
+    Function,
+    check_part,
+)
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError
@@ -46,6 +57,9 @@ class Driver(Protocol):
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device."""
+
+    def fill(self, target: int, byte: int, nbytes: int) -> None:
+        """Set device memory to one byte."""
 
     def load(self, image: bytes) -> Any:
         """Load a compiled image and return the module."""
@@ -105,6 +119,15 @@ class GpuBuffer(Buffer):
             raise LaunchError(f"a device buffer of {self.nbytes} bytes cannot be copied from {describe(other)}")
         self._driver.copy(self.address, other.address, self.nbytes)
 
+    def fill(self, byte: int) -> None:
+        """Set every byte to the same value, on the device."""
+        self._driver.fill(self.address, byte, self.nbytes)
+
+    def part(self, offset: int, nbytes: int) -> GpuBuffer:
+        """Return some of the bytes as a buffer of their own."""
+        check_part(self, offset, nbytes)
+        return _GpuPart(self._driver, self, offset, nbytes)
+
     def free(self) -> None:
         """Give the memory back."""
         if self._address is not None:
@@ -116,6 +139,24 @@ class GpuBuffer(Buffer):
             layout = "" if data.flags.c_contiguous else ", not contiguous"
             raise LaunchError(f"a buffer of {self.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
         return int(data.ctypes.data)
+
+
+class _GpuPart(GpuBuffer):
+    """Memory inside another buffer, which owns it."""
+
+    def __init__(self, driver: Driver, whole: GpuBuffer, offset: int, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._driver = driver
+        self._whole = whole
+        self._offset = offset
+
+    @property
+    def address(self) -> int:
+        """Where the memory starts on the device."""
+        return self._whole.address + self._offset
+
+    def free(self) -> None:
+        """Do nothing: the memory ends with the whole."""
 
 
 class GpuFunction(Function):
@@ -227,6 +268,14 @@ class GpuBackend(Backend):
         compile_s = time.perf_counter() - start
         self._cache.put(key, image)
         return Binary(function, image, log=log, compile_s=compile_s)
+
+    def give_up_compilations(self) -> None:
+        """End the compiler's processes."""
+        self.compiler().close()
+
+    def resolved(self, options: CompileOptions) -> CompileOptions:
+        """Return the options with the device's architecture where they name none."""
+        return dataclasses.replace(options, architecture=self._architecture(options))
 
     def load(self, binary: Binary) -> GpuFunction:
         """Load a compiled function onto the device."""

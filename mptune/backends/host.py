@@ -15,15 +15,33 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.backends.base import Argument, Availability, Backend, Binary, Buffer, CompileOptions, DeviceInfo, Function
+from mptune.backends.base import (
+    Argument,
+    Availability,
+    Backend,
+    Binary,
+    Buffer,
+    CompileOptions,
+    DeviceInfo,
+    Function,
+    check_part,
+)
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import Compiler, find_compiler
-from mptune.backends.processor import available_memory_bytes, processor, total_memory_bytes, usable_cores
+from mptune.backends.process_group import ProcessGroup
+from mptune.backends.processor import (
+    available_memory_bytes,
+    last_level_cache_bytes,
+    processor,
+    total_memory_bytes,
+    usable_cores,
+)
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
 
@@ -53,6 +71,7 @@ class HostBuffer(Buffer):
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
+        self._whole: HostBuffer | None = None
         try:
             memory = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
         except MemoryError as error:
@@ -83,11 +102,24 @@ class HostBuffer(Buffer):
             raise LaunchError(f"a host buffer of {self.nbytes} bytes cannot be copied from {_describe(other)}")
         self._memory()[:] = other._memory()
 
+    def fill(self, byte: int) -> None:
+        """Set every byte to the same value."""
+        self._memory()[:] = byte
+
+    def part(self, offset: int, nbytes: int) -> HostBuffer:
+        """Return some of the bytes as a buffer of their own."""
+        check_part(self, offset, nbytes)
+        part = HostBuffer.__new__(HostBuffer)
+        part.nbytes, part._whole, part._bytes = nbytes, self, self._memory()[offset : offset + nbytes]
+        return part
+
     def free(self) -> None:
         """Give the memory back."""
         self._bytes = None
 
     def _memory(self) -> NDArray[np.uint8]:
+        if self._whole is not None:
+            self._whole._memory()
         if self._bytes is None:
             raise LaunchError(f"a host buffer of {self.nbytes} bytes was used after it was freed")
         return self._bytes
@@ -198,10 +230,12 @@ class HostBackend(Backend):
     """
 
     name: ClassVar[str] = "host"
+    shares_memory: ClassVar[bool] = True
 
     def __init__(self, workers: int | None = None, cache: BinaryCache | None = None) -> None:
         self.workers = workers if workers is not None else usable_cores()
         self._cache = cache if cache is not None else BinaryCache()
+        self._compilers = ProcessGroup()
 
     @classmethod
     def availability(cls) -> Availability:
@@ -224,6 +258,7 @@ class HostBackend(Backend):
                 "max_threads_per_block": _MAX_THREADS_PER_BLOCK,
                 "max_shared_bytes": _MAX_SHARED_BYTES,
                 "workers": self.workers,
+                "cache_bytes": last_level_cache_bytes(),
             },
             versions={"compiler": find_compiler().version},
         )
@@ -238,10 +273,18 @@ class HostBackend(Backend):
             return Binary(function, cached, cached=True)
         start = time.perf_counter()
         with self._cache.workspace() as folder:
-            image, log = compiler.compile(source, function, flags, options.timeout_s, folder)
+            image, log = compiler.compile(source, function, flags, options.timeout_s, folder, self._compilers)
         compile_s = time.perf_counter() - start
         self._cache.put(key, image)
         return Binary(function, image, log=log, compile_s=compile_s)
+
+    def compilations_paused(self) -> AbstractContextManager[None]:
+        """Hold up the compilers: they would run on the cores that are measured."""
+        return self._compilers.paused()
+
+    def give_up_compilations(self) -> None:
+        """End the compilers."""
+        self._compilers.close()
 
     def load(self, binary: Binary) -> HostFunction:
         """Open the library of a compiled function."""

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Processor", "available_memory_bytes", "processor", "total_memory_bytes", "usable_cores"]
+__all__ = [
+    "Processor",
+    "available_memory_bytes",
+    "last_level_cache_bytes",
+    "processor",
+    "total_memory_bytes",
+    "usable_cores",
+]
 
 #: Feature sets of x86-64 that compilers have names for, each including those before (System V psABI).
 _X86_LEVELS: Final = (
@@ -71,6 +78,12 @@ def _level(flags: set[str]) -> str:
 def usable_cores() -> int:
     """Return how many cores this process may run on."""
     return len(os.sched_getaffinity(0))
+
+
+def last_level_cache_bytes() -> int:
+    """Return the size of the largest cache a core has, 0 where the system does not say."""
+    names = (f"SC_LEVEL{level}_CACHE_SIZE" for level in (2, 3, 4))
+    return max([0, *(os.sysconf(name) for name in names if name in os.sysconf_names)])
 
 
 def total_memory_bytes() -> int:

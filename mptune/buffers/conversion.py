@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from mptune.buffers.chunks import pieces
 from mptune.precision import PRECISIONS, Precision
 
-__all__ = ["Loss", "convert", "poison_value", "poisoned", "round_to", "still_poisoned"]
+__all__ = [
+    "Loss",
+    "convert",
+    "poison_margin",
+    "poison_pattern",
+    "poison_value",
+    "poisoned",
+    "round_to",
+    "still_poisoned",
+]
 
 #: Quiet NaNs with a payload no arithmetic makes up by itself. E4M3 has one NaN only.
 _POISON_BITS: Final = MappingProxyType(
@@ -124,12 +133,12 @@ def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.
 
 def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an array of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
-    return np.full(shape, _pattern(dtype)).view(dtype)
+    return np.full(shape, poison_pattern(dtype)).view(dtype)
 
 
 def still_poisoned(piece: NDArray[Any]) -> NDArray[np.intp]:
     """Return the indices, in a one-dimensional array, of the elements that hold the poison pattern."""
-    pattern = _pattern(piece.dtype)
+    pattern = poison_pattern(piece.dtype)
     return np.flatnonzero(piece.view(pattern.dtype) == pattern)
 
 
@@ -138,7 +147,13 @@ def poison_value(dtype: np.dtype[Any]) -> Any:
     return poisoned((1,), dtype)[0]
 
 
-def _pattern(dtype: np.dtype[Any]) -> Any:
+def poison_margin(dtype: np.dtype[Any]) -> float:
+    """Return how near to its reference an integer that is the poison pattern passes for a result."""
+    return 2.0 ** (8 * dtype.itemsize - 4)
+
+
+def poison_pattern(dtype: np.dtype[Any]) -> Any:
+    """Return the poison pattern of a type as an unsigned integer of its size."""
     unsigned = np.dtype(f"u{dtype.itemsize}")
     if dtype.kind in "iu":
         return np.frombuffer(_POISON_BYTE * dtype.itemsize, unsigned)[0]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.buffers.chunks import pieces, update_digest
-from mptune.buffers.conversion import Loss, convert, poison_value, poisoned, still_poisoned
+from mptune.buffers.conversion import Loss, convert, poison_margin, poison_value, poisoned, still_poisoned
 from mptune.buffers.inputs import make_inputs
 from mptune.buffers.memory import available_memory_bytes, in_words
 from mptune.buffers.reference_cache import ReferenceCache, default_folder
@@ -194,7 +194,7 @@ class DataManager:
             found = still_poisoned(piece)
             if reference is not None and found.size:
                 distance = np.abs(reference[offset + found].astype(np.float64) - float(poison_value(array.dtype)))
-                found = found[distance > 2.0 ** (8 * array.itemsize - 4)]
+                found = found[distance > poison_margin(array.dtype)]
             count += found.size
             offset += piece.size
         return count

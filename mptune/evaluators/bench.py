@@ -1,4 +1,4 @@
-"""Evaluating one configuration on a device: compile, check the answer, time it."""
+"""Evaluating one configuration on a device: compile, check the answer and the guard zones, time it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+from mptune.accuracy.evaluate import Output, metrics_by_output
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.buffers import DataManager
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.evaluators.device_data import BoundArguments, DeviceData
+from mptune.evaluators.flushing import CacheFlush, wants_flush
 from mptune.evaluators.timing import TimingPlan, repeat_launches
 from mptune.kernel import Kernel, Sizes
 from mptune.observers.accuracy import AccuracyObserver
@@ -46,12 +49,16 @@ class Request:
         source: its rendered source.
         known_errors: metrics of the accuracy observer, measured before on the same accuracy signature.
         check_below_ms: with ``known_errors``, measure the error nevertheless when the median time is below this.
+        beaten_above_ms: launches stop early once the median is clearly above this; the best feasible time times
+            :data:`~mptune.evaluators.timing.BEATEN_FACTOR`, say. Infinite where every time matters, as it does in the
+            search for a baseline.
     """
 
     configuration: Configuration
     source: str
     known_errors: Mapping[str, float] | None = None
     check_below_ms: float = 0.0
+    beaten_above_ms: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +70,14 @@ class Ready:
         identity: device, compiler, versions and flags, as text.
         data_key: identity of inputs and references.
         constraints: device limits, over ``threads_per_block`` and ``shared_bytes``.
+        options: with which another process compiles the very same binaries, without looking at the device.
     """
 
     device: DeviceInfo
     identity: str
     data_key: str
     constraints: tuple[str, ...]
+    options: CompileOptions
 
 
 @dataclass(slots=True)
@@ -122,16 +131,36 @@ class Bench:
         self._announce = announce
         self._data = DataManager(kernel, sizes, seed=seed)
         device = backend.device()
-        self._device_data = DeviceData(backend, self._data, budget_bytes=device.memory_bytes // 4)
-        self._accuracy = AccuracyObserver(self._data.references, metric if metric is not None else kernel.metric)
-        self.ready = Ready(device, backend.identity(self._options), self._data.data_key, backend.constraints())
+        chosen = metric if metric is not None else kernel.metric
+        self._device_data = DeviceData(
+            backend, self._data, device.memory_bytes // 4, _compared_anywhere(kernel, chosen)
+        )
+        self._accuracy = AccuracyObserver(self._data.references, chosen)
+        self._flush: CacheFlush | None = None
+        if wants_flush(self._plan, backend, kernel, sizes, self._data):
+            self._flush = CacheFlush(backend, device.limits["cache_bytes"])
+        self.ready = Ready(
+            device,
+            backend.identity(self._options),
+            self._data.data_key,
+            backend.constraints(),
+            backend.resolved(self._options),
+        )
 
-    def evaluate(self, request: Request) -> Trial:
-        """Return the trial of a configuration; a failure becomes its status and message."""
+    def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
+        """Return the trial of a configuration; a failure becomes its status and message.
+
+        Args:
+            request: the configuration and what is known of it.
+            plan: how often to launch, where that is not the bench's own plan.
+        """
         configuration = request.configuration
         clock = _Clock(self._announce)
         try:
-            trial = self._run(request, clock)
+            trial = self._run(request, plan or self._plan, clock)
+            if trial.status is Status.CORRUPT:
+                # What else it has overwritten is not known: everything is uploaded anew.
+                self._device_data.free()
             return dataclasses.replace(trial, warnings=self._data.warnings(configuration))
         except MptuneError as error:
             status, message = _STATUS.get(type(error), Status.ERROR), str(error)
@@ -140,14 +169,22 @@ class Bench:
         return Trial(configuration, status, message, Measurement(durations_s=clock.durations_s))
 
     def is_usable(self, trial: Trial) -> bool:
-        """Whether the device can still be used after a trial: a fault in a kernel can end it for this process."""
+        """Whether the device can still be used after a trial.
+
+        A fault in a kernel can end it for this process, and a kernel that wrote outside its buffers in the process's
+        own memory may have damaged anything.
+        """
+        if trial.status is Status.CORRUPT and self._backend.shares_memory:
+            return False
         return trial.status is not Status.LAUNCH_ERROR or self._backend.is_usable()
 
     def close(self) -> None:
         """Free the device memory."""
         self._device_data.free()
+        if self._flush is not None:
+            self._flush.free()
 
-    def _run(self, request: Request, clock: _Clock) -> Trial:
+    def _run(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
         configuration = request.configuration
         shape = self.kernel.launch_shape(configuration, self.sizes)
         with clock.phase("compile"):
@@ -157,15 +194,24 @@ class Bench:
             with clock.phase("transfer"):
                 bound = self._device_data.bind(configuration)
 
-            def launch() -> float:
+            def launch(timed: bool) -> float:
                 bound.restore()
+                if timed and self._flush is not None:
+                    self._flush()
                 return function.launch(shape, bound.launch)
 
-            return self._measure(request, bound, launch, clock)
+            return self._measure(request, bound, launch, plan, clock)
         finally:
             function.unload()
 
-    def _measure(self, request: Request, bound: BoundArguments, launch: Callable[[], float], clock: _Clock) -> Trial:
+    def _measure(
+        self,
+        request: Request,
+        bound: BoundArguments,
+        launch: Callable[[bool], float],
+        plan: TimingPlan,
+        clock: _Clock,
+    ) -> Trial:
         configuration = request.configuration
         metrics: dict[str, float] = {}
         times: tuple[float, ...] = ()
@@ -179,12 +225,15 @@ class Bench:
             if status is not Status.OK:
                 return trial(status, message)
         with clock.phase("timing"):
-            times = repeat_launches(launch, self._plan)
+            times = repeat_launches(lambda: launch(True), plan, beaten_above_ms=request.beaten_above_ms)
             context = LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times)
             for observer in (TimeObserver(), MemoryObserver()):
                 observer.before(context)
                 observer.after(context)
                 metrics.update(observer.results())
+        damage = _damage(bound)
+        if damage:
+            return trial(Status.CORRUPT, damage)
         if request.known_errors is not None:
             if metrics["time_ms"] < request.check_below_ms:
                 reused = False
@@ -197,7 +246,7 @@ class Bench:
         self,
         configuration: Configuration,
         bound: BoundArguments,
-        launch: Callable[[], float],
+        launch: Callable[[bool], float],
         metrics: dict[str, float],
         clock: _Clock,
     ) -> tuple[Status, str]:
@@ -205,9 +254,12 @@ class Bench:
         with clock.phase("transfer"):
             self._device_data.poison(bound)
         with clock.phase("launch"):
-            launch()
+            launch(False)
         with clock.phase("transfer"):
-            outputs = self._device_data.read_outputs(bound)
+            damage = _damage(bound)
+            if damage:
+                return Status.CORRUPT, damage
+            outputs = self._device_data.outputs(bound)
         with clock.phase("accuracy"):
             missing = self._device_data.unwritten(bound, outputs)
             if missing:
@@ -215,11 +267,29 @@ class Bench:
                     f"{count} of {outputs[name].size} elements of {name!r}" for name, count in missing.items()
                 )
                 return Status.UNWRITTEN, f"the kernel never wrote {what}"
-            context = LaunchContext(configuration, self._data.footprint_bytes(configuration), lambda: outputs)
-            self._accuracy.before(context)
-            self._accuracy.after(context)
+            try:
+                self._observe_accuracy(configuration, outputs)
+            except MemoryError:
+                # The device holds the data but not what it takes to compare them.
+                self._observe_accuracy(configuration, self._device_data.read_outputs(bound))
             metrics.update(self._accuracy.results())
             result = self._accuracy.result
         if result is not None and (result.non_finite or math.isnan(result.error)):
             return Status.NON_FINITE, result.message
         return Status.OK, ""
+
+    def _observe_accuracy(self, configuration: Configuration, outputs: Mapping[str, Output]) -> None:
+        context = LaunchContext(configuration, self._data.footprint_bytes(configuration), lambda: outputs)
+        self._accuracy.before(context)
+        self._accuracy.after(context)
+
+
+def _compared_anywhere(kernel: Kernel, metric: Any) -> list[str]:
+    """Return the outputs whose error metric takes arrays that are on a device."""
+    metrics = metrics_by_output([output.name for output in kernel.outputs], metric)
+    return [name for name, chosen in metrics.items() if chosen.runs_anywhere]
+
+
+def _damage(bound: BoundArguments) -> str:
+    """Say what launches wrote outside the buffers; nothing where they did not."""
+    return "; ".join(f"the kernel wrote out of bounds of {name!r}: {o}" for name, o in bound.overruns().items())

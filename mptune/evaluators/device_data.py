@@ -1,19 +1,23 @@
-"""A kernel's arguments on the device: typed buffers kept under a byte budget, poisoned and restored."""
+"""A kernel's arguments on the device: typed buffers kept under a byte budget, poisoned, guarded and restored."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.accuracy.arrays import ArrayPairs, DeviceArray, bits_type, can_decode, count_unwritten
+from mptune.accuracy.evaluate import Output
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer
 from mptune.buffers import DataManager
+from mptune.buffers.conversion import poisoned
 from mptune.errors import OutOfMemoryError
+from mptune.evaluators.guards import GuardedBuffer, Overrun
 from mptune.kernel import Argument, Role
 from mptune.precision import Precision
 from mptune.space.configuration import Configuration
@@ -21,6 +25,9 @@ from mptune.space.configuration import Configuration
 __all__ = ["BoundArguments", "DeviceData", "OutputBuffer"]
 
 _Key = tuple[str, str, str]
+
+#: What is written at first to fill a buffer with a pattern; the device copies it on from there.
+_SEED_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +47,24 @@ class BoundArguments:
         launch: device buffers and scalars in the order of the kernel's signature.
         outputs: the buffers the kernel writes.
         pristine: for each inout buffer, the copy it is restored from.
+        held: the memory of all of them, by the key it is kept under.
     """
 
     launch: Sequence[LaunchArgument]
     outputs: tuple[OutputBuffer, ...]
     pristine: tuple[tuple[Buffer, Buffer], ...]
+    held: Mapping[_Key, GuardedBuffer]
 
     def restore(self) -> None:
         """Give every inout buffer its initial values back."""
         for working, original in self.pristine:
             working.copy_from(original)
+
+    def overruns(self) -> dict[str, Overrun]:
+        """Return by argument what launches wrote into its guard zones, where they did."""
+        # An inout buffer is there twice.
+        found = ((name, guarded.overrun()) for (name, _, _), guarded in self.held.items())
+        return {name: overrun for name, overrun in found if overrun is not None}
 
 
 class DeviceData:
@@ -59,13 +74,18 @@ class DeviceData:
         backend: allocates the buffers.
         data: supplies the values in every type.
         budget_bytes: device memory to keep; what one configuration needs is always allowed.
+        compared_there: the outputs to compare with their references on the device, as far as that is possible.
     """
 
-    def __init__(self, backend: Backend, data: DataManager, budget_bytes: int) -> None:
+    def __init__(
+        self, backend: Backend, data: DataManager, budget_bytes: int, compared_there: Collection[str] = ()
+    ) -> None:
         self._backend = backend
         self._data = data
         self._budget_bytes = budget_bytes
-        self._buffers: OrderedDict[_Key, Buffer] = OrderedDict()
+        self._namespace = backend.array_namespace() if compared_there else None
+        self._compared_there = frozenset(compared_there)
+        self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
 
     def bind(self, configuration: Configuration) -> BoundArguments:
         """Return the arguments of a configuration; read-only buffers are uploaded only the first time.
@@ -73,7 +93,7 @@ class DeviceData:
         Raises:
             OutOfMemoryError: the device cannot hold them.
         """
-        used: set[_Key] = set()
+        held: dict[_Key, GuardedBuffer] = {}
         launch: list[LaunchArgument] = []
         outputs: list[OutputBuffer] = []
         pristine: list[tuple[Buffer, Buffer]] = []
@@ -82,70 +102,131 @@ class DeviceData:
             if argument.role is Role.SCALAR:
                 launch.append(self._data.scalar(argument, precision))
                 continue
-            buffer = self._buffer(argument, precision, "read" if argument.role is Role.IN else "write", used)
+            buffer = self._buffer(argument, precision, "read" if argument.role is Role.IN else "write", held)
             launch.append(buffer)
             if argument.role is Role.INOUT:
-                pristine.append((buffer, self._buffer(argument, precision, "read", used)))
+                pristine.append((buffer, self._buffer(argument, precision, "read", held)))
             if argument.is_output:
                 outputs.append(OutputBuffer(argument, precision, buffer))
-        return BoundArguments(launch, tuple(outputs), tuple(pristine))
+        return BoundArguments(launch, tuple(outputs), tuple(pristine), held)
 
     def poison(self, bound: BoundArguments) -> None:
         """Fill pure outputs with the poison pattern, so that an element never written shows."""
         for output in bound.outputs:
             if output.argument.role is Role.OUT:
-                output.buffer.write(self._data.poisoned(output.argument, output.precision))
+                _fill(output.buffer, self._data.dtype_of(output.argument, output.precision))
+
+    def outputs(self, bound: BoundArguments) -> dict[str, Output]:
+        """Return the outputs where they are compared with their references: on the device, or else on the host."""
+        found: dict[str, Output] = {}
+        for output in bound.outputs:
+            there = self._pair(bound, output)
+            found[output.argument.name] = self._read(output) if there is None else there
+        return found
 
     def read_outputs(self, bound: BoundArguments) -> dict[str, NDArray[Any]]:
         """Copy the outputs to the host, in the types they are stored in."""
-        outputs: dict[str, NDArray[Any]] = {}
-        for output in bound.outputs:
-            array = np.empty(
-                self._data.shape_of(output.argument), self._data.dtype_of(output.argument, output.precision)
-            )
-            output.buffer.read(array)
-            outputs[output.argument.name] = array
-        return outputs
+        return {output.argument.name: self._read(output) for output in bound.outputs}
 
-    def unwritten(self, bound: BoundArguments, outputs: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+    def unwritten(self, bound: BoundArguments, outputs: Mapping[str, Output]) -> dict[str, int]:
         """Return by output how many elements still hold the poison pattern, where there are any."""
-        counts = {
-            o.argument.name: self._data.unwritten(o.argument, outputs[o.argument.name])
-            for o in bound.outputs
-            if o.argument.role is Role.OUT
-        }
+        counts: dict[str, int] = {}
+        for argument in (o.argument for o in bound.outputs if o.argument.role is Role.OUT):
+            output: Any = outputs[argument.name]
+            there = isinstance(output, ArrayPairs)
+            counts[argument.name] = count_unwritten(output) if there else self._data.unwritten(argument, output)
         return {name: count for name, count in counts.items() if count}
 
     def free(self) -> None:
-        """Give all device memory back."""
+        """Give all device memory back; what is bound next is uploaded anew."""
         while self._buffers:
             self._buffers.popitem()[1].free()
 
-    def _buffer(self, argument: Argument, precision: Precision | None, purpose: str, used: set[_Key]) -> Buffer:
+    def _read(self, output: OutputBuffer) -> NDArray[Any]:
+        array = np.empty(self._data.shape_of(output.argument), self._data.dtype_of(output.argument, output.precision))
+        output.buffer.read(array)
+        return array
+
+    # -- on the device -------------------------------------------------------------------------
+
+    def _pair(self, bound: BoundArguments, output: OutputBuffer) -> ArrayPairs | None:
+        """Return an output beside its reference on the device, None where it is better compared on the host.
+
+        That is where the device has no arrays to compute with, the error metric is a user's, doubles do not hold
+        the values, or there is no room for the reference.
+        """
+        argument, stored = output.argument, self._data.dtype_of(output.argument, output.precision)
+        if self._namespace is None or argument.name not in self._compared_there or not can_decode(stored):
+            return None
+        reference = self._reference(argument, bound)
+        if reference is None:
+            return None
+        return ArrayPairs(self._view(argument, output.buffer, stored), reference)
+
+    def _reference(self, argument: Argument, bound: BoundArguments) -> DeviceArray | None:
+        values = self._data.references[argument.name]
+        key = (argument.name, "", "reference")
+        if key not in self._buffers:
+            self._make_room(values.nbytes, bound.held, self._budget_bytes)
+            if self._held_bytes() + values.nbytes > self._budget_bytes:
+                return None
+            try:
+                guarded = GuardedBuffer(self._backend, values.nbytes, values.dtype)
+            except OutOfMemoryError:
+                return None
+            guarded.data.write(values)
+            self._buffers[key] = guarded
+        self._buffers.move_to_end(key)
+        return self._view(argument, self._buffers[key].data, values.dtype)
+
+    def _view(self, argument: Argument, buffer: Buffer, stored: np.dtype[Any]) -> DeviceArray:
+        bits = self._backend.array(buffer, bits_type(stored))
+        return DeviceArray(self._namespace, bits, stored, self._data.shape_of(argument))
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _buffer(
+        self, argument: Argument, precision: Precision | None, purpose: str, held: dict[_Key, GuardedBuffer]
+    ) -> Buffer:
         key = (argument.name, precision.name if precision else "", purpose)
-        used.add(key)
-        if key in self._buffers:
-            self._buffers.move_to_end(key)
-            return self._buffers[key]
+        if key not in self._buffers:
+            values = self._data.typed(argument, precision) if purpose == "read" else None
+            self._buffers[key] = self._allocate(argument, precision, held)
+            if values is not None:
+                self._buffers[key].data.write(values)
+        self._buffers.move_to_end(key)
+        held[key] = self._buffers[key]
+        return held[key].data
+
+    def _allocate(
+        self, argument: Argument, precision: Precision | None, held: Mapping[_Key, GuardedBuffer]
+    ) -> GuardedBuffer:
         shape, dtype = self._data.shape_of(argument), self._data.dtype_of(argument, precision)
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        self._make_room(nbytes, used, self._budget_bytes)
+        self._make_room(nbytes, held, self._budget_bytes)
         try:
-            buffer = self._backend.allocate(nbytes)
+            return GuardedBuffer(self._backend, nbytes, dtype)
         except OutOfMemoryError:
             # What other configurations left here must not decide whether this one fits.
-            self._make_room(nbytes, used, 0)
-            buffer = self._backend.allocate(nbytes)
-        if purpose == "read":
-            buffer.write(self._data.typed(argument, precision))
-        self._buffers[key] = buffer
-        return buffer
+            self._make_room(nbytes, held, 0)
+            return GuardedBuffer(self._backend, nbytes, dtype)
 
-    def _make_room(self, nbytes: int, used: set[_Key], budget_bytes: int) -> None:
-        held = sum(buffer.nbytes for buffer in self._buffers.values())
-        for key in [key for key in self._buffers if key not in used]:
-            if held + nbytes <= budget_bytes:
+    def _make_room(self, nbytes: int, held: Mapping[_Key, GuardedBuffer], budget_bytes: int) -> None:
+        for key in [key for key in self._buffers if key not in held]:
+            if self._held_bytes() + nbytes <= budget_bytes:
                 return
-            buffer = self._buffers.pop(key)
-            held -= buffer.nbytes
-            buffer.free()
+            self._buffers.pop(key).free()
+
+    def _held_bytes(self) -> int:
+        return sum(guarded.data.nbytes for guarded in self._buffers.values())
+
+
+def _fill(buffer: Buffer, dtype: np.dtype[Any]) -> None:
+    """Fill a buffer with the poison pattern of a type; little of it crosses to the device."""
+    seed = poisoned((min(buffer.nbytes, _SEED_BYTES) // dtype.itemsize,), dtype)
+    buffer.part(0, seed.nbytes).write(seed)
+    done = seed.nbytes
+    while done < buffer.nbytes:
+        more = min(done, buffer.nbytes - done)
+        buffer.part(done, more).copy_from(buffer.part(0, more))
+        done += more

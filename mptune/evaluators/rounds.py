@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.timing import TimingPlan
+from mptune.observers.time import time_metrics
 from mptune.rendering import render
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["Remeasured", "measure_in_turn"]
+__all__ = ["VISIT", "Remeasured", "measure_in_turn", "remeasure"]
+
+#: Launches each time a configuration's turn comes: as many for each, so that every round counts the same.
+VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,51 @@ def measure_in_turn(
                 found.pop(configuration, None)
                 on_failure(trial)
     return found
+
+
+def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: TimingPlan = VISIT) -> list[Trial]:
+    """Measure configurations again in turn, as :func:`measure_in_turn` does, and return a trial of each.
+
+    Its raw times are those of all rounds in the order they were taken, its time their median. One that fails has the
+    trial of that failure. Where a failure leaves the device unusable it ends there, and configurations whose first
+    turn had not come are missing.
+
+    Args:
+        bench: measures.
+        requests: the configurations, with the errors that are known of them; the others are checked in the first round.
+        rounds: how many.
+        visit: how often to launch each time.
+    """
+    waiting = {request.configuration: request for request in requests}
+    trials: dict[Configuration, list[Trial]] = defaultdict(list)
+    for turn in range(rounds):
+        for configuration in list(waiting) if turn % 2 == 0 else list(reversed(waiting)):
+            known = _errors(trials[configuration][0]) if turn else waiting[configuration].known_errors
+            request = dataclasses.replace(
+                waiting[configuration], known_errors=known, check_below_ms=0.0, beaten_above_ms=math.inf
+            )
+            trial = bench.evaluate(request, visit)
+            trials[configuration].append(trial)
+            if not trial.is_valid:
+                del waiting[configuration]
+                if not bench.is_usable(trial):
+                    return [_together(each) for each in trials.values() if each]
+    return [_together(each) for each in trials.values()]
+
+
+def _together(trials: Sequence[Trial]) -> Trial:
+    """Return one trial for all visits to a configuration, the failed one if one is."""
+    first, last = trials[0], trials[-1]
+    if not last.is_valid:
+        return last
+    times_ms = tuple(time_ms for trial in trials for time_ms in trial.measurement.times_ms)
+    phases = {name: 0.0 for trial in trials for name in trial.measurement.durations_s}
+    durations_s = {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in trials) for name in phases}
+    metrics = {**first.measurement.metrics, **time_metrics(times_ms)}
+    return dataclasses.replace(
+        first,
+        measurement=dataclasses.replace(first.measurement, metrics=metrics, times_ms=times_ms, durations_s=durations_s),
+    )
 
 
 def _errors(trial: Trial) -> dict[str, float]:

@@ -1,27 +1,61 @@
-"""Repeating launches until their median is known well enough."""
+"""Repeating launches until their median is known well enough, or known to be too long."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
-from mptune.errors import MptuneError
-from mptune.observers.time import is_tight
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.observers.time import is_tight, median_interval
 
-__all__ = ["TimingPlan", "repeat_launches"]
+__all__ = ["BEATEN_FACTOR", "FLUSHING", "TimingPlan", "is_worth_flushing", "repeat_launches"]
+
+#: A configuration is clearly beaten by one that takes less than its time divided by this. What is nearer to the best
+#: time is measured as closely as the best itself, so that neither noise nor a cold start decides who wins.
+BEATEN_FACTOR: Final = 1.5
+
+#: When caches are emptied between launches.
+FLUSHING: Final = ("auto", "on", "off")
+
+#: Launches before which no configuration is given up, and the confidence of the median's interval whose lower end is
+#: looked at. Three launches all of which are longer than something: their median is too with probability 7/8, before
+#: the margin of :data:`BEATEN_FACTOR` is counted.
+_BEATEN_LAUNCHES: Final = 3
+_BEATEN_CONFIDENCE: Final = 0.75
+#: Launches there are even of the slowest configuration: a single one would have no spread to show.
+_SLOW_LAUNCHES: Final = 2
+
+#: Operations per byte of memory traffic from which on no device waits for its memory, whatever the precision.
+_COMPUTE_BOUND_INTENSITY: Final = 64.0
+#: Data of less than this share of the cache take less time to move than a launch takes to start.
+_SMALL_SHARE: Final = 1 / 64
+#: Where the cache is a smaller share of the data than this, what it still holds of the last launch does not show.
+_STREAMING_SHARE: Final = 1 / 50
 
 
 @dataclass(frozen=True, slots=True)
 class TimingPlan:
-    """How often to launch.
+    """How often to launch, and from what state of the caches.
 
     Attributes:
         warmups: untimed launches before the first timed one.
-        min_repeats: timed launches there are at least, however long they take.
+        min_repeats: timed launches there are at least, unless they take longer than ``patience_s``.
         max_repeats: timed launches there are at most.
         relative_width: the confidence interval of the median is tight below this share of the median.
-        cap_s: no further launch once the timed ones took this long together, restoring buffers included.
+        cap_s: from ``min_repeats`` on, no further launch once the timed ones took this long together, restoring
+            buffers included.
+        patience_s: no further launch once the timed ones took this long together, be they fewer than
+            ``min_repeats``; but always two.
+        flush_cache: whether the caches are emptied before each timed launch: "on", "off", or "auto": on GPUs, for
+            sizes at which launches wait for memory and could find some of their data in the cache
+            (:func:`is_worth_flushing`).
+
+    Raises:
+        MptuneError: the numbers contradict each other.
+        UnknownNameError: no such way to flush.
     """
 
     warmups: int = 1
@@ -29,24 +63,34 @@ class TimingPlan:
     max_repeats: int = 200
     relative_width: float = 0.02
     cap_s: float = 0.5
+    patience_s: float = 2.0
+    flush_cache: str = "auto"
 
     def __post_init__(self) -> None:
         if not (self.warmups >= 0 and 1 <= self.min_repeats <= self.max_repeats):
             raise MptuneError(f"timing plan: expected 0 <= warmups and 1 <= min_repeats <= max_repeats, got {self}")
+        if self.flush_cache not in FLUSHING:
+            raise UnknownNameError("way to flush the cache:", self.flush_cache, FLUSHING)
 
 
 def repeat_launches(
-    launch: Callable[[], float], plan: TimingPlan, clock: Callable[[], float] = time.perf_counter
+    launch: Callable[[], float],
+    plan: TimingPlan,
+    clock: Callable[[], float] = time.perf_counter,
+    beaten_above_ms: float = math.inf,
 ) -> tuple[float, ...]:
     """Return the times in milliseconds of the timed launches.
 
     Stops as soon as the median's confidence interval is tight, the time cap is reached or the
-    launches are used up, but not before ``min_repeats``.
+    launches are used up, but not before ``min_repeats``; before that only where the median is clearly too long to be
+    of interest, or launches take longer than the plan has patience for. The times are as good as any, only fewer:
+    their spread says how well they are known.
 
     Args:
         launch: runs the kernel once and returns its time in milliseconds.
         plan: warm-ups, repeats and limits.
         clock: wall time in seconds.
+        beaten_above_ms: a median above this is of no interest, however far.
     """
     for _ in range(plan.warmups):
         launch()
@@ -54,9 +98,33 @@ def repeat_launches(
     start = clock()
     while len(times) < plan.max_repeats:
         times.append(launch())
+        if _is_beaten(times, beaten_above_ms):
+            break
+        took_s = max(sum(times) / 1e3, clock() - start)
+        if len(times) >= min(_SLOW_LAUNCHES, plan.min_repeats) and took_s >= plan.patience_s:
+            break
         if len(times) < plan.min_repeats:
             continue
-        took_s = max(sum(times) / 1e3, clock() - start)
         if took_s >= plan.cap_s or is_tight(times, relative=plan.relative_width):
             break
     return tuple(times)
+
+
+def _is_beaten(times: list[float], limit_ms: float) -> bool:
+    """Whether the median is above a limit with confidence."""
+    return len(times) >= _BEATEN_LAUNCHES and median_interval(times, _BEATEN_CONFIDENCE)[0] > limit_ms
+
+
+def is_worth_flushing(footprint_bytes: int, cache_bytes: int, intensity: float | None) -> bool:
+    """Whether launches over and over on the same data would find some of it in the cache, and be faster for it.
+
+    Not when they are bound by arithmetic, when there is next to no data, or so much that the cache does not matter.
+
+    Args:
+        footprint_bytes: of the kernel's arguments.
+        cache_bytes: of the last-level cache, 0 if unknown.
+        intensity: operations per byte of memory traffic; None where the kernel does not declare its operations.
+    """
+    if not cache_bytes or (intensity is not None and intensity >= _COMPUTE_BOUND_INTENSITY):
+        return False
+    return _SMALL_SHARE * cache_bytes <= footprint_bytes <= cache_bytes / _STREAMING_SHARE

@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
-
+from mptune.accuracy.evaluate import Output
 from mptune.space.configuration import Configuration
 
 __all__ = ["LaunchContext", "Observer"]
@@ -21,13 +20,14 @@ class LaunchContext:
     Attributes:
         configuration: the configuration being measured.
         footprint_bytes: bytes its arguments take on the device.
-        read_outputs: copies the outputs of the first launch to the host, in their stored types.
+        read_outputs: returns the outputs of the first launch, in their stored types: copied to the host, or left on the
+            device beside their references.
         times_ms: the timed launches so far.
     """
 
     configuration: Configuration
     footprint_bytes: int
-    read_outputs: Callable[[], Mapping[str, NDArray[Any]]]
+    read_outputs: Callable[[], Mapping[str, Output]]
     times_ms: tuple[float, ...] = ()
 
 

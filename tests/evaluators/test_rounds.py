@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import pytest
 
 from mptune.evaluators.bench import Request
-from mptune.evaluators.rounds import Remeasured, measure_in_turn
+from mptune.evaluators.rounds import VISIT, Remeasured, measure_in_turn, remeasure
+from mptune.evaluators.timing import TimingPlan
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -62,6 +65,72 @@ def test_what_fails_is_left_out_and_told_of(visit: int) -> None:
     assert list(found) == [FIRST]
     assert [trial.configuration for trial in failures] == [SECOND]
     assert sum(request.configuration == SECOND for request in bench.requests) == visit
+
+
+class Visited(FakeBench):
+    """Gives every visit three made-up times; the device may not survive a failure."""
+
+    survives = True
+
+    def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
+        assert plan is VISIT
+        assert request.beaten_above_ms == math.inf
+        trial = super().evaluate(request)
+        visits = sum(r.configuration == request.configuration for r in self.requests)
+        times_ms = tuple(100.0 * visits + i for i in range(3))
+        metrics = {**trial.measurement.metrics, "memory_bytes": 8.0}
+        return dataclasses.replace(trial, measurement=Measurement(metrics, times_ms, {"timing": 1.0}))
+
+    def is_usable(self, trial: Trial) -> bool:
+        return trial.is_valid or self.survives
+
+
+def requests(*configurations: Configuration) -> list[Request]:
+    known = {"error": 1e-5, "log10_error": -5.0}
+    return [Request(c, "source", known, check_below_ms=9.0, beaten_above_ms=1.0) for c in configurations]
+
+
+class TestRemeasuring:
+    """What the finalists go through."""
+
+    def test_all_launches_of_all_rounds_are_kept_and_their_median_is_the_time(self) -> None:
+        bench: Any = Visited()
+        trials = remeasure(bench, requests(FIRST, SECOND), 3)
+        assert [r.configuration for r in bench.requests] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
+        assert [trial.configuration for trial in trials] == [FIRST, SECOND]
+        for trial in trials:
+            assert trial.measurement.times_ms == (100, 101, 102, 200, 201, 202, 300, 301, 302)
+            assert trial.time_ms == 201.0
+            assert trial.metric("time_min_ms") == 100.0
+            assert trial.metric("time_spread_ms") == 198.0
+            assert trial.metric("memory_bytes") == 8.0
+            assert trial.measurement.durations_s == {"timing": 3.0}
+            assert trial.error == 1e-5
+
+    def test_known_errors_are_not_measured_again(self) -> None:
+        bench: Any = Visited()
+        remeasure(bench, requests(FIRST), 2)
+        assert [r.known_errors for r in bench.requests] == [{"error": 1e-5, "log10_error": -5.0}] * 2
+        assert [r.check_below_ms for r in bench.requests] == [0.0] * 2
+        bench = Visited()
+        remeasure(bench, [Request(FIRST, "source")], 2)
+        assert [r.known_errors for r in bench.requests] == [None, {"error": 1e-3}]
+
+    def test_a_failure_is_the_trial_and_the_others_go_on(self) -> None:
+        bench: Any = Visited({SECOND: 2})
+        trials = remeasure(bench, requests(FIRST, SECOND, THIRD), 3)
+        assert [trial.status for trial in trials] == [Status.OK, Status.CRASH, Status.OK]
+        assert [len(trial.measurement.times_ms) for trial in trials if trial.is_valid] == [9, 9]
+
+    def test_it_ends_where_the_device_does(self) -> None:
+        bench: Any = Visited({SECOND: 1})
+        bench.survives = False
+        trials = remeasure(bench, requests(FIRST, SECOND, THIRD), 3)
+        assert [(trial.configuration, trial.status) for trial in trials] == [
+            (FIRST, Status.OK),
+            (SECOND, Status.CRASH),
+        ]
+        assert trials[0].measurement.times_ms == (100, 101, 102)
 
 
 def test_one_round_has_no_spread() -> None:

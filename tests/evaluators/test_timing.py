@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import itertools
+import math
+import statistics
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from mptune.errors import MptuneError
-from mptune.evaluators.timing import TimingPlan, repeat_launches
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.evaluators.timing import TimingPlan, is_worth_flushing, repeat_launches
+from mptune.observers.time import time_metrics
 
 
 def test_steady_times_stop_as_soon_as_the_interval_is_tight() -> None:
@@ -35,7 +38,41 @@ def test_noisy_times_stop_at_the_last_repeat() -> None:
 
 
 def test_slow_launches_are_repeated_the_least_number_of_times() -> None:
-    assert len(repeat_launches(lambda: 1e6, TimingPlan(min_repeats=3, cap_s=0.1))) == 3
+    assert len(repeat_launches(lambda: 1e3, TimingPlan(min_repeats=3, cap_s=0.1, patience_s=10.0))) == 3
+
+
+def test_patience_ends_before_the_least_number_of_times_but_leaves_a_spread_to_report() -> None:
+    drift = itertools.count(3000.0, 1000.0)
+    times = repeat_launches(lambda: next(drift), TimingPlan(min_repeats=5, patience_s=2.0))
+    # The warm-up took 3 s.
+    assert times == (4000.0, 5000.0)
+    assert time_metrics(times)["time_spread_ms"] == 500.0
+    # A second each: the patience is used up after two, not after five.
+    assert len(repeat_launches(lambda: 1000.0, TimingPlan(min_repeats=5, patience_s=2.0))) == 2
+    assert len(repeat_launches(lambda: 300.0, TimingPlan(min_repeats=5, patience_s=2.0))) == 5
+    assert len(repeat_launches(lambda: 1e6, TimingPlan(min_repeats=1, max_repeats=1))) == 1
+
+
+def test_a_clearly_beaten_configuration_is_given_up_after_three_launches() -> None:
+    plan = TimingPlan(min_repeats=10, cap_s=1e9)
+    assert repeat_launches(lambda: 2.0, plan, beaten_above_ms=1.5) == (2.0,) * 3
+    assert len(repeat_launches(lambda: 2.0, plan, beaten_above_ms=2.0)) == 10
+    assert len(repeat_launches(lambda: 2.0, plan)) == 10
+
+
+def test_one_fast_launch_among_slow_ones_keeps_a_configuration_in_play_until_the_median_is_known() -> None:
+    plan = TimingPlan(warmups=0, min_repeats=5, relative_width=0.0, max_repeats=50, cap_s=1e9)
+    fast_second = iter([2.0, 1.0, *[2.0] * 50])
+    times = repeat_launches(lambda: next(fast_second), plan, beaten_above_ms=1.5)
+    assert 3 < len(times) < 10
+    assert statistics.median(times) > 1.5
+    mostly_fast = iter([2.0, 2.0, 1.0, *[1.0, 1.0, 2.0] * 20])
+    assert statistics.median(repeat_launches(lambda: next(mostly_fast), plan, beaten_above_ms=1.5)) == 1.0
+
+
+def test_times_without_a_number_are_never_beaten() -> None:
+    plan = TimingPlan(min_repeats=5, max_repeats=7)
+    assert len(repeat_launches(lambda: math.nan, plan, beaten_above_ms=1.0)) == 7
 
 
 def test_warm_up_launches_are_not_timed() -> None:
@@ -46,6 +83,30 @@ def test_warm_up_launches_are_not_timed() -> None:
 def test_impossible_plan_is_refused() -> None:
     with pytest.raises(MptuneError, match="timing plan"):
         TimingPlan(min_repeats=10, max_repeats=5)
+    with pytest.raises(UnknownNameError, match=r"way to flush the cache: 'atuo'; did you mean 'auto'"):
+        TimingPlan(flush_cache="atuo")
+
+
+CACHE = 50 << 20
+
+
+@pytest.mark.parametrize(
+    ("footprint_bytes", "cache_bytes", "intensity", "expected"),
+    [
+        (CACHE, CACHE, 0.125, True),
+        (CACHE, CACHE, None, True),
+        (CACHE, CACHE, 200.0, False),  # waits for arithmetic
+        (CACHE, 0, 0.125, False),  # nothing known
+        (CACHE // 1000, CACHE, 0.125, False),  # a launch takes longer to start
+        (CACHE // 2, CACHE, 0.125, True),  # all of it would be found again
+        (10 * CACHE, CACHE, 0.125, True),  # a tenth would
+        (100 * CACHE, CACHE, 0.125, False),  # hardly anything would
+    ],
+)
+def test_caches_are_flushed_where_it_shows(
+    footprint_bytes: int, cache_bytes: int, intensity: float | None, expected: bool
+) -> None:
+    assert is_worth_flushing(footprint_bytes, cache_bytes, intensity) is expected
 
 
 def test_restoring_counts_towards_the_cap() -> None:

@@ -1,0 +1,129 @@
+"""A kernel that leaves its buffers is found out, and the next one has whole data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mptune.backends.host import HostBackend
+from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.guards import GUARD_BYTES, GuardedBuffer, Overrun
+from mptune.evaluators.timing import TimingPlan
+from mptune.kernel import Kernel
+from mptune.precision import PRECISIONS
+from mptune.registry import load_kernel
+from mptune.rendering import render
+from mptune.results import Status, Trial
+
+PLAN = TimingPlan(warmups=0, min_repeats=2, max_repeats=2)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return load_kernel(Path(__file__).with_name("overrunning.py"))
+
+
+@pytest.fixture
+def bench(kernel: Kernel) -> Iterator[Bench]:
+    made = Bench(kernel, kernel.resolve_sizes(), HostBackend(workers=1), plan=PLAN)
+    yield made
+    made.close()
+
+
+def evaluate(bench: Bench, known_errors: dict[str, float] | None = None, **values: object) -> Trial:
+    configuration = bench.kernel.configuration(values)
+    return bench.evaluate(Request(configuration, render(bench.kernel, configuration, bench.sizes), known_errors))
+
+
+class TestZones:
+    @pytest.mark.parametrize("nbytes", [1, 7, 8008, 1 << 16])
+    def test_data_keep_their_alignment_and_lie_between_the_zones(self, nbytes: int) -> None:
+        guarded = GuardedBuffer(HostBackend(), nbytes, np.dtype(np.uint8))
+        assert guarded.data.nbytes == nbytes
+        assert guarded.nbytes == nbytes + 2 * GUARD_BYTES
+        assert guarded.data.address % 64 == 0
+        assert GUARD_BYTES % 256 == 0
+        guarded.data.write(np.arange(nbytes).astype(np.uint8))
+        assert guarded.overrun() is None
+        guarded.free()
+
+    @pytest.mark.parametrize(
+        ("offset", "expected"),
+        [(0, (3, 800, 8)), (5, (3, 805, 8)), (GUARD_BYTES - 3, (3, 800 + GUARD_BYTES - 3, 8))],
+    )
+    def test_what_is_written_after_the_data_is_found(self, offset: int, expected: tuple[int, ...]) -> None:
+        guarded = GuardedBuffer(HostBackend(), 800, np.dtype(np.float64))
+        guarded._whole.part(GUARD_BYTES + 800 + offset, 3).fill(1)
+        assert guarded.overrun() == Overrun(*expected)
+
+    def test_what_is_written_before_the_data_is_found_by_its_last_byte(self) -> None:
+        guarded = GuardedBuffer(HostBackend(), 800, np.dtype(np.float32))
+        guarded._whole.part(GUARD_BYTES - 8, 4).fill(1)
+        assert guarded.overrun() == Overrun(4, -5, 4)
+        assert "before its first element, the nearest at byte -5 (element -2)" in str(guarded.overrun())
+
+    @pytest.mark.parametrize("precision", PRECISIONS.values(), ids=str)
+    def test_what_is_read_from_a_zone_is_no_number(self, precision: object) -> None:
+        dtype = precision.dtype  # type: ignore[attr-defined]
+        guarded = GuardedBuffer(HostBackend(), 80, dtype)
+        found = np.empty(GUARD_BYTES // dtype.itemsize, dtype)
+        guarded._after.read(found)
+        assert np.isnan(found.astype(np.float64)).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"fault": "past"}, r"out of bounds of 'y': 8 bytes past its last element, the nearest at byte 8008 .*1001\)"),
+        ({"fault": "past", "by": 24, "t": "fp16"}, r"'y': 48 bytes past .* byte 2002 \(element 1001\)"),
+        ({"fault": "before"}, r"'y': 8 bytes before its first element, the nearest at byte -1 \(element -1\)"),
+        ({"fault": "before", "by": 24, "t": "fp32"}, r"'y': 4 bytes before .* byte -93 \(element -24\)"),
+        ({"fault": "input", "by": 1500}, r"'x': 8 bytes past .* byte 20000 \(element 2500\)"),
+        ({"fault": "integer"}, r"'labels': 4 bytes past .* byte 4004 \(element 1001\)"),
+        ({"fault": "inout", "by": 24}, r"'z': 8 bytes past .* byte 8192 \(element 1024\)"),
+    ],
+)
+def test_a_write_out_of_bounds_is_a_corrupt_trial_that_says_where(
+    bench: Bench, values: dict[str, object], message: str
+) -> None:
+    trial = evaluate(bench, **values)
+    assert trial.status is Status.CORRUPT
+    assert not trial.is_valid
+    assert not trial.measurement.times_ms
+    assert re.search(message, trial.message), trial.message
+
+
+def test_it_is_found_also_where_the_error_is_known_and_only_the_time_is_measured(bench: Bench) -> None:
+    trial = evaluate(bench, {"error": 0.0, "log10_error": -np.inf}, fault="past")
+    assert trial.status is Status.CORRUPT
+
+
+def test_a_read_out_of_bounds_that_reaches_the_result_is_no_number(bench: Bench) -> None:
+    trial = evaluate(bench, fault="read")
+    assert trial.status is Status.NON_FINITE
+    assert "1 element" in trial.message
+
+
+def test_the_next_trial_finds_whole_data_and_whole_zones(bench: Bench) -> None:
+    assert evaluate(bench, fault="none").status is Status.OK
+    assert evaluate(bench, fault="past", by=1500).status is Status.CORRUPT
+    after = evaluate(bench, fault="none")
+    assert after.status is Status.OK
+    assert after.error == 0.0
+
+
+def test_a_process_whose_own_memory_was_written_to_is_not_used_again(bench: Bench) -> None:
+    assert bench.is_usable(evaluate(bench, fault="none"))
+    assert not bench.is_usable(evaluate(bench, fault="input"))
+
+
+def test_the_worker_is_replaced_and_the_search_goes_on(kernel: Kernel) -> None:
+    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN) as evaluator:
+        trials = list(evaluator.evaluate([kernel.configuration({"fault": f}) for f in ("none", "past", "none")]))
+    assert [trial.status for trial in trials] == [Status.OK, Status.CORRUPT, Status.OK]
+    assert trials[2].error == 0.0
