@@ -172,6 +172,21 @@ class StrategyConformance:
             ]
             assert runs[0] == runs[1]
 
+    def test_may_be_asked_before_it_is_told(self) -> None:
+        """Asked while trials are under way, it goes on; none comes twice and the space is visited whole."""
+        space = _small_space()
+        strategy = self.make(space)
+        under_way: list[Configuration] = []
+        asked: list[Configuration] = []
+        while True:
+            while len(under_way) < 3 and (proposed := strategy.ask(1)):
+                under_way += proposed
+                asked += proposed
+            if not under_way:
+                break
+            strategy.tell([_evaluate(under_way.pop(0))])
+        assert len(asked) == len(set(asked)) == space.size
+
     def test_goes_on_when_everything_fails(self) -> None:
         """Failures alone do not end the search."""
         space = _small_space()

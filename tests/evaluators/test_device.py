@@ -37,9 +37,10 @@ def kernel() -> Kernel:
     return load_kernel(Path(__file__).with_name("faulty.py"))
 
 
-@pytest.fixture
-def evaluator(kernel: Kernel) -> Iterator[DeviceEvaluator]:
-    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as made:
+@pytest.fixture(params=[0, 2], ids=["compiling in turn", "compiling ahead"])
+def evaluator(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[DeviceEvaluator]:
+    sizes = kernel.resolve_sizes()
+    with DeviceEvaluator(kernel, sizes, "host", plan=PLAN, limits=LIMITS, compilers=request.param) as made:
         yield made
 
 
@@ -173,7 +174,7 @@ class _Faulted:
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
 
-    def evaluate(self, request: Request, quiet: object) -> Trial:  # noqa: ARG002
+    def evaluate(self, request: Request, quiet: object) -> Trial:
         return Trial(request.configuration, Status.LAUNCH_ERROR, "illegal address")
 
     def kill(self) -> None:

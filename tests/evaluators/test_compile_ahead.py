@@ -1,0 +1,144 @@
+"""What is compiled before its turn is what is evaluated in its turn, and nothing compiles while a timing runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from mptune.backends.base import Binary, CompileOptions
+from mptune.backends.host import HostBackend
+from mptune.errors import CompileError
+from mptune.evaluators.compile_ahead import CompileAhead
+from mptune.evaluators.device import DeviceEvaluator, Limits
+from mptune.evaluators.timing import TimingPlan
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.results import Status
+
+PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
+
+
+class Compiling(HostBackend):
+    """Compiles a source as soon as the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[str] = []
+        self.may_end = threading.Semaphore(0)
+        self.given_up = False
+
+    def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
+        self.begun.append(source)
+        self.may_end.acquire()
+        if self.given_up or source == "wrong":
+            raise CompileError(f"rejected {function} for {options.architecture}")
+        return Binary(function, source.encode(), compile_s=0.25)
+
+    def give_up_compilations(self) -> None:
+        self.given_up = True
+        self.may_end.release(100)
+
+    def wait_for(self, *begun: str) -> None:
+        deadline = time.monotonic() + 10
+        while tuple(self.begun) != begun:
+            assert time.monotonic() < deadline, self.begun
+            time.sleep(0.001)
+
+
+@pytest.fixture
+def backend() -> Compiling:
+    return Compiling()
+
+
+@pytest.fixture
+def ahead(backend: Compiling) -> Iterator[CompileAhead]:
+    ahead = CompileAhead(backend, "f", CompileOptions("best"), 2)
+    yield ahead
+    ahead.close()
+
+
+def test_as_many_at_a_time_as_there_are_compilers_in_the_order_given(backend: Compiling, ahead: CompileAhead) -> None:
+    for source in ("a", "b", "c", "d", "a"):
+        ahead.submit(source)
+    backend.wait_for("a", "b")
+    backend.may_end.release()
+    backend.wait_for("a", "b", "c")
+    backend.may_end.release(3)
+    assert [ahead.take(source) for source in ("a", "b", "c", "d")] == [0.25] * 4
+    assert backend.begun == ["a", "b", "c", "d"]
+
+
+def test_taking_what_was_not_submitted_compiles_it(backend: Compiling, ahead: CompileAhead) -> None:
+    backend.may_end.release()
+    assert ahead.take("a") == 0.25
+
+
+def test_refusal_is_told_when_taken(backend: Compiling, ahead: CompileAhead) -> None:
+    ahead.submit("wrong")
+    ahead.submit("a")
+    backend.may_end.release(2)
+    with pytest.raises(CompileError, match="rejected f for best"):
+        ahead.take("wrong")
+    assert ahead.take("a") == 0.25
+
+
+def test_closing_gives_up_what_is_under_way_and_what_waits(backend: Compiling) -> None:
+    ahead = CompileAhead(backend, "f", CompileOptions("best"), 1)
+    ahead.submit("a")
+    ahead.submit("b")
+    backend.wait_for("a")
+    ahead.close()
+    assert backend.begun == ["a"]
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return load_kernel(Path(__file__).with_name("faulty.py"))
+
+
+def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = []
+
+    @contextmanager
+    def counted() -> Iterator[None]:
+        pauses.append("begin")
+        yield
+        pauses.append("end")
+
+    def paused(_: HostBackend) -> AbstractContextManager[None]:
+        return counted()
+
+    monkeypatch.setattr(HostBackend, "compilations_paused", paused)
+    faults = [kernel.configuration({"fault": fault}) for fault in ("none", "unwritten", "compile", "segfault")]
+    sizes = kernel.resolve_sizes()
+    with DeviceEvaluator(kernel, sizes, "host", plan=PLAN, limits=Limits(run_s=10), compilers=2) as evaluator:
+        statuses = [trial.status for trial in evaluator.evaluate([*faults, kernel.configuration({"block": 64})])]
+    assert statuses == [Status.OK, Status.UNWRITTEN, Status.COMPILE_ERROR, Status.CRASH, Status.OK]
+    # Its signature's error is known, so the one that crashes does so in its timing.
+    assert pauses == ["begin", "end"] * 3
+
+
+def test_worker_finds_what_was_compiled_ahead(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
+    compiled = []
+    compile_one = HostBackend.compile
+
+    def counted(self: HostBackend, source: str, function: str, options: CompileOptions) -> Binary:
+        binary = compile_one(self, source, function, options)
+        compiled.append(binary.cached)
+        return binary
+
+    monkeypatch.setattr(HostBackend, "compile", counted)
+    configurations = [kernel.configuration({"block": block}) for block in (32, 64)]
+    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN, compilers=2) as evaluator:
+        assert [trial.status for trial in evaluator.evaluate(configurations)] == [Status.OK] * 2
+    assert compiled == [False] * 2
+    binaries = [path for path in (tmp_path / "binaries").glob("*/*") if path.parent.name != "work"]
+    assert len(binaries) == 2
