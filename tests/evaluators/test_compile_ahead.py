@@ -109,8 +109,10 @@ def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
     @contextmanager
     def counted() -> Iterator[None]:
         pauses.append("begin")
-        yield
-        pauses.append("end")
+        try:
+            yield
+        finally:
+            pauses.append("end")
 
     def paused(_: HostBackend) -> AbstractContextManager[None]:
         return counted()
