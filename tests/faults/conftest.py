@@ -1,0 +1,105 @@
+"""The fixtures of the fault tests, and the table of what became of each fault.
+
+    pytest tests/faults --faults-table benchmarks/results/faults.md
+
+writes the table, where every test passed.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mptune.backends.host_compiler import find_compiler
+from mptune.backends.processor import processor, usable_cores
+
+_OPTION = "--faults-table"
+_PATH = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")
+_LONGEST = 200
+
+
+@dataclass(frozen=True)
+class Injected:
+    """A fault and what became of it.
+
+    Attributes:
+        fault: what went wrong.
+        how: what brought it about.
+        status: of the trial, or how the command ended.
+        message: what the user is told.
+        kept: trials on disk afterwards.
+        finished: trials that were finished.
+    """
+
+    fault: str
+    how: str
+    status: str
+    message: str
+    kept: int
+    finished: int
+
+    def row(self) -> str:
+        return (
+            f"| {self.fault} | {self.how} | {self.status} | {_shown(self.message)} | {self.kept} of {self.finished} |"
+        )
+
+
+_INJECTED = pytest.StashKey[list[Injected]]()
+
+
+def _shown(message: str) -> str:
+    """Return the start of a message without what differs from machine to machine and run to run."""
+    lines = [line.strip() for line in message.strip().splitlines()]
+    text = next((f"{lines[0]}: {line}" for line in lines[1:] if "error:" in line), lines[0] if lines else "")
+    text = re.sub(r"\b(process) \d+ on [\w.-]+", r"\1 …", _PATH.sub("", text))
+    text = re.sub(r"/proc/self/fd/\d+: |fd/\d+: |\d+: (?=undefined)", "", text)
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 2]} …"
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(_OPTION, metavar="FILE", help="write what became of each fault, as a table")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_INJECTED] = []
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    path = session.config.getoption(_OPTION, None)
+    if path and exitstatus == 0:
+        Path(path).write_text(_table(session.config.stash[_INJECTED]), encoding="utf-8")
+
+
+def _table(injected: list[Injected]) -> str:
+    kept, finished = sum(i.kept for i in injected), sum(i.finished for i in injected)
+    lines = [
+        "# Faults, injected one by one",
+        "",
+        "    pytest tests/faults --faults-table benchmarks/results/faults.md",
+        "",
+        f"{processor().name}, {usable_cores()} cores; {find_compiler().version}; Python {platform.python_version()}.",
+        "Every fault is a real kernel, a real signal or a real file, on the host backend.",
+        "The test run writes this table.",
+        "",
+        f"**{len(injected)} faults; {kept} of {finished} finished trials kept.**",
+        "",
+        "| fault | how it is injected | status or end | message | finished trials kept |",
+        "|---|---|---|---|--:|",
+        *(i.row() for i in injected),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Callable[[Injected], None]:
+    """Puts a fault into the table."""
+    stash = request.config.stash
+    if _INJECTED not in stash:
+        stash[_INJECTED] = []
+    return stash[_INJECTED].append

@@ -1,0 +1,314 @@
+"""Run files and disks that fail, memory that runs out, a clock that jumps: nothing recorded is lost, and it is said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Injected
+from injecting import Definition, command, exact, recorded, running, tuned, wait_until, waiting
+
+from mptune.errors import RunFileError
+from mptune.results import Status
+from mptune.run import Run
+from mptune.store import FORMAT_VERSION, database
+
+Record = Callable[[Injected], None]
+
+ENDLESS = "for (volatile int k = 0; k >= 0; k = k % 7) { }"
+
+BLOCKS = tuple(range(32, 32 * 25, 32))
+TMPFS_KIB = 256
+
+
+def ended(line: list[str], code: int, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a command that has to end with this exit code, and without a traceback."""
+    done = subprocess.run(line, capture_output=True, text=True, timeout=240, check=False, **options)  # type: ignore[call-overload]
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done  # type: ignore[no-any-return]
+
+
+def message_of(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the error on standard error."""
+    return next(line for line in done.stderr.splitlines() if line.startswith("error: ")).removeprefix("error: ")
+
+
+# -- disks ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a few kilobytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    if os.geteuid() != 0 or mount is None:
+        pytest.skip("only root can mount a small disk")
+    options = ["-t", "tmpfs", "-o", f"size={TMPFS_KIB}k", "tmpfs", str(folder)]
+    if subprocess.run([mount, *options], capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_disk_full_while_writing(small_disk: Path, tmp_path: Path, record: Record) -> None:
+    path = small_disk / "run.db"
+    kernel = Definition(blocks=BLOCKS).write(tmp_path)
+    # Room for the run file to begin, and no more than a few trials.
+    tuned(kernel, path, budget=2)
+    filler = small_disk / "filler"
+    filler.write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 24 * 1024))
+    done = ended([*command(kernel, path, "--budget", len(BLOCKS), "--resume", "--log")], 2)
+    assert (
+        "cannot be written: the disk is full; every trial recorded so far is safe, free space and --resume"
+        in done.stderr
+    )
+    before = recorded(path)
+    told = [line for line in done.stderr.splitlines() if " search: " in line]
+    assert len(before) == len(told)
+    assert 2 <= len(before) < len(BLOCKS)
+    filler.unlink()
+    ended(command(kernel, path, "--budget", len(BLOCKS), "--resume"), 0)
+    after = {exact(trial) for trial in Run.load(path).trials}
+    assert {exact(trial) for trial in before} <= after
+    assert len(after) == len(BLOCKS)
+    how = "a tmpfs of a few kilobytes, then `--resume`"
+    record(Injected("disk full while writing", how, "exit code 2", message_of(done), len(before), len(told)))
+
+
+def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
+    path = tmp_path / "run.db"
+    kernel = Definition(blocks=BLOCKS).write(tmp_path)
+    connect = database.connect
+
+    def bounded(where: Path) -> sqlite3.Connection:
+        connection = connect(where)
+        connection.execute("PRAGMA max_page_count = 11")
+        return connection
+
+    monkeypatch.setattr(database, "connect", bounded)
+    with pytest.raises(RunFileError, match="the disk is full; every trial recorded so far is safe") as told:
+        tuned(kernel, path, budget=len(BLOCKS))
+    before = recorded(path)
+    assert 1 <= len(before) < len(BLOCKS)
+    monkeypatch.setattr(database, "connect", connect)
+    done = tuned(kernel, path, budget=len(BLOCKS), resume=True)
+    assert {exact(trial) for trial in before} <= {exact(trial) for trial in done.run.trials}
+    assert done.run.evaluations == len(BLOCKS)
+    how = "SQLite's own limit of pages, then resumed"
+    record(Injected("database full", how, "RunFileError", str(told.value), len(before), len(before)))
+
+
+# -- run files ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> tuple[Path, Path]:
+    """A kernel and a run file with two of its three trials."""
+    kernel, path = Definition().write(tmp_path), tmp_path / "run.db"
+    tuned(kernel, path, budget=2)
+    return kernel, path
+
+
+def test_run_file_of_another_version(begun: tuple[Path, Path], record: Record) -> None:
+    kernel, path = begun
+    before = recorded(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    connection.close()
+    content = path.read_bytes()
+    done = ended(command(kernel, path, "--resume"), 2)
+    assert f"has format {FORMAT_VERSION + 1} and this mptune reads {FORMAT_VERSION}: upgrade mptune" in done.stderr
+    assert path.read_bytes() == content
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    connection.close()
+    assert recorded(path) == before
+    how = "the version in the file raised by one"
+    record(Injected("run file from another version", how, "exit code 2", message_of(done), len(before), 2))
+
+
+def test_two_tuners_on_one_run_file(tmp_path: Path, record: Record) -> None:
+    path = tmp_path / "run.db"
+    kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
+    with running(command(kernel, path, "--budget", len(BLOCKS))) as first:
+        wait_until((tmp_path / "running").exists)
+        second = ended(command(kernel, path, "--budget", len(BLOCKS), "--resume"), 2)
+        third = ended(command(kernel, path, "--budget", len(BLOCKS)), 2)
+        (tmp_path / "release").touch()
+        assert first.wait(timeout=240) == 0
+    assert f"is being written by process {first.pid} on" in second.stderr
+    assert "exists already: go on with it (--resume) or choose another file (--output)" in third.stderr
+    kept = recorded(path)
+    assert len(kept) == len({trial.configuration for trial in kept}) == len(BLOCKS)
+    how = "a second `mptune tune --resume` meanwhile"
+    record(Injected("two tuners on one run file", how, "exit code 2", message_of(second), len(kept), len(BLOCKS)))
+
+
+def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
+    """Let another process lock a database for some time; return when it has."""
+    code = (
+        "import sqlite3, sys, time\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('BEGIN EXCLUSIVE')\n"
+        "print('locked', flush=True)\n"
+        "time.sleep(float(sys.argv[2]))\n"
+        "connection.execute('ROLLBACK')\n"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path), str(seconds)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "locked\n"
+    return holder
+
+
+def test_run_file_locked_by_another_process(
+    begun: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, record: Record
+) -> None:
+    kernel, path = begun
+    before = recorded(path)
+    monkeypatch.setattr(database, "_BUSY_TIMEOUT_S", 0.3)
+    with hold(path, 600.0) as holder:
+        try:
+            with pytest.raises(RunFileError, match=r"was kept busy by another process for .* s; every trial") as told:
+                tuned(kernel, path, resume=True)
+        finally:
+            holder.kill()
+    assert recorded(path) == before
+    how = "another program's exclusive transaction"
+    record(Injected("run file locked by another process", how, "RunFileError", str(told.value), len(before), 2))
+
+
+def test_run_file_locked_for_a_while_is_waited_for(begun: tuple[Path, Path]) -> None:
+    kernel, path = begun
+    with hold(path, 1.5):
+        done = tuned(kernel, path, resume=True)
+    assert done.run.evaluations == 3
+
+
+# -- memory and clock -----------------------------------------------------------------------------
+
+
+def test_size_that_never_fits(tmp_path: Path, record: Record) -> None:
+    kernel, path = Definition().write(tmp_path), tmp_path / "run.db"
+    done = ended([*command(kernel, path), "--size", "n=1000000000000"], 2)
+    assert "n=1000000000000" in done.stderr
+    assert "choose smaller sizes" in done.stderr
+    assert not path.exists()
+    how = "arrays of terabytes (`--size`)"
+    record(Injected("out of memory (host), any configuration", how, "exit code 2", message_of(done), 0, 0))
+
+
+LIMITED = """\
+import resource
+from pathlib import Path
+
+
+def inputs(rng, size):
+    x = rng.uniform(1.0, 2.0, size.n)
+    (held,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
+    limit = int(held.split()[1]) * 1024 + MARGIN * 2**20
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    return {"x": x}
+
+"""
+
+
+def test_memory_one_configuration_lacks(tmp_path: Path, record: Record) -> None:
+    # For y as fp64 that is too little, as fp16 enough, on any number of cores.
+    preamble = LIMITED.replace("MARGIN", "225")
+    kernel = Definition(preamble=preamble, blocks=(32,), types=("fp64", "fp16"), n=2**23, inputs="inputs")
+    done = tuned(kernel.write(tmp_path), tmp_path / "run.db", max_error=1.0)
+    bad, good = done.trial(y_type="fp64"), done.trial(y_type="fp16")
+    assert bad.status is Status.OUT_OF_MEMORY, bad.message
+    assert "could not be allocated on the host" in bad.message or "host memory ran out" in bad.message
+    assert good.status is Status.OK
+    how = "a limit on the process's memory (RLIMIT_DATA)"
+    record(Injected("out of memory (host)", how, bad.status.value, bad.message, len(done.run.trials), 2))
+
+
+SMALL_DEVICE = """\
+from mptune.backends.host import HostBackend
+from mptune.errors import OutOfMemoryError
+
+
+class SmallBackend(HostBackend):
+    name = "small"
+    held = 0
+
+    def allocate(self, nbytes):
+        SmallBackend.held += nbytes
+        if SmallBackend.held > CAPACITY:
+            SmallBackend.held -= nbytes
+            raise OutOfMemoryError(f"{nbytes} bytes were asked for and the device has {CAPACITY - SmallBackend.held}")
+        buffer = super().allocate(nbytes)
+        free = buffer.free
+
+        def give_back():
+            SmallBackend.held -= nbytes
+            free()
+
+        buffer.free = give_back
+        return buffer
+
+
+CAPACITY = 3_000_000
+"""
+
+
+def test_device_memory_one_configuration_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
+    (tmp_path / "small_device.py").write_text(SMALL_DEVICE)
+    described = tmp_path / "small_device-1.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: small-device\nVersion: 1\n")
+    (described / "entry_points.txt").write_text("[mptune.backends]\nsmall = small_device:SmallBackend\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    kernel = Definition(blocks=(32,), types=("fp16", "fp64", "fp32"), n=200_000)
+    done = tuned(kernel.write(tmp_path), tmp_path / "run.db", backend="small", max_error=1.0)
+    bad = done.trial(y_type="fp64")
+    assert bad.status is Status.OUT_OF_MEMORY, bad.message
+    assert "and the device has" in bad.message
+    assert done.run.statuses == {"ok": 2, "out_of_memory": 1}
+    how = "a device of 3 MB (a backend by entry point)"
+    record(Injected("out of memory (device)", how, bad.status.value, bad.message, len(done.run.trials), 3))
+
+
+STEPPING = """\
+import itertools
+import sys
+import time
+
+# Every time somebody asks for the time of day, it has been set forward or back by about a year.
+steps = itertools.cycle((3.1e7, -6.3e7, 1.6e7))
+of_day, of_day_ns = time.time, time.time_ns
+time.time = lambda: of_day() + next(steps)
+time.time_ns = lambda: of_day_ns() + int(next(steps) * 1e9)
+"""
+
+
+def test_clock_that_is_stepped(tmp_path: Path, record: Record) -> None:
+    path = tmp_path / "run.db"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(STEPPING)
+    kernel = Definition(ENDLESS, blocks=BLOCKS[:6]).write(tmp_path)
+    options = ("--budget", 6, "--trial-limit", 3, "--time-limit", 200)
+    before = time.monotonic()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    ended(command(kernel, path, *options), 0, env=environment)
+    took_s = time.monotonic() - before
+    run = Run.load(path)
+    assert run.statuses == {"ok": 5, "timeout": 1}
+    assert 0.0 < run.settings["wall_s"] <= took_s
+    for trial in run.trials:
+        assert all(0.0 <= seconds <= took_s for seconds in trial.measurement.durations_s.values())
+    how = "the time of day set a year forward or back at each look, in every process"
+    record(Injected("machine clock stepped", how, "exit code 0", "(limits and times as ever)", len(run.trials), 6))

@@ -1,0 +1,169 @@
+"""Whatever one configuration's kernel does, it is one trial with its status, and the others are measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import Injected
+from injecting import Definition, fake_compiler, is_running, tuned, wait_until
+
+from mptune.backends.host_compiler import find_compiler
+from mptune.evaluators.device import Limits
+from mptune.results import Status
+
+Record = Callable[[Injected], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, the kernel that has it, and what is expected of its trial."""
+
+    how: str
+    definition: Definition
+    status: Status
+    message: str
+    run_s: float = 20.0
+
+
+ENDLESS = "for (volatile int k = 0; k >= 0; k = k % 7) { }"
+
+FAULTS = {
+    "compile error": Fault(
+        "text that is no C++",
+        Definition("this is no C++;"),
+        Status.COMPILE_ERROR,
+        r"rejected twice \(exit status 1\)\n.*twice.*:\d+:\d+: error: ",
+    ),
+    "link error": Fault(
+        "a call of a hidden function that is nowhere",
+        Definition("nowhere();", 'extern "C" __attribute__((visibility("hidden"))) void nowhere();'),
+        Status.COMPILE_ERROR,
+        "(?s)rejected twice .*nowhere",
+    ),
+    "load error": Fault(
+        "a call of a function no library has",
+        Definition("nowhere();", 'extern "C" __attribute__((visibility("default"))) void nowhere();'),
+        Status.LAUNCH_ERROR,
+        "the library of twice cannot be opened: .*undefined symbol: nowhere",
+    ),
+    "launch error": Fault(
+        "a grid with more threads than a device can count",
+        Definition(grid="ceildiv(n, block) + 2**31 * (block == 64)"),
+        Status.LAUNCH_ERROR,
+        r"has more than 2147483647 threads on an axis",
+    ),
+    "segfault": Fault(
+        "a write through a pointer to nothing",
+        Definition("*(volatile int*)16 = i;"),
+        Status.CRASH,
+        r"SIGSEGV \(segmentation fault\) in the launch phase",
+    ),
+    "abort": Fault(
+        "a call of abort",
+        Definition("abort();", 'extern "C" void abort();'),
+        Status.CRASH,
+        r"SIGABRT \(aborted\) in the launch phase",
+    ),
+    "endless loop": Fault(
+        "a loop without an end",
+        Definition(ENDLESS),
+        Status.TIMEOUT,
+        "the launch phase did not end within 2 s",
+        run_s=2.0,
+    ),
+    "endless loop that ignores signals": Fault(
+        "the same after ignoring all 64 signals",
+        Definition(
+            f"for (int s = 1; s <= 64; ++s) signal(s, (void (*)(int))1); {ENDLESS}",
+            'extern "C" void (*signal(int, void (*)(int)))(int);',
+        ),
+        Status.TIMEOUT,
+        "the launch phase did not end within 2 s",
+        run_s=2.0,
+    ),
+    "stack overflow": Fault(
+        "a recursion without an end",
+        Definition(
+            "deeper(0);",
+            "static __attribute__((noinline)) int deeper(volatile int* above) {\n"
+            "    volatile int here[4096];\n    here[0] = above ? above[0] : 0;\n    return deeper(here) + here[0];\n}",
+        ),
+        Status.CRASH,
+        r"SIGSEGV \(segmentation fault\) in the launch phase",
+    ),
+    "write out of bounds": Fault(
+        "one element written before the output, one after it",
+        Definition("if (i == 0) { y[-1] = 1.0; y[n] = 1.0; }"),
+        Status.CORRUPT,
+        "the kernel wrote out of bounds of 'y'",
+    ),
+    "NaN in the output": Fault(
+        "one element of 0/0",
+        Definition('if (i == 3) { y[i] = __builtin_nan(""); return; }'),
+        Status.NON_FINITE,
+        r"output 'y' has NaN or infinity in 1 element, first at index \[3\] \(of 1001\)",
+    ),
+    "infinite output": Fault(
+        "one element of 1/0",
+        Definition("if (i == 3) { y[i] = -__builtin_inf(); return; }"),
+        Status.NON_FINITE,
+        r"output 'y' has NaN or infinity in 1 element, first at index \[3\] \(of 1001\)",
+    ),
+    "unwritten output": Fault(
+        "the last element left out",
+        Definition("if (i == n - 1) return;"),
+        Status.UNWRITTEN,
+        "the kernel never wrote 1 of 1001 elements of 'y'",
+    ),
+    "wrong output": Fault(
+        "every other element doubled once more",
+        Definition("if (i < n && i % 2) { y[i] = 4.0 * x[i]; return; }"),
+        Status.INACCURATE,
+        "error 0.5 is above the threshold",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_one_trial_with_its_status(name: str, tmp_path: Path, record: Record) -> None:
+    fault = FAULTS[name]
+    done = tuned(fault.definition.write(tmp_path), tmp_path / "run.db", limits=Limits(60.0, fault.run_s))
+    bad = done.trial(block=64)
+    assert bad.status is fault.status, bad.message
+    assert re.search(fault.message, bad.message), bad.message
+    assert len(done.told) == 3
+    for block in (32, 128):
+        assert done.trial(block=block).status is Status.OK
+        assert done.trial(block=block).error == 0.0
+    assert done.run.best is not None
+    assert done.run.best is not bad
+    record(Injected(name, fault.how, bad.status.value, bad.message, len(done.run.trials), 3))
+
+
+def test_compiler_that_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, find_compiler().command, "kill -SEGV $$"))
+    done = tuned(Definition("// FAULT").write(tmp_path), tmp_path / "run.db")
+    bad = done.trial(block=64)
+    assert bad.status is Status.COMPILE_ERROR
+    assert "g++ crashed on twice (SIGSEGV)" in bad.message
+    assert done.run.statuses == {"ok": 2, "compile_error": 1}
+    record(Injected("compiler crash", "a compiler that kills itself", bad.status.value, bad.message, 3, 3))
+
+
+def test_compiler_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
+    body = f"trap '' TERM INT HUP; echo $$ > {tmp_path}/pid; while :; do sleep 1; done"
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, find_compiler().command, body))
+    kernel = Definition("// FAULT").write(tmp_path)
+    done = tuned(kernel, tmp_path / "run.db", limits=Limits(compile_s=6.0, run_s=20.0))
+    bad = done.trial(block=64)
+    assert bad.status is Status.COMPILE_ERROR
+    assert "g++ did not finish twice within 6 s" in bad.message
+    assert done.run.statuses == {"ok": 2, "compile_error": 1}
+    compiler = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not is_running(compiler))
+    how = "a compiler that ignores SIGTERM and loops"
+    record(Injected("compiler that never ends", how, bad.status.value, bad.message, 3, 3))

@@ -1,0 +1,168 @@
+"""Processes that are killed and interrupted: what was finished is there, and the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Injected
+from injecting import (
+    Definition,
+    command,
+    exact,
+    is_running,
+    recorded,
+    running,
+    tuned,
+    wait_for_line,
+    wait_until,
+    waiting,
+    workers_of,
+)
+
+from mptune.evaluators.device import Limits
+from mptune.results import Status
+from mptune.run import Run
+
+Record = Callable[[Injected], None]
+
+BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256)
+
+
+def test_worker_killed_with_nine(tmp_path: Path, record: Record) -> None:
+    kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
+
+    def kill() -> None:
+        wait_until((tmp_path / "running").exists)
+        (worker,) = workers_of(os.getpid())
+        os.kill(worker, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    done = tuned(kernel, tmp_path / "run.db", budget=len(BLOCKS), limits=Limits(60.0, 50.0))
+    killer.join()
+    bad = done.trial(block=64)
+    assert bad.status is Status.CRASH
+    assert (
+        "ended by SIGKILL (killed) in the launch phase: by somebody, or by the system because memory ran" in bad.message
+    )
+    assert done.run.statuses == {"ok": len(BLOCKS) - 1, "crash": 1}
+    kept = len(done.run.trials)
+    record(Injected("worker killed with -9", "SIGKILL in mid-launch", bad.status.value, bad.message, kept, kept))
+
+
+def test_tuner_killed_with_nine_and_resumed(tmp_path: Path, record: Record) -> None:
+    kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
+    path = tmp_path / "run.db"
+    with running(command(kernel, path, "--budget", len(BLOCKS))) as process:
+        wait_until((tmp_path / "running").exists)
+        (worker,) = workers_of(process.pid)
+        before = recorded(path)
+        process.kill()
+        process.wait()
+    wait_until(lambda: not is_running(worker))
+    assert [exact(trial) for trial in recorded(path)] == [exact(trial) for trial in before]
+    done = subprocess.run(
+        command(kernel, path, "--budget", len(BLOCKS), "--resume"), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    after = {exact(trial) for trial in Run.load(path).trials}
+    assert {exact(trial) for trial in before} <= after
+    assert len(after) == len(BLOCKS)
+    how = "SIGKILL in mid-launch, then `--resume`"
+    message = "(goes on with the next configuration)"
+    record(Injected("tuner killed with -9", how, "resumed, exit code 0", message, len(before), len(before)))
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_interrupt_waits_for_the_trial_under_way(tmp_path: Path, record: Record, json_wanted: bool) -> None:
+    kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
+    path = tmp_path / "run.db"
+    options = ("--json",) if json_wanted else ()
+    with running(command(kernel, path, "--budget", len(BLOCKS), *options)) as process:
+        wait_until((tmp_path / "running").exists)
+        before = recorded(path)
+        process.send_signal(signal.SIGINT)
+        wait_for_line(process, "finishing the current trial; Ctrl-C again stops at once")
+        (tmp_path / "release").touch()
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted" in err
+    after = recorded(path)
+    assert [exact(trial) for trial in after[: len(before)]] == [exact(trial) for trial in before]
+    assert len(after) == len(before) + 1
+    assert (after[-1].configuration["block"], after[-1].status) == (64, Status.OK)
+    if json_wanted:
+        assert json.loads(out)["evaluations"] == len(after)
+        return
+    assert "best" in out
+    assert f"statuses: ok {len(after)}" in out
+    message = "finishing the current trial; Ctrl-C again stops at once"
+    record(Injected("Ctrl-C", "SIGINT in mid-launch", "exit code 130, best so far", message, len(after), len(after)))
+
+
+def test_second_interrupt_stops_at_once(tmp_path: Path, record: Record) -> None:
+    kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
+    path = tmp_path / "run.db"
+    with running([*command(kernel, path, "--budget", len(BLOCKS)), "--trial-limit", "700"], bufsize=1) as process:
+        wait_until((tmp_path / "running").exists)
+        (worker,) = workers_of(process.pid)
+        before = recorded(path)
+        process.send_signal(signal.SIGINT)
+        wait_for_line(process, "finishing the current trial")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted" in err
+    assert f"statuses: ok {len(before)}" in out
+    wait_until(lambda: not is_running(worker))
+    after = recorded(path)
+    assert [exact(trial) for trial in after] == [exact(trial) for trial in before]
+    how = "SIGINT twice in mid-launch"
+    record(Injected("Ctrl-C twice", how, "exit code 130 at once, best so far", "interrupted", len(after), len(after)))
+
+
+def test_interrupt_before_the_first_trial_stops_at_once(tmp_path: Path) -> None:
+    running_now, path = tmp_path / "running", tmp_path / "run.db"
+    slow = f'lambda rng, size: (open({str(running_now)!r}, "w").close(), __import__("time").sleep(600))'
+    kernel = Definition(inputs=slow).write(tmp_path)
+    with running(command(kernel, path)) as process:
+        wait_until((tmp_path / "running").exists)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted" in err
+    assert not path.exists()
+
+
+def test_timeout_is_tried_again_under_a_larger_limit(tmp_path: Path) -> None:
+    kernel = waiting(tmp_path, (32, 64, 128)).write(tmp_path)
+    path = tmp_path / "run.db"
+    short = tuned(kernel, path, limits=Limits(60.0, 1.0))
+    assert short.trial(block=64).status is Status.TIMEOUT
+    assert "--trial-limit gives it longer" in short.trial(block=64).message
+    same = tuned(kernel, path, resume=True, limits=Limits(60.0, 1.0))
+    assert {exact(t) for t in same.run.trials} == {exact(t) for t in short.run.trials}
+    longer = tuned(kernel, path, resume=True, limits=Limits(60.0, 60.0))
+    assert longer.trial(block=64).status is Status.OK
+    assert longer.run.evaluations == 3
+    kept = [exact(longer.trial(block=block)) for block in (32, 128)]
+    assert kept == [exact(short.trial(block=block)) for block in (32, 128)]
+
+
+def test_worker_leaves_by_itself_when_the_run_is_over(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    preamble = f"import atexit\nimport pathlib\natexit.register(pathlib.Path({str(left)!r}).touch)\n"
+    kernel = Definition(preamble=preamble).write(tmp_path)
+    tuned(kernel, tmp_path / "run.db")
+    assert left.exists()
+    assert not workers_of(os.getpid())
