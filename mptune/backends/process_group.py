@@ -121,11 +121,14 @@ class ProcessGroup:
     def _communicate(self, process: subprocess.Popen[bytes], text: bytes, timeout_s: float) -> bytes:
         start, paused_before_s = time.monotonic(), self._paused_until_now_s()
         allowed_s = timeout_s
+        unsent: bytes | None = text
         while True:
             try:
-                output, _ = process.communicate(text, timeout=allowed_s)
+                output, _ = process.communicate(unsent, timeout=allowed_s)
                 return output
             except subprocess.TimeoutExpired:
+                # It keeps what is left to send, and refuses to be given it again.
+                unsent = None
                 ran_s = time.monotonic() - start - (self._paused_until_now_s() - paused_before_s)
                 allowed_s = timeout_s - ran_s
                 if allowed_s <= 0:
