@@ -217,6 +217,15 @@ def test_device_limits_become_constraints_over_the_kernel_s_parameters(kernel: K
     assert space.size == 2 * 3 * 9
 
 
+def test_device_limits_by_axis_leave_out_axes_the_kernel_does_not_have(kernel: Kernel) -> None:
+    limits = ["block_x <= 64", "block_y <= 8", "block_z <= 8", "grid_x <= 99", "grid_y <= 7", "grid_z <= 7"]
+    assert device_constraints(kernel, limits) == ("(block) <= 64", f"({kernel.grid[0]}) <= 99")
+    flat = dataclasses.replace(kernel, block=["block", "2"], grid=["1", "unroll"])
+    assert device_constraints(flat, limits) == ("(block) <= 64", "(2) <= 8", "(1) <= 99", "(unroll) <= 7")
+    # One that holds for every configuration, or for none, needs no parameter.
+    assert flat.search_space(flat.resolve_sizes(), ["(2) <= 8", "(n) <= 2147483647"]).size > 0
+
+
 BAD = {
     "budget": ({"budget": 0}, "budget 0"),
     "share": ({"baseline_share": 2.0}, "baseline share"),

@@ -68,10 +68,12 @@ class DeviceArray:
         xp, bits = self.namespace, self.bits[piece]
         if self.stored in _BY_TABLE:
             return _table(xp, self.stored.name)[bits]
-        if self.stored == _BFLOAT16:
-            # A bfloat16 is the upper half of a float.
-            return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-        return bits.view(self.stored).astype(np.float64, copy=False)
+        # A bfloat16 is the upper half of a float.
+        is_half_a_float = self.stored == _BFLOAT16
+        values = (bits.astype(np.uint32) << 16).view(np.float32) if is_half_a_float else bits.view(self.stored)
+        # Signalling NaNs, which poison and guard zones can give, are no surprise.
+        with np.errstate(invalid="ignore"):
+            return values.astype(np.float64, copy=False)
 
 
 @functools.cache

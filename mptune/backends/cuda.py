@@ -12,11 +12,14 @@ from ctypes.util import find_library
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from mptune.backends.base import DeviceInfo
-from mptune.backends.gpu import Driver, GpuBackend
+import numpy as np
+
+from mptune.backends.base import Binary, DeviceInfo
+from mptune.backends.gpu import Driver, GpuBackend, axis_limits
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
+from mptune.resources import Resources, read_cubin
 
 __all__ = ["CudaBackend"]
 
@@ -66,6 +69,10 @@ class CudaBackend(GpuBackend):
         if importlib.util.find_spec("cupy") is None:
             raise BackendUnavailableError(f"CuPy is not installed: {_INSTALL}")
 
+    def resources(self, binary: Binary) -> Resources:
+        """Return what a compiled function takes of a multiprocessor."""
+        return read_cubin(binary.image, binary.function)
+
     @staticmethod
     def open_driver() -> Driver:
         """Open the first visible device."""
@@ -74,7 +81,7 @@ class CudaBackend(GpuBackend):
 
 
 class _CupyDriver:
-    """The first visible device and its default stream, through CuPy."""
+    """The first visible device and a stream of its own, through CuPy."""
 
     def __init__(self) -> None:
         import cupy
@@ -86,6 +93,8 @@ class _CupyDriver:
         with self._errors(BackendUnavailableError):
             cupy.cuda.Device(0).use()
             runtime.free(0)  # creates the context, which loading a module needs
+            self._stream = cupy.cuda.Stream(non_blocking=True)
+            self._stream.use()  # so that CuPy computes on arrays after the launches that write them
             self._events = cupy.cuda.Event(), cupy.cuda.Event()
 
     def describe(self) -> DeviceInfo:
@@ -102,13 +111,24 @@ class _CupyDriver:
             memory_bytes=int(properties["totalGlobalMem"]),
             limits={
                 "max_threads_per_block": int(properties["maxThreadsPerBlock"]),
+                # What a kernel may ask for beyond the 48 KiB every block has.
                 "max_shared_bytes": int(properties["sharedMemPerBlockOptin"]),
+                **axis_limits(properties["maxThreadsDim"], properties["maxGridSize"]),
+                "max_constant_bytes": int(properties["totalConstMem"]),
+                "registers_per_block": int(properties["regsPerBlock"]),
+                "warp_size": int(properties["warpSize"]),
                 "multiprocessors": int(properties["multiProcessorCount"]),
+                "cache_bytes": int(properties["l2CacheSize"]),
             },
             versions=versions,
+            pci_bus_id=f"{properties['pciDomainID']:04x}:{properties['pciBusID']:02x}:{properties['pciDeviceID']:02x}.0",
         )
 
     def allocate(self, nbytes: int) -> int:
+        with contextlib.suppress(self._runtime.CUDARuntimeError):
+            return int(self._runtime.malloc(max(nbytes, 1)))
+        # CuPy keeps what its arrays took for the next ones.
+        self._cupy.get_default_memory_pool().free_all_blocks()
         try:
             return int(self._runtime.malloc(max(nbytes, 1)))
         except self._runtime.CUDARuntimeError as error:
@@ -120,16 +140,19 @@ class _CupyDriver:
             self._runtime.free(address)
 
     def copy_in(self, target: int, source: int, nbytes: int) -> None:
-        with self._errors():
-            self._runtime.memcpy(target, source, nbytes, self._runtime.memcpyHostToDevice)
+        self._copy(target, source, nbytes, self._runtime.memcpyHostToDevice)
+        self.synchronize()
 
     def copy_out(self, target: int, source: int, nbytes: int) -> None:
-        with self._errors():
-            self._runtime.memcpy(target, source, nbytes, self._runtime.memcpyDeviceToHost)
+        self._copy(target, source, nbytes, self._runtime.memcpyDeviceToHost)
+        self.synchronize()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
+        self._copy(target, source, nbytes, self._runtime.memcpyDeviceToDevice)
+
+    def fill(self, target: int, byte: int, nbytes: int) -> None:
         with self._errors():
-            self._runtime.memcpy(target, source, nbytes, self._runtime.memcpyDeviceToDevice)
+            self._runtime.memsetAsync(target, byte, nbytes, self._stream.ptr)
 
     def load(self, image: bytes) -> Any:
         with self._errors():
@@ -143,19 +166,47 @@ class _CupyDriver:
         with self._errors():
             return self._driver.moduleGetFunction(module, name)
 
+    def max_threads(self, function: Any) -> int:
+        with self._errors():
+            return int(self._driver.funcGetAttribute(self._driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function))
+
     def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
         start, end = self._events
+        stream = self._stream
         with self._errors():
             self._driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED_SIZE_BYTES, shape.shared_bytes)
-            start.record()
-            self._driver.launchKernel(function, *shape.grid, *shape.block, shape.shared_bytes, 0, arguments, 0)
-            end.record()
+            start.record(stream)
+            self.enqueue(function, shape, arguments)
+            end.record(stream)
             end.synchronize()
             return float(self._cupy.cuda.get_elapsed_time(start, end))
 
+    def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
+        stream = self._stream.ptr
+        with self._errors():
+            self._driver.launchKernel(function, *shape.grid, *shape.block, shape.shared_bytes, stream, arguments, 0)
+
     def synchronize(self) -> None:
         with self._errors():
-            self._runtime.deviceSynchronize()
+            self._runtime.streamSynchronize(self._stream.ptr)
+
+    def array_namespace(self) -> Any:
+        try:
+            works = float((self._cupy.arange(3.0) + 1.0).sum()) == 6.0
+        except Exception:
+            # It compiles what it computes, with headers of its own that may be missing; what it raises then is of
+            # many kinds. Arrays can be compared on the host as well.
+            return None
+        return self._cupy if works else None
+
+    def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
+        memory = self._cupy.cuda.UnownedMemory(address, nbytes, self)
+        pointer = self._cupy.cuda.MemoryPointer(memory, 0)
+        return self._cupy.ndarray((nbytes // dtype.itemsize,), dtype, pointer)
+
+    def _copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
+        with self._errors():
+            self._runtime.memcpyAsync(target, source, nbytes, kind, self._stream.ptr)
 
     @contextlib.contextmanager
     def _errors(self, kind: type[Exception] = LaunchError) -> Iterator[None]:

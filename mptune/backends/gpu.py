@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -28,9 +29,15 @@ from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError
 from mptune.kernel import LaunchShape
 
-__all__ = ["Driver", "GpuBackend", "GpuBuffer", "GpuFunction"]
+__all__ = ["Driver", "GpuBackend", "GpuBuffer", "GpuFunction", "axis_limits"]
 
 _DEFAULT_LIMITS: Final = {"max_threads_per_block": 1024}
+#: What of a launch is limited, by which limit.
+_LIMITED: Final = {
+    "threads_per_block": "max_threads_per_block",
+    "shared_bytes": "max_shared_bytes",
+    **{f"{what}_{axis}": f"max_{what}_{axis}" for what in ("block", "grid") for axis in "xyz"},
+}
 
 
 class Driver(Protocol):
@@ -70,6 +77,9 @@ class Driver(Protocol):
     def function(self, module: Any, name: str) -> Any:
         """Return the function of that name."""
 
+    def max_threads(self, function: Any) -> int:
+        """Return the threads of the largest block of a function; its registers may allow fewer than the device."""
+
     def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
         """Run a function to its end; ``arguments`` is the address of an array of pointers to their values.
 
@@ -77,8 +87,17 @@ class Driver(Protocol):
             Device time in milliseconds.
         """
 
+    def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
+        """Run a function of a shape :meth:`launch` has run, without waiting; copies the arguments' values at once."""
+
     def synchronize(self) -> None:
         """Wait for the device; raises what an earlier fault left behind."""
+
+    def array_namespace(self) -> Any:
+        """Return the NumPy-like module that computes on the device, None where there is none or it does not work."""
+
+    def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
+        """Return device memory as a one-dimensional array of that module."""
 
 
 class GpuBuffer(Buffer):
@@ -172,15 +191,36 @@ class GpuFunction(Function):
         self._driver = driver
         self._module = driver.load(binary.image)
         self._function = driver.function(self._module, binary.function)
+        self._max_threads = driver.max_threads(self._function)
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         """Run the grid to its end and return the device time in milliseconds."""
-        if self._module is None:
-            raise LaunchError(f"{self.name} was launched after it was unloaded")
+        self._check(shape)
         pointers, values = _pack(self.name, arguments)
         elapsed_ms = self._driver.launch(self._function, shape, ctypes.addressof(pointers))
         del values
         return elapsed_ms
+
+    def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
+        """Run the grid after whatever the device does now, without waiting."""
+        self._check(shape)
+        pointers, values = _pack(self.name, arguments)
+        self._driver.enqueue(self._function, shape, ctypes.addressof(pointers))
+        del values
+
+    def wait(self) -> None:
+        """Wait until everything enqueued has run."""
+        self._driver.synchronize()
+
+    def _check(self, shape: LaunchShape) -> None:
+        if self._module is None:
+            raise LaunchError(f"{self.name} was launched after it was unloaded")
+        threads = math.prod(shape.block)
+        if threads > self._max_threads:
+            raise LaunchError(
+                f"{self.name} needs so many registers that at most {self._max_threads} threads fit a block; "
+                f"the block {shape.block} has {threads}"
+            )
 
     def unload(self) -> None:
         """Release the code."""
@@ -285,6 +325,16 @@ class GpuBackend(Backend):
         """Allocate device memory."""
         return GpuBuffer(self._open(), nbytes)
 
+    def array_namespace(self) -> Any:
+        """Return the NumPy-like module that computes on arrays in the device's memory, None where there is none."""
+        return self._open().array_namespace()
+
+    def array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:
+        """Return a buffer as a one-dimensional array of :meth:`array_namespace`."""
+        if not isinstance(buffer, GpuBuffer):
+            raise LaunchError(f"an array needs a device buffer, not {describe(buffer)}")
+        return self._open().array(buffer.address, buffer.nbytes, dtype)
+
     def is_usable(self) -> bool:
         """Whether no launch has faulted: a fault ends the context, and every later call fails like the first."""
         if self._driver is None:
@@ -298,15 +348,15 @@ class GpuBackend(Backend):
     def constraints(self) -> tuple[str, ...]:
         """Return the limits of a launch over ``threads_per_block`` and ``shared_bytes``.
 
-        Without a device, only what holds on all of them.
+        Also of its blocks and threads along each axis (``grid_x``, ``block_x``, ...). Without a device, only what
+        holds on all of them.
         """
         limits: Mapping[str, int]
         try:
             limits = self.device().limits
         except BackendUnavailableError:
             limits = _DEFAULT_LIMITS
-        names = {"threads_per_block": "max_threads_per_block", "shared_bytes": "max_shared_bytes"}
-        return tuple(f"{name} <= {limits[limit]}" for name, limit in names.items() if limit in limits)
+        return tuple(f"{name} <= {limits[limit]}" for name, limit in _LIMITED.items() if limit in limits)
 
     def _architecture(self, options: CompileOptions) -> str:
         if options.architecture:
@@ -320,6 +370,16 @@ class GpuBackend(Backend):
         if self._driver is None:
             self._driver = self.open_driver()
         return self._driver
+
+
+def axis_limits(block: Sequence[int], grid: Sequence[int]) -> dict[str, int]:
+    """Return the limits of a launch by axis: threads of a block and blocks of a grid along x, y and z."""
+    axes = {"block": block, "grid": grid}
+    return {
+        f"max_{what}_{axis}": int(limit)
+        for what, limits in axes.items()
+        for axis, limit in zip("xyz", limits, strict=True)
+    }
 
 
 def describe(argument: object) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
 import os
+from collections.abc import Iterator
 from ctypes.util import find_library
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from mptune.backends.base import DeviceInfo
-from mptune.backends.gpu import Driver, GpuBackend
+import numpy as np
+
+from mptune.backends.base import Binary, DeviceInfo
+from mptune.backends.gpu import Driver, GpuBackend, axis_limits
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
+from mptune.resources import Resources, read_code_object
 
 __all__ = ["HipBackend"]
 
@@ -64,6 +69,10 @@ class HipBackend(GpuBackend):
         if importlib.util.find_spec("hip") is None:
             raise BackendUnavailableError(f"HIP Python is not installed: {_INSTALL_PYTHON}")
 
+    def resources(self, binary: Binary) -> Resources:
+        """Return what a compiled function takes of a compute unit."""
+        return read_code_object(binary.image, binary.function)
+
     @staticmethod
     def open_driver() -> Driver:
         """Open the first visible device."""
@@ -72,22 +81,25 @@ class HipBackend(GpuBackend):
 
 
 class _HipPythonDriver:
-    """The first visible device and its default stream, through HIP Python."""
+    """The first visible device and a stream of its own, through HIP Python."""
 
     def __init__(self) -> None:
-        from hip import hip
+        with _fitting():
+            from hip import hip
 
-        self._hip = hip
-        self._call(hip.hipSetDevice(0), BackendUnavailableError)
-        self._start = self._call(hip.hipEventCreate(), BackendUnavailableError)
-        self._end = self._call(hip.hipEventCreate(), BackendUnavailableError)
+            self._hip = hip
+            self._call(hip.hipSetDevice(0), BackendUnavailableError)
+            self._stream = self._call(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking), BackendUnavailableError)
+            self._start = self._call(hip.hipEventCreate(), BackendUnavailableError)
+            self._end = self._call(hip.hipEventCreate(), BackendUnavailableError)
         self._memory: dict[int, Any] = {}
 
     def describe(self) -> DeviceInfo:
         hip = self._hip
         properties = hip.hipDeviceProp_t()
-        self._call(hip.hipGetDeviceProperties(properties, 0), BackendUnavailableError)
-        version = self._call(hip.hipRuntimeGetVersion(), BackendUnavailableError)
+        with _fitting():
+            self._call(hip.hipGetDeviceProperties(properties, 0), BackendUnavailableError)
+            version = self._call(hip.hipRuntimeGetVersion(), BackendUnavailableError)
         versions = {"hip": str(version), "hiprtc": _hiprtc().version}
         return DeviceInfo(
             backend=HipBackend.name,
@@ -97,10 +109,17 @@ class _HipPythonDriver:
             memory_bytes=int(properties.totalGlobalMem),
             limits={
                 "max_threads_per_block": int(properties.maxThreadsPerBlock),
+                # All of it can be had as dynamic shared memory without asking.
                 "max_shared_bytes": int(properties.sharedMemPerBlock),
+                **axis_limits(properties.maxThreadsDim, properties.maxGridSize),
+                "max_constant_bytes": int(properties.totalConstMem),
+                "registers_per_block": int(properties.regsPerBlock),
+                "warp_size": int(properties.warpSize),
                 "multiprocessors": int(properties.multiProcessorCount),
+                "cache_bytes": int(properties.l2CacheSize),
             },
             versions=versions,
+            pci_bus_id=f"{properties.pciDomainID:04x}:{properties.pciBusID:02x}:{properties.pciDeviceID:02x}.0",
         )
 
     def allocate(self, nbytes: int) -> int:
@@ -114,12 +133,17 @@ class _HipPythonDriver:
 
     def copy_in(self, target: int, source: int, nbytes: int) -> None:
         self._copy(target, source, nbytes, self._hip.hipMemcpyKind.hipMemcpyHostToDevice)
+        self.synchronize()
 
     def copy_out(self, target: int, source: int, nbytes: int) -> None:
         self._copy(target, source, nbytes, self._hip.hipMemcpyKind.hipMemcpyDeviceToHost)
+        self.synchronize()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         self._copy(target, source, nbytes, self._hip.hipMemcpyKind.hipMemcpyDeviceToDevice)
+
+    def fill(self, target: int, byte: int, nbytes: int) -> None:
+        self._call(self._hip.hipMemsetAsync(target, byte, nbytes, self._stream))
 
     def load(self, image: bytes) -> Any:
         return self._call(self._hip.hipModuleLoadData(image))
@@ -130,21 +154,34 @@ class _HipPythonDriver:
     def function(self, module: Any, name: str) -> Any:
         return self._call(self._hip.hipModuleGetFunction(module, name.encode()))
 
+    def max_threads(self, function: Any) -> int:
+        attribute = self._hip.hipFunction_attribute.HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        return int(self._call(self._hip.hipFuncGetAttribute(attribute, function)))
+
     def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
-        hip = self._hip
-        self._call(hip.hipEventRecord(self._start, None))
-        self._call(
-            hip.hipModuleLaunchKernel(function, *shape.grid, *shape.block, shape.shared_bytes, None, arguments, None)
-        )
-        self._call(hip.hipEventRecord(self._end, None))
+        hip, stream = self._hip, self._stream
+        self._call(hip.hipEventRecord(self._start, stream))
+        self.enqueue(function, shape, arguments)
+        self._call(hip.hipEventRecord(self._end, stream))
         self._call(hip.hipEventSynchronize(self._end))
         return float(self._call(hip.hipEventElapsedTime(self._start, self._end)))
 
+    def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
+        extents = (*shape.grid, *shape.block, shape.shared_bytes)
+        self._call(self._hip.hipModuleLaunchKernel(function, *extents, self._stream, arguments, None))
+
     def synchronize(self) -> None:
-        self._call(self._hip.hipDeviceSynchronize())
+        self._call(self._hip.hipStreamSynchronize(self._stream))
+
+    def array_namespace(self) -> Any:
+        # CuPy for ROCm could be one, but HIP Python and CuPy would each bring their own view of the device.
+        return None
+
+    def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
+        raise BackendUnavailableError(f"HIP has no arrays ({nbytes} bytes of {dtype} at {address:#x})")
 
     def _copy(self, target: int, source: int, nbytes: int, kind: Any) -> None:
-        self._call(self._hip.hipMemcpy(target, source, nbytes, kind))
+        self._call(self._hip.hipMemcpyAsync(target, source, nbytes, kind, self._stream))
 
     def _call(self, result: tuple[Any, ...], kind: type[Exception] = LaunchError, what: str = "") -> Any:
         """Return the value of a HIP call, which comes after its status."""
@@ -152,3 +189,15 @@ class _HipPythonDriver:
         if status != self._hip.hipError_t.hipSuccess:
             raise kind(f"{what}{status.name}")
         return values[0] if values else None
+
+
+@contextlib.contextmanager
+def _fitting() -> Iterator[None]:
+    """Explain what HIP Python raises where the HIP library lacks a function it was made for."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise BackendUnavailableError(
+            f"HIP Python does not fit the installed HIP library ({error}): install the version of hip-python that is "
+            "that of ROCm"
+        ) from error

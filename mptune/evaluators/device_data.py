@@ -119,8 +119,9 @@ class DeviceData:
     def outputs(self, bound: BoundArguments) -> dict[str, Output]:
         """Return the outputs where they are compared with their references: on the device, or else on the host."""
         found: dict[str, Output] = {}
+        held = dict(bound.held)
         for output in bound.outputs:
-            there = self._pair(bound, output)
+            there = self._pair(output, held)
             found[output.argument.name] = self._read(output) if there is None else there
         return found
 
@@ -149,25 +150,25 @@ class DeviceData:
 
     # -- on the device -------------------------------------------------------------------------
 
-    def _pair(self, bound: BoundArguments, output: OutputBuffer) -> ArrayPairs | None:
+    def _pair(self, output: OutputBuffer, held: dict[_Key, GuardedBuffer]) -> ArrayPairs | None:
         """Return an output beside its reference on the device, None where it is better compared on the host.
 
         That is where the device has no arrays to compute with, the error metric is a user's, doubles do not hold
-        the values, or there is no room for the reference.
+        the values, or there is no room for the reference beside what is ``held``, to which it is added.
         """
         argument, stored = output.argument, self._data.dtype_of(output.argument, output.precision)
         if self._namespace is None or argument.name not in self._compared_there or not can_decode(stored):
             return None
-        reference = self._reference(argument, bound)
+        reference = self._reference(argument, held)
         if reference is None:
             return None
         return ArrayPairs(self._view(argument, output.buffer, stored), reference)
 
-    def _reference(self, argument: Argument, bound: BoundArguments) -> DeviceArray | None:
+    def _reference(self, argument: Argument, held: dict[_Key, GuardedBuffer]) -> DeviceArray | None:
         values = self._data.references[argument.name]
         key = (argument.name, "", "reference")
         if key not in self._buffers:
-            self._make_room(values.nbytes, bound.held, self._budget_bytes)
+            self._make_room(values.nbytes, held, self._budget_bytes)
             if self._held_bytes() + values.nbytes > self._budget_bytes:
                 return None
             try:
@@ -177,7 +178,8 @@ class DeviceData:
             guarded.data.write(values)
             self._buffers[key] = guarded
         self._buffers.move_to_end(key)
-        return self._view(argument, self._buffers[key].data, values.dtype)
+        held[key] = self._buffers[key]
+        return self._view(argument, held[key].data, values.dtype)
 
     def _view(self, argument: Argument, buffer: Buffer, stored: np.dtype[Any]) -> DeviceArray:
         bits = self._backend.array(buffer, bits_type(stored))

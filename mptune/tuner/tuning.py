@@ -6,19 +6,22 @@ import dataclasses
 import datetime
 import re
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mptune import __version__
 from mptune.accuracy.evaluate import metric_text, metrics_by_output
 from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
-from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
+from mptune.errors import BackendUnavailableError, MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.observing import observers_for
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
+from mptune.observers import OBSERVERS
 from mptune.registry import load_kernel
 from mptune.rendering import render_body
 from mptune.run import Run
@@ -30,6 +33,13 @@ from mptune.tuner.settings import OBJECTIVES, Progress, TuneSettings
 
 __all__ = ["device_constraints", "tune"]
 
+#: What a limit calls an axis.
+_AXIS: Final = re.compile(r"\b(block|grid)_[xyz] <=")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
+
 
 def tune(
     kernel: Kernel | str | Path,
@@ -38,6 +48,7 @@ def tune(
     output: str | Path | None = None,
     resume: bool = False,
     on_progress: Callable[[Progress], None] = lambda _: None,
+    on_warning: Callable[[str], None] = _warn,
     command: str = "",
     **overrides: Any,
 ) -> Run:
@@ -52,6 +63,7 @@ def tune(
         output: the run file; none is written when it is None.
         resume: go on with an existing run file.
         on_progress: told about every trial.
+        on_warning: told, before the first trial, about each observer that cannot measure here; by default a warning.
         command: the command line, kept in the run file.
         overrides: fields of :class:`TuneSettings` that replace those of ``settings``.
 
@@ -78,8 +90,9 @@ def tune(
         penalty=settings.penalty,
         alpha=settings.alpha,
         beta=settings.beta,
+        constraints=tuple(settings.constraints),
     )
-    _check_metrics(kernel, settings.objective, objective)
+    observers = _observers(kernel, settings, objective)
     make(settings.strategy, kernel.search_space(sizes), objective, options=dict(settings.strategy_options))
     with DeviceEvaluator(
         kernel,
@@ -90,9 +103,11 @@ def tune(
         flags=settings.flags,
         limits=settings.limits,
         compilers=usable_cores() if settings.compilers is None else settings.compilers,
-        reuse_errors=objective.metric == "time_ms" and objective.minimise,
+        reuse_errors=objective.metric == "time_ms" and objective.minimise and not objective.constraints,
+        observers=observers,
     ) as evaluator:
         ready = evaluator.start()
+        _check_observed(settings, objective, ready, on_warning)
         space = kernel.search_space(sizes, device_constraints(kernel, ready.constraints))
         # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
         render_body(kernel, space.configuration(0), sizes)
@@ -101,11 +116,42 @@ def tune(
             return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
 
 
-def _check_metrics(kernel: Kernel, given: str, objective: Objective) -> None:
+def _observers(kernel: Kernel, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
+    """Return the observers to switch on: those asked for, and those that objective and constraints need.
+
+    Raises:
+        UnknownNameError: no observer has a name asked for, or none gives a metric that is needed.
+    """
     known = metric_names(kernel)
     for name in sorted(objective.names):
         if name not in known:
-            raise UnknownNameError(f"metric in objective {given!r}:", name, known)
+            raise UnknownNameError(f"metric in objective {settings.objective!r}:", name, known)
+    for name in sorted(objective.constraint_names):
+        if name not in known:
+            raise UnknownNameError("metric in a measured constraint:", name, known)
+    for name in settings.observers:
+        if name not in OBSERVERS:
+            raise UnknownNameError("observer", name, OBSERVERS)
+    needed = observers_for(objective.names | objective.constraint_names)
+    return tuple(dict.fromkeys((*settings.observers, *needed)))
+
+
+def _check_observed(
+    settings: TuneSettings, objective: Objective, ready: Ready, on_warning: Callable[[str], None]
+) -> None:
+    """Tell of observers that cannot measure here.
+
+    Raises:
+        ObserverUnavailableError: objective or constraints need what cannot be measured.
+    """
+    for name in sorted(objective.names | objective.constraint_names):
+        if name in ready.unavailable:
+            reader = f"objective {settings.objective!r}" if name in objective.names else "a measured constraint"
+            raise ObserverUnavailableError(f"{reader} needs {name}: {ready.unavailable[name]}")
+    for reason in dict.fromkeys(ready.unavailable.values()):
+        names = [name for name, given in ready.unavailable.items() if given == reason]
+        observer = next((f"observer {name}" for name in names if name in OBSERVERS), None)
+        on_warning(f"{observer or ', '.join(names)} is not available here: {reason}")
 
 
 def _check_outputs(kernel: Kernel, threshold: float | Mapping[str, float] | None) -> None:
@@ -127,12 +173,17 @@ def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]
     """Return a device's limits as constraints over the kernel's own parameters and sizes.
 
     Args:
-        kernel: supplies what a block and its shared memory are made of.
-        limits: constraints over ``threads_per_block`` and ``shared_bytes``.
+        kernel: supplies what a block, its shared memory and the grid are made of.
+        limits: constraints over ``threads_per_block``, ``shared_bytes`` and the axes ``block_x`` to ``grid_z``; those
+            over an axis the kernel does not have are left out.
     """
     threads = "*".join(f"({axis})" for axis in kernel.block)
     meaning = {"threads_per_block": f"({threads})", "shared_bytes": f"({kernel.shared_bytes})"}
-    return tuple(re.sub("|".join(meaning), lambda name: meaning[name[0]], limit) for limit in limits)
+    for what, extents in (("block", kernel.block), ("grid", kernel.grid)):
+        meaning |= {f"{what}_{axis}": f"({extent})" for axis, extent in zip("xyz", extents, strict=False)}
+    known = re.compile(rf"\b({'|'.join(meaning)})\b")
+    spelt = (known.sub(lambda name: meaning[name[0]], limit) for limit in limits)
+    return tuple(limit for limit in spelt if not _AXIS.search(limit))
 
 
 def _open_run(output: str | Path | None, resume: bool, described: Mapping[str, Any]) -> RunFile | NoFile:
@@ -186,6 +237,8 @@ def _describe(
         "penalty": objective.penalty,
         "alpha": objective.alpha,
         "beta": objective.beta,
+        "measured_constraints": list(objective.constraints),
+        "observers": list(ready.observers),
         "strategy": settings.strategy,
         "strategy_options": {k: str(v) for k, v in settings.strategy_options.items()},
         "budget": settings.budget,

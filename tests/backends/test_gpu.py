@@ -11,6 +11,7 @@ import pytest
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Availability, Binary, CompileOptions, DeviceInfo
 from mptune.backends.cuda import CudaBackend
+from mptune.backends.gpu import axis_limits
 from mptune.errors import BackendUnavailableError, LaunchError, UnknownNameError
 from mptune.kernel import LaunchShape
 
@@ -25,7 +26,7 @@ class RecordingDriver:
         self.fault = ""
 
     def describe(self):
-        limits = {"max_threads_per_block": 512, "max_shared_bytes": 49152}
+        limits = {"max_threads_per_block": 512, "max_shared_bytes": 49152, **axis_limits((512, 8, 64), (99, 65535, 7))}
         return DeviceInfo("cuda", "Test", "sm_90", 1 << 30, limits, {"driver": "1.0"})
 
     def allocate(self, nbytes):
@@ -41,6 +42,18 @@ class RecordingDriver:
 
     copy_in = copy_out = copy
 
+    def fill(self, target, byte, nbytes):
+        ctypes.memset(target, byte, nbytes)
+
+    def max_threads(self, function):
+        return 256
+
+    def array_namespace(self):
+        return np
+
+    def array(self, address, nbytes, dtype):
+        return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype)
+
     def load(self, image):
         self.loaded[len(self.loaded)] = image
         return len(self.loaded) - 1
@@ -54,6 +67,9 @@ class RecordingDriver:
     def launch(self, function, shape, arguments):
         self.launches.append((function, shape, arguments and self.values(arguments)))
         return 1.25
+
+    def enqueue(self, function, shape, arguments):
+        self.launches.append((function, shape, arguments and self.values(arguments)))
 
     def synchronize(self):
         if self.fault:
@@ -115,6 +131,22 @@ def test_launch_passes_scalars_of_every_type_and_addresses(backend, driver):
     assert values[3] == np.int32(-7).tobytes()
 
 
+def test_enqueued_launches_pass_the_same_and_are_waited_for(backend, driver):
+    function = backend.load(Binary("axpy", b"image"))
+    shape = LaunchShape((5, 2, 1), (32, 4, 1), 1024)
+    arguments = [np.float16(1.5), np.float16(2.5), backend.allocate(16), np.int32(-7)]
+    function.launch(shape, arguments)
+    function.enqueue(shape, arguments)
+    assert driver.launches[1] == driver.launches[0]
+    function.wait()
+    driver.fault = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    with pytest.raises(LaunchError, match="ILLEGAL_ADDRESS"):
+        function.wait()
+    function.unload()
+    with pytest.raises(LaunchError, match="after it was unloaded"):
+        function.enqueue(shape, arguments)
+
+
 def test_launch_refuses_what_is_no_argument(backend):
     function = backend.load(Binary("axpy", b"image"))
     with pytest.raises(
@@ -132,8 +164,48 @@ def test_launch_after_unload(backend, driver):
         function.launch(LaunchShape((1, 1, 1), (1, 1, 1)), [])
 
 
+def test_a_block_with_more_threads_than_the_registers_allow_is_refused_before_it_is_launched(backend, driver):
+    function = backend.load(Binary("axpy", b"image"))
+    message = r"axpy needs so many registers that at most 256 threads fit a block; the block \(128, 4, 1\) has 512"
+    with pytest.raises(LaunchError, match=message):
+        function.launch(LaunchShape((1, 1, 1), (128, 4, 1)), [])
+    assert not driver.launches
+
+
+def test_parts_share_the_memory_and_end_with_the_whole(backend):
+    whole = backend.allocate(80)
+    whole.fill(7)
+    part = whole.part(8, 16)
+    part.fill(1)
+    part.free()
+    assert part.address == whole.address + 8
+    read = np.empty(80, np.uint8)
+    whole.read(read)
+    assert read.tolist() == [7] * 8 + [1] * 16 + [7] * 56
+    with pytest.raises(LaunchError, match="bytes 72 to 88 are not all inside a buffer of 80 bytes"):
+        whole.part(72, 16)
+    with pytest.raises(LaunchError, match="bytes -1 to 0"):
+        whole.part(-1, 1)
+    whole.free()
+    with pytest.raises(LaunchError, match="after it was freed"):
+        part.fill(0)
+
+
+def test_arrays_see_the_memory_of_buffers(backend):
+    buffer = backend.allocate(64)
+    buffer.part(16, 32).write(np.arange(4, dtype=np.uint64))
+    assert backend.array(buffer.part(16, 32), np.dtype(np.uint64)).tolist() == [0, 1, 2, 3]
+    assert backend.array_namespace() is np
+    with pytest.raises(LaunchError, match="an array needs a device buffer, not int 3"):
+        backend.array(3, np.dtype(np.uint64))
+
+
 def test_constraints_are_the_devices_limits(backend):
-    assert backend.constraints() == ("threads_per_block <= 512", "shared_bytes <= 49152")
+    assert backend.constraints() == (
+        *("threads_per_block <= 512", "shared_bytes <= 49152"),
+        *("block_x <= 512", "block_y <= 8", "block_z <= 64"),
+        *("grid_x <= 99", "grid_y <= 65535", "grid_z <= 7"),
+    )
 
 
 def test_constraints_without_a_device(monkeypatch):

@@ -1,0 +1,177 @@
+"""Where outputs are compared with their references: on the device, on the host where that is not possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from strict_arrays import Namespace, Strict
+
+from mptune.accuracy.arrays import ArrayPairs
+from mptune.backends.host import HostBackend, HostBuffer
+from mptune.buffers import DataManager
+from mptune.errors import OutOfMemoryError
+from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.device_data import DeviceData
+from mptune.evaluators.timing import TimingPlan
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.rendering import render
+from mptune.results import Status, Trial
+
+PLAN = TimingPlan(warmups=0, min_repeats=2, max_repeats=2)
+N = 1001
+
+
+class Arrays(HostBackend):
+    """Runs kernels on the host, but has a namespace of arrays as a GPU would; counts what is read back."""
+
+    shares_memory = False
+
+    def __init__(self) -> None:
+        super().__init__(workers=1)
+        self.namespace: Any = Namespace()
+        self.views = 0
+
+    def array_namespace(self) -> Any:
+        return self.namespace
+
+    def array(self, buffer: Any, dtype: np.dtype[Any]) -> Any:
+        self.views += 1
+        return Strict(buffer._memory().view(dtype))
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return load_kernel(Path(__file__).with_name("overrunning.py"))
+
+
+def evaluate(
+    backend: HostBackend, kernel: Kernel, metric: str | Callable[..., float] = "MaxAE", **values: Any
+) -> Trial:
+    bench = Bench(kernel, kernel.resolve_sizes(), backend, metric=metric, plan=PLAN)
+    configuration = kernel.configuration(values)
+    trial = bench.evaluate(Request(configuration, render(kernel, configuration, bench.sizes)))
+    bench.close()
+    return trial
+
+
+@pytest.mark.parametrize("t", ["fp64", "fp32", "fp16"])
+def test_errors_are_those_of_the_host(kernel: Kernel, t: str) -> None:
+    backend = Arrays()
+    there, here = evaluate(backend, kernel, "NRMSE", t=t), evaluate(HostBackend(workers=1), kernel, "NRMSE", t=t)
+    assert there.status is here.status is Status.OK
+    assert backend.views == 6
+    for name in ("error", "error.y", "error.z", "error.labels"):
+        assert there.metric(name) == pytest.approx(here.metric(name), rel=1e-12)
+
+
+def test_no_output_is_read_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    plain = HostBuffer.read
+    monkeypatch.setattr(HostBuffer, "read", lambda self, data: (sizes.append(self.nbytes), plain(self, data))[0])
+    evaluate(Arrays(), kernel)
+    on_device = set(sizes)
+    sizes.clear()
+    evaluate(HostBackend(workers=1), kernel)
+    assert set(sizes) - on_device == {8 * N, 4 * N}
+
+
+def test_what_is_not_finite_or_unwritten_is_seen_there(kernel: Kernel) -> None:
+    trial = evaluate(Arrays(), kernel, fault="read")
+    assert trial.status is Status.NON_FINITE
+    assert "first at index [1000] (of 1001)" in trial.message
+    faulty = load_kernel(Path(__file__).with_name("faulty.py"))
+    for y_type in ("fp64", "fp32"):
+        unwritten = evaluate(Arrays(), faulty, "MRE", fault="unwritten", y_type=y_type)
+        assert unwritten.status is Status.UNWRITTEN
+        assert "never wrote 1 of 1001 elements of 'y'" in unwritten.message
+
+
+def test_a_corrupt_trial_there_leaves_the_worker_usable_and_its_data_whole(kernel: Kernel) -> None:
+    backend = Arrays()
+    bench = Bench(kernel, kernel.resolve_sizes(), backend, plan=PLAN)
+    statuses = []
+    for fault in ("none", "past", "none"):
+        configuration = kernel.configuration({"fault": fault})
+        trial = bench.evaluate(Request(configuration, render(kernel, configuration, bench.sizes)))
+        assert bench.is_usable(trial)
+        statuses.append(trial.status)
+    assert statuses == [Status.OK, Status.CORRUPT, Status.OK]
+    bench.close()
+
+
+def test_a_user_s_metric_gets_its_arrays_on_the_host(kernel: Kernel) -> None:
+    backend = Arrays()
+
+    def mine(output: Any, reference: Any) -> float:
+        assert type(output) is np.ndarray
+        return float(np.abs(output - reference).max())
+
+    assert evaluate(backend, kernel, mine).status is Status.OK
+    assert backend.views == 0
+
+
+def test_a_device_without_room_to_compare_leaves_it_to_the_host(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(Namespace):
+        def __getattr__(self, name: str) -> Any:
+            if name == "abs":
+                raise MemoryError("no room for a piece")
+            return super().__getattr__(name)
+
+    backend = Arrays()
+    backend.namespace = Full()
+    assert evaluate(backend, kernel, t="fp32").error == evaluate(HostBackend(workers=1), kernel, t="fp32").error
+
+
+class TestReferences:
+    """They are uploaded once, and stay only while there is room."""
+
+    @pytest.fixture
+    def data(self, kernel: Kernel, tmp_path: Path) -> DataManager:
+        return DataManager(kernel, kernel.resolve_sizes(), cache_dir=tmp_path)
+
+    def test_they_are_uploaded_once(self, data: DataManager, monkeypatch: pytest.MonkeyPatch) -> None:
+        device = DeviceData(Arrays(), data, 10**9, ["y", "z", "labels"])
+        bound = device.bind(data.kernel.configuration({}))
+        device.poison(bound)
+        first = device.outputs(bound)
+        assert all(isinstance(output, ArrayPairs) for output in first.values())
+        assert device.unwritten(bound, first) == {"y": N, "labels": N}
+        monkeypatch.setattr(HostBuffer, "write", None)
+        bound = device.bind(data.kernel.configuration({}))
+        assert all(isinstance(output, ArrayPairs) for output in device.outputs(bound).values())
+        device.free()
+
+    def test_without_room_in_the_budget_the_output_comes_to_the_host(self, data: DataManager) -> None:
+        needed = 4 * 8 * N + 4 * N
+        device = DeviceData(Arrays(), data, needed + 8 * N, ["y", "z", "labels"])
+        bound = device.bind(data.kernel.configuration({}))
+        found = device.outputs(bound)
+        assert isinstance(found["y"], ArrayPairs)
+        # The reference of z takes the room of that of y, in the middle of which it would be used.
+        assert [type(found[name]) for name in ("z", "labels")] == [np.ndarray] * 2
+        device.free()
+
+    def test_without_memory_the_output_comes_to_the_host(self, data: DataManager) -> None:
+        backend = Arrays()
+        device = DeviceData(backend, data, 10**9, ["y", "z", "labels"])
+        bound = device.bind(data.kernel.configuration({}))
+
+        def full(nbytes: int) -> HostBuffer:
+            raise OutOfMemoryError(f"no {nbytes} bytes")
+
+        backend.allocate = full  # type: ignore[method-assign]
+        assert {type(output) for output in device.outputs(bound).values()} == {np.ndarray}
+        device.free()
+
+    def test_a_device_without_arrays_compares_on_the_host(self, data: DataManager) -> None:
+        device = DeviceData(HostBackend(), data, 10**9, ["y", "z", "labels"])
+        bound = device.bind(data.kernel.configuration({}))
+        assert {type(output) for output in device.outputs(bound).values()} == {np.ndarray}
+        device.free()
