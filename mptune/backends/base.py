@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mptune.errors import BackendUnavailableError, LaunchError
 from mptune.kernel import LaunchShape
+from mptune.resources import Resources
 
 __all__ = [
     "Argument",
@@ -48,6 +49,7 @@ class DeviceInfo:
         limits: known limits by name (``max_threads_per_block``, ``max_shared_bytes``, ``warp_size``,
             ``cache_bytes``: of the last level, ...).
         versions: library and compiler versions by name.
+        pci_bus_id: where it sits, as "domain:bus:device.function" in hexadecimal; empty for the processor.
     """
 
     backend: str
@@ -56,6 +58,7 @@ class DeviceInfo:
     memory_bytes: int
     limits: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    pci_bus_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,23 @@ class Function(ABC):
             LaunchError: the device refused or aborted the launch.
         """
 
+    def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
+        """Run the grid after whatever the device does now, without waiting where the device allows it.
+
+        Only for a shape :meth:`launch` has run before.
+
+        Raises:
+            LaunchError: the device refused the launch.
+        """
+        self.launch(shape, arguments)
+
+    def wait(self) -> None:  # noqa: B027 - nothing to wait for where launches do
+        """Wait until everything enqueued has run.
+
+        Raises:
+            LaunchError: the device aborted it.
+        """
+
     @abstractmethod
     def unload(self) -> None:
         """Release the code; further use is an error."""
@@ -201,6 +221,14 @@ class Backend(ABC):
         Raises:
             LaunchError: the binary cannot be loaded.
         """
+
+    def resources(self, binary: Binary) -> Resources | None:  # noqa: ARG002
+        """Return what a compiled function takes of a multiprocessor, None where the device has no such thing.
+
+        Raises:
+            MptuneError: the binary does not tell.
+        """
+        return None
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Buffer:

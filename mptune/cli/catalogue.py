@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from mptune.cli.arguments import parse_assignments, parse_sizes
 from mptune.cli.display import complain, messages, output, print_json, remark, table
 from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
 from mptune.kernel import Kernel
+from mptune.observers import OBSERVERS
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import render as render_source
 from mptune.rendering import render_body
@@ -31,10 +33,18 @@ def list_kernels(
     strategies: Annotated[
         bool, typer.Option("--strategies", help="List the search strategies and their options instead.")
     ] = False,
+    observers: Annotated[
+        bool, typer.Option("--observers", help="List what can be measured besides, and its metrics, instead.")
+    ] = False,
 ) -> None:
-    """List the bundled kernels, or the strategies."""
+    """List the bundled kernels, the strategies, or the observers."""
+    if strategies and observers:
+        raise MptuneError("--strategies and --observers exclude each other")
     if strategies:
         _list_strategies(json)
+        return
+    if observers:
+        _list_observers(json)
         return
     rows = [_describe(load_kernel(name)) for name in bundled_kernels()]
     if json:
@@ -91,6 +101,27 @@ def _list_strategies(json: bool) -> None:
         cells += [(f"  {option}", str(default), text) for option, (default, text) in options.items()]
     output.print(table(("strategy", "default", "what it does"), cells))
     output.print("\nchoose with --strategy NAME and --strategy-option OPTION=VALUE")
+
+
+def _list_observers(json: bool) -> None:
+    rows = [
+        {
+            "observer": name,
+            "metrics": list(kind.metrics),
+            "always_on": not kind.is_optional,
+            "description": _first_line(sys.modules[kind.__module__]),
+        }
+        for name, kind in OBSERVERS.items()
+    ]
+    if json:
+        print_json({"observers": rows})
+        return
+    cells = [
+        (row["observer"], "always" if row["always_on"] else "", ", ".join(row["metrics"]), row["description"])
+        for row in rows
+    ]
+    output.print(table(("observer", "on", "metrics", "what it does"), cells))
+    output.print("\nswitch on with --observe NAME; what --objective and --constraint need is switched on by itself")
 
 
 def _first_line(described: object) -> str:

@@ -94,6 +94,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     objective = run.objective
     if objective.metric != "time_ms" or not objective.minimise:
         output.print(f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}")
+    if objective.constraints:
+        output.print(Text(f"where {' and '.join(objective.constraints)}"), soft_wrap=True)
     output.print()
     columns = {"baseline": run.baseline, "best": run.best}
     if run.best is None:
@@ -113,9 +115,9 @@ def _comparison(run: Run, shown: Mapping[str, Trial]) -> Table:
         ("error", *(number(t.error, 3) for t in shown.values())),
         ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in shown.values())),
     ]
-    metric = run.objective.metric
-    if metric not in ("time_ms", "error", "memory_bytes"):
-        rows.insert(0, (metric, *(number(run.metric_of(t, metric)) for t in shown.values())))
+    read = dict.fromkeys((run.objective.metric, *sorted(run.objective.names | run.objective.constraint_names)))
+    others = [metric for metric in read if metric not in ("time_ms", "error", "memory_bytes")]
+    rows[:0] = [(metric, *(number(run.metric_of(t, metric)) for t in shown.values())) for metric in others]
     rows += [(name, *(t.configuration[name] for t in shown.values())) for name in run.parameter_names]
     return table(("", *shown), rows, right=tuple(shown))
 
@@ -143,7 +145,7 @@ def pareto_table(run: Run, metrics: Sequence[str]) -> Table:
     """
     trials = run.pareto(metrics)
     numbers = tuple(dict.fromkeys((*metrics, "speedup")))
-    judged = ("feasible",) if run.settings.get("threshold") is not None else ()
+    judged = ("feasible",) if run.settings.get("threshold") is not None or run.objective.constraints else ()
     rows = [
         (
             *(number(run.metric_of(trial, metric), 3 if metric == "speedup" else 4) for metric in numbers),

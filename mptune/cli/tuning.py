@@ -10,15 +10,17 @@ from typing import Annotated
 import typer
 
 from mptune.accuracy.metrics import METRICS
-from mptune.cli.arguments import default_output, parse_assignments, parse_sizes, parse_threshold
+from mptune.cli.arguments import CONSTRAINT_HELP, default_output, parse_assignments, parse_sizes, parse_threshold
 from mptune.cli.display import LiveView, complain, print_json, print_run, remark
 from mptune.cli.interruption import Interruption
 from mptune.evaluators.device import Limits
 from mptune.registry import load_kernel
+from mptune.results import Status
 from mptune.run import Run
 from mptune.strategies import STRATEGIES
 from mptune.tuner import Progress, TuneSettings
 from mptune.tuner import tune as tune_kernel
+from mptune.tuner.settings import OBJECTIVES
 
 __all__ = ["tune"]
 
@@ -29,8 +31,14 @@ def tune(
     size: Annotated[list[str], typer.Option(metavar="PRESET|NAME=V", help="A size preset, or single sizes.")] = [],  # noqa: B006
     max_error: Annotated[list[str], typer.Option(metavar="X", help="Threshold, for all outputs or NAME=X.")] = [],  # noqa: B006
     metric: Annotated[str | None, typer.Option(help=f"Instead of the kernel's own: {', '.join(METRICS)}.")] = None,
-    objective: Annotated[str, typer.Option(help="time, memory, error, a metric or an expression.")] = "time",
+    objective: Annotated[
+        str, typer.Option(help=f"{', '.join(OBJECTIVES)}, a metric or an expression over metrics.")
+    ] = "time",
     maximise: Annotated[bool, typer.Option("--maximise", help="More of the objective is better.")] = False,
+    constraint: Annotated[list[str], typer.Option(metavar="C", help=CONSTRAINT_HELP)] = [],  # noqa: B006
+    observe: Annotated[
+        list[str], typer.Option(metavar="NAME", help="Measure besides; mptune list --observers names them.")
+    ] = [],  # noqa: B006
     penalty: Annotated[str, typer.Option(help="Score of an inaccurate trial: hard, linear or decay.")] = "decay",
     alpha: Annotated[float, typer.Option(help="Slope of the linear penalty.")] = 1.0,
     beta: Annotated[float, typer.Option(help="Rate of the decay penalty.")] = 1.0,
@@ -64,6 +72,8 @@ def tune(
         metric=metric,
         objective=objective,
         maximise=maximise,
+        constraints=tuple(constraint),
+        observers=tuple(observe),
         penalty=penalty,
         alpha=alpha,
         beta=beta,
@@ -88,13 +98,18 @@ def tune(
         view.update(progress)
         interruption.check()
 
+    def warn(message: str) -> None:
+        remark(f"warning: {message}")
+
     try:
         with (
             LiveView(time_limit, log=log) as view,
             # The run file is made when everything is ready for the first trial.
             Interruption(lambda: bool(told) or (path.exists() and not was_there)) as interruption,
         ):
-            run = tune_kernel(definition, settings, output=path, resume=resume, on_progress=listen, command=command)
+            run = tune_kernel(
+                definition, settings, output=path, resume=resume, on_progress=listen, on_warning=warn, command=command
+            )
     except KeyboardInterrupt:
         if path.exists():
             _report(Run.load(path), path, json)
@@ -118,6 +133,8 @@ def _report(run: Run, path: Path, json: bool) -> int:
 
 def _nothing_found(run: Run) -> str:
     closest, baseline = run.closest, run.baseline
+    if closest is not None and closest.status is Status.VIOLATION:
+        return f"no configuration satisfies every constraint; the closest: {closest.message} ({closest.configuration})"
     if closest is not None:
         nearest = f"the closest has error {closest.error:.3g}: {closest.configuration}"
         if baseline is not None:

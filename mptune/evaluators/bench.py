@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +16,12 @@ from mptune.buffers import DataManager
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.flushing import CacheFlush, wants_flush
+from mptune.evaluators.observing import Observation
 from mptune.evaluators.timing import TimingPlan, repeat_launches
 from mptune.kernel import Kernel, Sizes
+from mptune.observers import OBSERVERS
 from mptune.observers.accuracy import AccuracyObserver
-from mptune.observers.base import LaunchContext
+from mptune.observers.base import LaunchContext, Target
 from mptune.observers.memory import MemoryObserver
 from mptune.observers.time import TimeObserver
 from mptune.results import Measurement, Status, Trial
@@ -35,9 +37,10 @@ _STATUS: dict[type[MptuneError], Status] = {
 
 
 def metric_names(kernel: Kernel) -> tuple[str, ...]:
-    """Return the names of the metrics a trial of a kernel that ran has."""
+    """Return the names of the metrics a trial of a kernel can have: those it always has, then those to be asked for."""
     errors = (f"error.{output.name}" for output in kernel.outputs)
-    return (*TimeObserver.metrics, *MemoryObserver.metrics, *AccuracyObserver.metrics, *errors)
+    always = (*TimeObserver.metrics, *MemoryObserver.metrics, *AccuracyObserver.metrics, *errors)
+    return (*always, *(name for kind in OBSERVERS.values() if kind.is_optional for name in kind.metrics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Request:
         beaten_above_ms: launches stop early once the median is clearly above this; the best feasible time times
             :data:`~mptune.evaluators.timing.BEATEN_FACTOR`, say. Infinite where every time matters, as it does in the
             search for a baseline.
+        observe: whether the observers asked for are to look on.
     """
 
     configuration: Configuration
@@ -59,6 +63,7 @@ class Request:
     known_errors: Mapping[str, float] | None = None
     check_below_ms: float = 0.0
     beaten_above_ms: float = math.inf
+    observe: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ class Ready:
         data_key: identity of inputs and references.
         constraints: device limits, over ``threads_per_block`` and ``shared_bytes``.
         options: with which another process compiles the very same binaries, without looking at the device.
+        observers: names of the observers that can measure here, of those asked for.
+        unavailable: why an observer asked for, or a metric of one, cannot be had here.
     """
 
     device: DeviceInfo
@@ -78,6 +85,8 @@ class Ready:
     data_key: str
     constraints: tuple[str, ...]
     options: CompileOptions
+    observers: tuple[str, ...] = ()
+    unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -108,6 +117,7 @@ class Bench:
         seed: seeds the inputs.
         options: how to compile.
         plan: how often to launch.
+        observers: names of what to measure besides.
         announce: told the name of each phase as it begins.
     """
 
@@ -121,6 +131,7 @@ class Bench:
         seed: int = 0,
         options: CompileOptions | None = None,
         plan: TimingPlan | None = None,
+        observers: Sequence[str] = (),
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.kernel = kernel
@@ -139,12 +150,16 @@ class Bench:
         self._flush: CacheFlush | None = None
         if wants_flush(self._plan, backend, kernel, sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
+        target = Target(kernel, sizes, backend.name, device.architecture, device.pci_bus_id)
+        self._observation = Observation(observers, target)
         self.ready = Ready(
             device,
             backend.identity(self._options),
             self._data.data_key,
             backend.constraints(),
             backend.resolved(self._options),
+            self._observation.names,
+            dict(self._observation.unavailable),
         )
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
@@ -157,7 +172,7 @@ class Bench:
         configuration = request.configuration
         clock = _Clock(self._announce)
         try:
-            trial = self._run(request, plan or self._plan, clock)
+            trial = self._run_with_room(request, plan or self._plan, clock)
             if trial.status is Status.CORRUPT:
                 # What else it has overwritten is not known: everything is uploaded anew.
                 self._device_data.free()
@@ -184,6 +199,14 @@ class Bench:
         if self._flush is not None:
             self._flush.free()
 
+    def _run_with_room(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
+        try:
+            return self._run(request, plan, clock)
+        except MemoryError:
+            # What other configurations left here must not decide whether this one fits.
+            self._device_data.free()
+            return self._run(request, plan, clock)
+
     def _run(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
         configuration = request.configuration
         shape = self.kernel.launch_shape(configuration, self.sizes)
@@ -200,7 +223,15 @@ class Bench:
                     self._flush()
                 return function.launch(shape, bound.launch)
 
-            return self._measure(request, bound, launch, plan, clock)
+            trial = self._measure(request, bound, launch, plan, clock)
+            if trial.status is not Status.OK or not (request.observe and self._observation.names):
+                return trial
+            with clock.phase("observe"):
+                context = self._context(configuration, trial.measurement.times_ms)
+                more = self._observation.measure(context, self._backend, binary, function, shape, bound)
+            metrics = {**trial.measurement.metrics, **more}
+            measurement = dataclasses.replace(trial.measurement, metrics=metrics, durations_s=clock.durations_s)
+            return dataclasses.replace(trial, measurement=measurement)
         finally:
             function.unload()
 
@@ -226,7 +257,7 @@ class Bench:
                 return trial(status, message)
         with clock.phase("timing"):
             times = repeat_launches(lambda: launch(True), plan, beaten_above_ms=request.beaten_above_ms)
-            context = LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times)
+            context = self._context(configuration, times)
             for observer in (TimeObserver(), MemoryObserver()):
                 observer.before(context)
                 observer.after(context)
@@ -241,6 +272,9 @@ class Bench:
                 return trial(status, message)
             metrics.update(request.known_errors)
         return trial(Status.OK, "")
+
+    def _context(self, configuration: Configuration, times_ms: tuple[float, ...]) -> LaunchContext:
+        return LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times_ms)
 
     def _check(
         self,

@@ -44,6 +44,7 @@ class DeviceEvaluator(Evaluator):
         limits: wall-clock limits.
         reuse_errors: whether a signature's error is reused. Only sound where less time is what wins.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
+        observers: names of what to measure besides.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class DeviceEvaluator(Evaluator):
         limits: Limits | None = None,
         reuse_errors: bool = True,
         compilers: int = 0,
+        observers: Sequence[str] = (),
     ) -> None:
         self._kernel = kernel
         self._reuse_errors = reuse_errors
@@ -67,7 +69,7 @@ class DeviceEvaluator(Evaluator):
         self._limits = limits or Limits()
         options = CompileOptions(flags=tuple(flags), timeout_s=self._limits.compile_s)
         self._plan = plan or TimingPlan()
-        self._job = Job.of(kernel, sizes, backend, metric, seed, options, self._plan)
+        self._job = Job.of(kernel, sizes, backend, metric, seed, options, self._plan, tuple(observers))
         self._worker: WorkerProcess | None = None
         self._ready: Ready | None = None
         self._compilers = compilers
@@ -198,7 +200,8 @@ class DeviceEvaluator(Evaluator):
 
     def _key(self, source: str, launch: str = "") -> str:
         ready = self._ready or self.start()
-        return trial_key((source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan)))
+        parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan))
+        return trial_key((*parts, *sorted(ready.observers)))
 
     def _check_below_ms(self, known: Mapping[str, float] | None) -> float:
         """Return the time below which a trial of this known error would be on the front."""

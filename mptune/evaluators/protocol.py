@@ -42,6 +42,7 @@ class Job:
         seed: seeds the inputs.
         options: how to compile.
         plan: how often to launch.
+        observers: names of what to measure besides.
     """
 
     kernel: str | bytes
@@ -52,6 +53,7 @@ class Job:
     seed: int
     options: CompileOptions
     plan: TimingPlan
+    observers: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -63,6 +65,7 @@ class Job:
         seed: int,
         options: CompileOptions,
         plan: TimingPlan,
+        observers: tuple[str, ...] = (),
     ) -> Job:
         """Describe a job in a form that crosses to another interpreter.
 
@@ -74,7 +77,7 @@ class Job:
             cloudpickle.register_pickle_by_value(module)
         try:
             packed = pickled(kernel) if version is None else str(kernel.path)
-            return cls(packed, version, dict(sizes), backend, pickled(metric), seed, options, plan)
+            return cls(packed, version, dict(sizes), backend, pickled(metric), seed, options, plan, observers)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise KernelError(
                 f"kernel {kernel.name} cannot be sent to a worker process ({error}); put its definition in a file"
@@ -114,7 +117,7 @@ class Phase:
     @property
     def wants_quiet(self) -> bool:
         """Whether nothing else may run on the processor."""
-        return self.name == "timing"
+        return self.name in ("timing", "observe")
 
 
 @dataclass(frozen=True, slots=True)

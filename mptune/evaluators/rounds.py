@@ -12,6 +12,7 @@ from typing import Final
 
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.timing import TimingPlan
+from mptune.observers.throughput import ThroughputObserver
 from mptune.observers.time import time_metrics
 from mptune.rendering import render
 from mptune.results import Trial
@@ -103,7 +104,11 @@ def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: Tim
         for configuration in list(waiting) if turn % 2 == 0 else list(reversed(waiting)):
             known = _errors(trials[configuration][0]) if turn else waiting[configuration].known_errors
             request = dataclasses.replace(
-                waiting[configuration], known_errors=known, check_below_ms=0.0, beaten_above_ms=math.inf
+                waiting[configuration],
+                known_errors=known,
+                check_below_ms=0.0,
+                beaten_above_ms=math.inf,
+                observe=not turn,
             )
             trial = bench.evaluate(request, visit)
             trials[configuration].append(trial)
@@ -123,6 +128,8 @@ def _together(trials: Sequence[Trial]) -> Trial:
     phases = {name: 0.0 for trial in trials for name in trial.measurement.durations_s}
     durations_s = {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in trials) for name in phases}
     metrics = {**first.measurement.metrics, **time_metrics(times_ms)}
+    for name in metrics.keys() & set(ThroughputObserver.metrics):
+        metrics[name] *= first.time_ms / metrics["time_ms"]
     return dataclasses.replace(
         first,
         measurement=dataclasses.replace(first.measurement, metrics=metrics, times_ms=times_ms, durations_s=durations_s),

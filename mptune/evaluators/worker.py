@@ -73,6 +73,7 @@ def _start(connection: Connection) -> Bench:
         seed=job.seed,
         options=job.options,
         plan=job.plan,
+        observers=job.observers,
         announce=announce,
     )
 

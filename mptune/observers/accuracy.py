@@ -25,6 +25,7 @@ class AccuracyObserver(Observer):
 
     name: ClassVar[str] = "accuracy"
     metrics: ClassVar[tuple[str, ...]] = ("error", "log10_error")
+    is_optional: ClassVar[bool] = False
 
     def __init__(self, references: Mapping[str, NDArray[Any]], metrics: Metric | Mapping[str, Metric]) -> None:
         self._references = references

@@ -5,12 +5,36 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from types import MappingProxyType
+from typing import ClassVar, Final, Self
 
 from mptune.accuracy.evaluate import Output
+from mptune.kernel import Kernel, LaunchShape, Sizes
+from mptune.resources import Resources
 from mptune.space.configuration import Configuration
 
-__all__ = ["LaunchContext", "Observer"]
+__all__ = ["LaunchContext", "Observer", "Target"]
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is going to be observed.
+
+    Attributes:
+        kernel: the kernel.
+        sizes: its problem sizes.
+        backend: name of the backend.
+        architecture: of the device.
+        pci_bus_id: of the device; empty for the processor.
+    """
+
+    kernel: Kernel
+    sizes: Sizes
+    backend: str
+    architecture: str = ""
+    pci_bus_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +47,57 @@ class LaunchContext:
         read_outputs: returns the outputs of the first launch, in their stored types: copied to the host, or left on the
             device beside their references.
         times_ms: the timed launches so far.
+        shape: how it is launched.
+        resources: what the compiled function takes; None where the backend does not know.
+        steady_launches: launches that have followed on one another since :meth:`Observer.before`, untimed, for an
+            observer of ``steady_s`` above 0.
     """
 
     configuration: Configuration
     footprint_bytes: int
     read_outputs: Callable[[], Mapping[str, Output]]
     times_ms: tuple[float, ...] = ()
+    shape: LaunchShape | None = None
+    resources: Resources | None = None
+    steady_launches: int = 0
 
 
 class Observer(ABC):
     """Measures something around the launches of one configuration; units are in the metric names."""
 
     name: ClassVar[str]
-    #: The metrics it always gives.
+    #: The metrics it gives, but for those in :attr:`missing`.
     metrics: ClassVar[tuple[str, ...]] = ()
+    #: Whether it is switched on only where it is asked for or needed.
+    is_optional: ClassVar[bool] = True
+    #: Seconds for which launches have to follow on one another between before and after; 0: the timed ones will do.
+    steady_s: float = 0.0
+    #: Seconds for which they have to have done so already.
+    lead_s: float = 0.0
+    #: Metrics it cannot give here, and why.
+    missing: Mapping[str, str] = _NOTHING
+
+    @classmethod
+    def open(cls, target: Target) -> Self:  # noqa: ARG003 - for those that need it
+        """Return an observer of this target.
+
+        Raises:
+            ObserverUnavailableError: it cannot measure anything here; says what to install or to permit.
+        """
+        return cls()
 
     def before(self, context: LaunchContext) -> None:  # noqa: B027 - optional
         """Look at the state before the first launch."""
 
     def after(self, context: LaunchContext) -> None:  # noqa: B027 - optional
         """Look at the state after the last launch."""
+
+    def discount(self, context: LaunchContext) -> None:  # noqa: B027 - optional
+        """Take off what restoring buffers took.
+
+        Called after another :meth:`before` and as many restorations as there were launches, without the launches, for
+        an observer of ``steady_s`` above 0 where a kernel works in place.
+        """
 
     @abstractmethod
     def results(self) -> Mapping[str, float]:

@@ -15,6 +15,7 @@ class MemoryObserver(Observer):
 
     name: ClassVar[str] = "memory"
     metrics: ClassVar[tuple[str, ...]] = ("memory_bytes",)
+    is_optional: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._footprint_bytes: int | None = None

@@ -93,6 +93,7 @@ class TimeObserver(Observer):
 
     name: ClassVar[str] = "time"
     metrics: ClassVar[tuple[str, ...]] = ("time_ms", "time_min_ms", "time_spread_ms")
+    is_optional: ClassVar[bool] = False
 
     def __init__(self, confidence: float = 0.95) -> None:
         self._confidence = confidence

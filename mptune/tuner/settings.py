@@ -14,7 +14,13 @@ from mptune.run import Run
 __all__ = ["OBJECTIVES", "Progress", "TuneSettings"]
 
 #: What ``--objective`` accepts beside metric names and expressions over them.
-OBJECTIVES: Mapping[str, str] = {"time": "time_ms", "memory": "memory_bytes", "energy": "energy_j", "error": "error"}
+OBJECTIVES: Mapping[str, str] = {
+    "time": "time_ms",
+    "memory": "memory_bytes",
+    "energy": "energy_j",
+    "edp": "energy_j * time_ms",  # the energy-delay product
+    "error": "error",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +33,10 @@ class TuneSettings:
         sizes: sizes that replace the preset's.
         max_error: threshold of the error metric, one for all outputs or by output.
         metric: error metric of every output instead of the kernel's own.
-        objective: "time", "memory", "error", a metric name or an expression over metrics.
+        objective: "time", "memory", "energy", "edp", "error", a metric name or an expression over metrics.
         maximise: whether more of the objective is better.
+        constraints: what is measured of a feasible trial satisfies them, such as ``energy_j <= 1.5``.
+        observers: names of what to measure beside what objective and constraints need.
         penalty: score of an inaccurate trial: "hard", "linear" or "decay".
         alpha: slope of the linear penalty.
         beta: rate of the decay penalty.
@@ -52,6 +60,8 @@ class TuneSettings:
     metric: str | Callable[..., float] | None = None
     objective: str = "time"
     maximise: bool = False
+    constraints: tuple[str, ...] = ()
+    observers: tuple[str, ...] = ()
     penalty: str = "decay"
     alpha: float = 1.0
     beta: float = 1.0

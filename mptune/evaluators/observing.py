@@ -1,0 +1,164 @@
+"""The observers a run asks for: opened once, then looking on at every configuration that has passed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from mptune.backends.base import Backend, Binary, Function
+from mptune.errors import ObserverUnavailableError
+from mptune.evaluators.device_data import BoundArguments
+from mptune.kernel import LaunchShape
+from mptune.observers import OBSERVERS
+from mptune.observers.base import LaunchContext, Observer, Target
+
+__all__ = ["Observation", "always_on", "observers_for"]
+
+#: Launches are queued for so many seconds at a time before they are waited for.
+_BATCH_S: Final = 0.1
+
+
+def always_on() -> tuple[str, ...]:
+    """Return the names of the observers that need not be asked for."""
+    return tuple(name for name in OBSERVERS if not OBSERVERS[name].is_optional)
+
+
+def observers_for(metrics: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the observers that are not always on and give some of these metrics."""
+    wanted = set(metrics)
+    return tuple(name for name, kind in OBSERVERS.items() if kind.is_optional and not wanted.isdisjoint(kind.metrics))
+
+
+class Observation:
+    """The observers of one bench beside those that are always on.
+
+    Args:
+        names: of the observers asked for.
+        target: what they look at.
+        clock: tells the time in seconds.
+
+    Attributes:
+        names: of those that can measure here.
+        unavailable: why an observer, or a metric of one, cannot be had here.
+
+    Raises:
+        UnknownNameError: no observer has that name.
+    """
+
+    def __init__(self, names: Sequence[str], target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
+        unavailable: dict[str, str] = {}
+        self._observers: list[Observer] = []
+        self._clock = clock
+        for name in dict.fromkeys(names):
+            kind = OBSERVERS[name]
+            if not kind.is_optional:
+                continue
+            try:
+                observer = kind.open(target)
+            except ObserverUnavailableError as error:
+                unavailable |= dict.fromkeys((name, *kind.metrics), str(error))
+                continue
+            self._observers.append(observer)
+            unavailable |= observer.missing
+        self.unavailable: Mapping[str, str] = MappingProxyType(unavailable)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the observers that can measure here."""
+        return tuple(observer.name for observer in self._observers)
+
+    def measure(
+        self,
+        context: LaunchContext,
+        backend: Backend,
+        binary: Binary,
+        function: Function,
+        shape: LaunchShape,
+        bound: BoundArguments,
+    ) -> dict[str, float]:
+        """Return the metrics of a configuration that has been timed.
+
+        Args:
+            context: the configuration and its launch times.
+            backend: what compiled it.
+            binary: the compiled code.
+            function: the loaded function.
+            shape: how it is launched.
+            bound: its arguments.
+
+        Raises:
+            ObserverUnavailableError: an observer did not give a metric it was to give.
+            LaunchError: the device aborted a launch.
+        """
+        context = dataclasses.replace(context, shape=shape, resources=backend.resources(binary))
+        steady = [observer for observer in self._observers if observer.steady_s > 0]
+        for observer in self._observers:
+            if observer not in steady:
+                observer.before(context)
+                observer.after(context)
+        if steady:
+            _Steadily(steady, context, function, bound, self._clock).run()
+        metrics: dict[str, float] = {}
+        for observer in self._observers:
+            found = observer.results()
+            for name in observer.metrics:
+                if name not in found and name not in observer.missing:
+                    raise ObserverUnavailableError(f"observer {observer.name!r} could not measure {name} here")
+            metrics.update(found)
+        return metrics
+
+
+class _Steadily:
+    """Launches that follow on one another for as long as some observers need."""
+
+    def __init__(
+        self,
+        observers: Sequence[Observer],
+        context: LaunchContext,
+        function: Function,
+        bound: BoundArguments,
+        clock: Callable[[], float],
+    ) -> None:
+        self._observers = observers
+        self._context = context
+        self._function = function
+        self._bound = bound
+        self._clock = clock
+        self._batch = max(1, math.ceil(_BATCH_S * 1e3 / max(statistics.median(context.times_ms), 1e-3)))
+
+    def run(self) -> None:
+        """Let the observers look on, and at restorations alone where launches need some."""
+        self._launch_for(max(observer.lead_s for observer in self._observers))
+        for observer in self._observers:
+            observer.before(self._context)
+        launches = self._launch_for(max(observer.steady_s for observer in self._observers))
+        context = dataclasses.replace(self._context, steady_launches=launches)
+        for observer in self._observers:
+            observer.after(context)
+        if not self._bound.pristine:
+            return
+        for observer in self._observers:
+            observer.before(context)
+        for _ in range(launches):
+            self._bound.restore()
+        self._function.wait()
+        for observer in self._observers:
+            observer.discount(context)
+
+    def _launch_for(self, seconds: float) -> int:
+        """Launch for at least so long, and once; return how often."""
+        assert self._context.shape is not None
+        launches, start = 0, self._clock()
+        while True:
+            for _ in range(self._batch):
+                self._bound.restore()
+                self._function.enqueue(self._context.shape, self._bound.launch)
+            self._function.wait()
+            launches += self._batch
+            if self._clock() - start >= seconds:
+                return launches

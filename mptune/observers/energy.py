@@ -1,0 +1,96 @@
+"""Observes the energy of a launch and the power the device draws meanwhile.
+
+A launch is shorter than any sensor can tell, so launches follow on one another for :data:`STEADY_S` while the sensor is
+read in the background. Counters change every 20 to 100 ms on NVIDIA GPUs and every millisecond in processors; a second
+has ten such steps or more, which keeps what the first and the last are uncertain by at a few per cent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, Self
+
+from mptune.observers.base import LaunchContext, Observer, Target
+from mptune.observers.sensors import EnergySource, energy_source
+from mptune.observers.sensors.sampling import INTERVAL_S, Sampler, mean_rate, mean_value
+
+__all__ = ["STEADY_S", "EnergyObserver"]
+
+#: Seconds of launches that one measurement takes at least.
+STEADY_S: Final = 1.0
+
+
+class EnergyObserver(Observer):
+    """Measures ``energy_j`` of one launch and ``power_w``, the mean over its time.
+
+    The mean power while launches follow on one another, times how long they took, is their energy, that of the whole
+    device with what it draws at rest. Where buffers are restored between launches, what restorations alone take in
+    energy and time is taken off.
+
+    Args:
+        source: tells energy or power.
+        interval_s: seconds between two readings.
+        clock: tells the time in seconds.
+    """
+
+    name: ClassVar[str] = "energy"
+    metrics: ClassVar[tuple[str, ...]] = ("energy_j", "power_w")
+    steady_s = STEADY_S
+
+    def __init__(
+        self,
+        source: EnergySource,
+        interval_s: float = INTERVAL_S,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.lead_s = source.lead_s
+        self._source = source
+        self._interval_s = interval_s
+        self._clock = clock
+        self._sampler: Sampler | None = None
+        self._launches = 0
+        self._energy_j = 0.0
+        self._elapsed_s = 0.0
+
+    @classmethod
+    def open(cls, target: Target) -> Self:
+        """Return an observer of the target's device: through NVML, AMD SMI or RAPL.
+
+        Raises:
+            ObserverUnavailableError: nothing tells the energy here.
+        """
+        return cls(energy_source(target.backend, target.pci_bus_id))
+
+    def before(self, context: LaunchContext) -> None:
+        """Begin to read the sensor; called before restorations, keep what the launches took."""
+        if not context.steady_launches:
+            self._launches, self._energy_j, self._elapsed_s = 0, 0.0, 0.0
+        self._sampler = Sampler(self._source.read, self._interval_s, self._clock)
+        self._sampler.start()
+
+    def after(self, context: LaunchContext) -> None:
+        """Take what the launches took."""
+        self._energy_j, self._elapsed_s = self._taken()
+        self._launches = context.steady_launches
+
+    def discount(self, context: LaunchContext) -> None:  # noqa: ARG002
+        """Take off what the restorations took."""
+        energy_j, elapsed_s = self._taken()
+        self._energy_j -= energy_j
+        self._elapsed_s -= elapsed_s
+
+    def results(self) -> Mapping[str, float]:
+        """Return energy and power; nothing before the launches, or where restoring hid them."""
+        if not self._launches or self._energy_j <= 0 or self._elapsed_s <= 0:
+            return {}
+        return {"energy_j": self._energy_j / self._launches, "power_w": self._energy_j / self._elapsed_s}
+
+    def _taken(self) -> tuple[float, float]:
+        """Return the energy and the time since the sensor is read, and read it no more."""
+        assert self._sampler is not None
+        self._sampler.stop()
+        samples = self._sampler.samples
+        elapsed_s = samples[-1].time_s - samples[0].time_s
+        power_w = mean_rate(samples) if self._source.is_counter else mean_value(samples)
+        return power_w * elapsed_s, elapsed_s
