@@ -87,7 +87,8 @@ MPTUNE_INLINE half divide(half a, half b) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(y));
     const float quotient = x * reciprocal;
     const float remainder = ::fmaf(-quotient, y, x);
-    return half(absolute(remainder) > 0.0f ? ::fmaf(remainder, reciprocal, quotient) : quotient);
+    const float corrected = ::fmaf(remainder, reciprocal, quotient);
+    return half(absolute(remainder) > 0.0f ? corrected : quotient);
 }
 #if __CUDA_ARCH__ >= 800
 MPTUNE_INLINE bfloat16 divide(bfloat16 a, bfloat16 b) {

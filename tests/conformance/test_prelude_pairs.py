@@ -1,0 +1,223 @@
+"""What vectors compute and convert on a GPU, by the PTX that NVRTC makes of them: no device runs it.
+
+Each architecture has other instructions: bf16 is fused only before sm_90, fp8 in software before sm_89, and before
+sm_80 bf16 is computed in float. What they compute is the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prelude_library import assert_same, awkward_values, every_value, precision_of, rounded
+from ptx import Threads, fused
+
+from mptune.backends import BACKENDS
+from mptune.backends.base import CompileOptions
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.cuda import _nvrtc_paths
+from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.rendering import prelude
+
+SOURCE = (Path(__file__).parent / "prelude_pairs.cu").read_text(encoding="utf-8")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_89", "sm_90")
+OPERATIONS = ("+", "-", "*", "/", "fma", "min", "max", "+ 3", "2 -")
+#: Quotients so close to the middle between two halves that a reciprocal off by its last bit rounds them wrongly.
+CLOSE_QUOTIENTS = ((1503, 1583), (1556, 1675), (1678, 1711), (1618, 1739), (1412, 1751), (1779, 1835))
+TYPES = ("double", "float", "half", "bfloat16", "fp8_e4m3", "fp8_e5m2")
+
+
+def unavailable(backend):
+    availability = BACKENDS[backend].availability()
+    return "" if availability.can_compile else availability.reason
+
+
+needs_nvrtc = [
+    pytest.mark.nvrtc,
+    pytest.mark.skipif(bool(unavailable("cuda")), reason=unavailable("cuda") or "installed"),
+]
+needs_hiprtc = [
+    pytest.mark.hiprtc,
+    pytest.mark.skipif(bool(unavailable("hip")), reason=unavailable("hip") or "installed"),
+]
+
+
+def cuda(*values):
+    return pytest.param(*values, marks=needs_nvrtc)
+
+
+@functools.cache
+def ptx(architecture):
+    compiler = RuntimeCompiler("NVRTC", "nvrtc", "PTX", _nvrtc_paths(), "")
+    image, _ = compiler.compile(
+        prelude() + SOURCE, "", [f"--gpu-architecture={architecture}", "--std=c++17"], timeout_s=60.0
+    )
+    return image.decode()
+
+
+def body(architecture, name):
+    return re.findall(rf"\.entry {name}\((.*?)\n\}}", ptx(architecture), re.DOTALL)[0]
+
+
+def operands(cpp, rng, n):
+    """Random pairs of all bit patterns, and every pair of some awkward ones."""
+    every = every_value(precision_of(cpp))
+    awkward = np.array([0.0, -0.0, 1, -1, 3, 5.5, np.inf, -np.inf, np.nan, *np.ldexp([1, -3], -24)], dtype=every.dtype)
+    awkward = np.concatenate([awkward, every[1:3], every[0x7BFE:0x7C02], every[0x7F7E:0x7F82]])
+    grid = np.stack(np.meshgrid(awkward, awkward, awkward), axis=-1).reshape(-1, 3)
+    close = np.array([(a, b, 1) for a, b in CLOSE_QUOTIENTS]).astype(every.dtype)
+    return np.concatenate([close, grid, rng.choice(every, (n, 3))])
+
+
+def products_fit_float(values):
+    """Where a fused operation that is computed in float gets a product that float can hold."""
+    with np.errstate(all="ignore"):
+        a, b, _ = values.astype(np.float64).T
+        product = np.abs(a * b)
+    return ~((product < 2.0**-100) & (product > 0)) & ~((product >= 2.0**128) & np.isfinite(product))
+
+
+def expected(a, b, c, precision):
+    """The nine results of prelude_pairs.cu's arithmetic, rounded once."""
+    exact = [a + b, a - b, a * b, a / b, fused(a, b, c), None, None, a + 3, 2 - b]
+    results = [rounded(value, precision) if value is not None else None for value in exact]
+    results[5], results[6] = np.where(b < a, b, a), np.where(b > a, b, a)
+    return np.stack(results)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "cpp", "width", "ulps"),
+    [
+        cuda(architecture, cpp, width, ulps)
+        for architecture in ARCHITECTURES
+        for cpp, width, ulps in (
+            ("half", 3, 1),
+            ("half", 8, 0),
+            ("half", 8, -1),
+            ("bfloat16", 3, 0),
+            ("bfloat16", 8, 0),
+        )
+    ],
+)
+def test_arithmetic_rounds_every_element_once(architecture, cpp, width, ulps):
+    precision = precision_of(cpp)
+    values = operands(cpp, np.random.default_rng([width, ulps + 1]), 20_000)
+    if (architecture, cpp) == ("sm_75", "bfloat16"):
+        values = values[products_fit_float(values)]
+    threads = len(values) // width
+    columns = values[: threads * width].T.copy()
+    found = np.empty((9, threads * width), dtype=precision.dtype)
+    Threads(ptx(architecture), f"arithmetic_{cpp}_{width}", ulps).run(threads, [columns, found, threads])
+    with np.errstate(all="ignore"):
+        a, b, c = columns.astype(np.float64)
+        for name, got, want in zip(OPERATIONS, found, expected(a, b, c, precision), strict=True):
+            assert_same(got, want, np.array([(name, *inputs) for inputs in columns.T], dtype=object))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "cpp"), [cuda(architecture, cpp) for architecture in ARCHITECTURES for cpp in ("half", "bfloat16")]
+)
+def test_comparisons_are_those_of_numbers(architecture, cpp):
+    pairs = operands(cpp, np.random.default_rng(0), 20_000)[:, :2].copy()
+    found = np.empty(len(pairs), dtype=np.uint8)
+    Threads(ptx(architecture), f"comparisons_{cpp}").run(len(pairs), [pairs, found])
+    with np.errstate(all="ignore"):
+        a, b = pairs.T.astype(np.float64)
+    wanted = (a == b) | (a != b) << 1 | (a < b) << 2 | (a <= b) << 3 | (a > b) << 4 | (a >= b) << 5
+    assert np.array_equal(found, wanted)
+
+
+def values_of(cpp, rng):
+    """Every value of a narrow type, in an order that puts unlike ones together; awkward ones of a wide type."""
+    precision = precision_of(cpp)
+    if precision.size_bytes <= 2:
+        values = rng.permutation(every_value(precision))
+    else:
+        with np.errstate(all="ignore"):
+            values = awkward_values(rng, 500)
+            values = rng.permutation(np.concatenate([values, -values[-12:]]).astype(precision.dtype))
+    return np.concatenate([values, values[: -len(values) % 3]])
+
+
+@pytest.mark.parametrize(
+    ("architecture", "source", "target"),
+    [
+        cuda(architecture, source, target)
+        for architecture in ARCHITECTURES
+        for source in TYPES
+        for target in TYPES[1:]
+        if source != target
+    ],
+)
+def test_conversions_round_once(architecture, source, target):
+    values = values_of(source, np.random.default_rng(0))
+    found = np.empty(values.size, dtype=precision_of(target).dtype)
+    Threads(ptx(architecture), f"{source}_to_{target}").run(values.size // 3, [values, found])
+    with np.errstate(all="ignore"):
+        wide = values.astype(np.float64)
+        assert_same(found, rounded(wide, precision_of(target)), values)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.skipif(bool(unavailable("cuda")), reason=unavailable("cuda") or "installed")
+@pytest.mark.parametrize("target", ["fp8_e4m3", "fp8_e5m2"])
+@pytest.mark.parametrize("source", TYPES[:4])
+def test_fp8_in_hardware_has_the_bits_of_fp8_in_software(source, target):
+    """NaN with its sign included."""
+    values = values_of(source, np.random.default_rng(1))
+    bits = {}
+    for architecture in ("sm_80", "sm_90"):
+        bits[architecture] = np.empty(values.size, dtype=np.uint8)
+        Threads(ptx(architecture), f"{source}_to_{target}").run(values.size // 3, [values, bits[architecture]])
+    assert np.array_equal(bits["sm_80"], bits["sm_90"])
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "wanted"),
+    [
+        cuda("sm_75", "arithmetic_half_8", {"fma.rn.f16x2": 4, "set.lt.u32.f16x2": 4}),
+        cuda("sm_80", "arithmetic_bfloat16_8", {"fma.rn.bf16x2": 24}),
+        cuda("sm_90", "arithmetic_half_8", {"add.f16x2": 8, "sub.f16x2": 8, "mul.f16x2": 4, "fma.rn.f16x2": 4}),
+        cuda("sm_90", "arithmetic_bfloat16_8", {"add.bf16x2": 8, "mul.bf16x2": 4, "set.gt.u32.bf16x2": 4}),
+        cuda("sm_80", "float_to_half", {"cvt.rn.f16x2.f32": 1, "cvt.rn.f16.f32": 1}),
+        cuda("sm_80", "half_to_bfloat16", {"cvt.rn.bf16x2.f32": 1, "cvt.rn.bf16.f32": 1}),
+        cuda("sm_89", "float_to_fp8_e4m3", {"cvt.rn.satfinite.e4m3x2.f32": 2}),
+        cuda("sm_89", "fp8_e4m3_to_half", {"cvt.rn.f16x2.e4m3x2": 2}),
+    ],
+)
+def test_there_is_an_instruction_for_two(architecture, name, wanted):
+    text = body(architecture, name)
+    assert {instruction: len(re.findall(rf"\b{re.escape(instruction)} ", text)) for instruction in wanted} == wanted
+    if name.startswith("arithmetic"):
+        assert not re.search(r"\b(add|sub|mul|fma\.rn)\.b?f16 ", text)
+
+
+#: The first half of what these two-word instructions are on CDNA, and the scalar ones they stand for.
+CDNA = {
+    "v_pk_fma_f16": 0xD38E,
+    "v_pk_add_f16": 0xD38F,
+    "v_pk_mul_f16": 0xD390,
+}
+
+
+def code_words(image):
+    """Return the upper halves of all words of a code object."""
+    return np.frombuffer(image[: len(image) // 4 * 4], dtype="<u4") >> 16
+
+
+@pytest.mark.hiprtc
+@pytest.mark.skipif(bool(unavailable("hip")), reason=unavailable("hip") or "installed")
+def test_there_is_an_instruction_for_two_on_cdna(tmp_path):
+    kernel = """
+extern "C" __global__ void packed(const half* x, half* y) {
+    const vec<half, 8> a = load<8>(x + 8 * threadIdx.x), b = load<8>(x + 8 * (threadIdx.x + 256));
+    store(y + 8 * threadIdx.x, fma(a, b, a));
+    store(y + 8 * (threadIdx.x + 256), a + b);
+    store(y + 8 * (threadIdx.x + 512), a * b);
+}"""
+    backend = BACKENDS["hip"](cache=BinaryCache(tmp_path))
+    words = code_words(backend.compile(prelude() + kernel, "packed", CompileOptions("gfx90a")).image)
+    assert {name: int((words == word).sum()) for name, word in CDNA.items()} == dict.fromkeys(CDNA, 4)
