@@ -209,6 +209,33 @@ def test_driving_in_batches_spends_the_budget_and_tells_whole_batches(batch: int
     assert [math.inf if b is None else b for b in driven.best] == lowest.tolist()
 
 
+def test_driving_ahead_is_told_in_order_and_late() -> None:
+    recorded = recording()
+    evaluator = SimulatedEvaluator(recorded.by_configuration())
+    strategy = make("random", recorded.space, Objective(), seed=1)
+    calls: list[str] = []
+
+    class Watched:
+        objective = strategy.objective
+
+        def ask(self, n: int) -> list[Configuration]:
+            calls.append(f"ask {n}")
+            return strategy.ask(n)
+
+        def tell(self, trials: Sequence[Trial]) -> None:
+            calls.append("tell")
+            strategy.tell(trials)
+
+    driven = drive(Watched(), lambda asked: list(evaluator.evaluate(asked)), 5, under_way=3)  # type: ignore[arg-type]
+    assert calls == ["ask 1"] * 3 + ["tell", "ask 1"] * 2 + ["tell"] * 3
+    assert (
+        driven.best
+        == drive(
+            make("random", recorded.space, Objective(), seed=1), lambda asked: list(evaluator.evaluate(asked)), 5
+        ).best
+    )
+
+
 def test_driving_ends_with_the_space() -> None:
     recorded = recording()
     evaluator = SimulatedEvaluator(recorded.by_configuration())
@@ -219,7 +246,7 @@ def test_driving_ends_with_the_space() -> None:
 
 def test_one_at_a_time_is_the_timing_section_s_replay(settings: Settings) -> None:
     jobs = {job.tool: job for job in Batches().jobs(settings)}
-    assert set(jobs) == {DEFAULT.name, RANDOM, "batches of 4", "batches of 16"}
+    assert set(jobs) == {DEFAULT.name, RANDOM, "3 under way", "batches of 4", "batches of 16"}
     assert jobs[DEFAULT.name].section == "timing"
     single = dict(jobs["batches of 4"].settings) | {"batch": 1}
     assert replay_in_batches(single)(2)["best"] == replay(jobs[DEFAULT.name].settings)(2)["best"]
@@ -229,8 +256,8 @@ def test_one_at_a_time_is_the_timing_section_s_replay(settings: Settings) -> Non
 
 
 def test_batches_are_set_beside_one_at_a_time(settings: Settings) -> None:
-    values = {DEFAULT.name: 1.1, "batches of 4": 1.1, "batches of 16": 1.3, RANDOM: 1.4}
-    rows = {row["tool"]: row for row in Batches().report(settings, by_hand(Batches(), settings, values)).data["sizes"]}
+    values = {DEFAULT.name: 1.1, "3 under way": 1.2, "batches of 4": 1.1, "batches of 16": 1.3, RANDOM: 1.4}
+    rows = {row["tool"]: row for row in Batches().report(settings, by_hand(Batches(), settings, values)).data["ways"]}
     assert rows["batches of 4"]["ratio"] == pytest.approx(1.0)
     assert rows["batches of 4"]["p_value"] is None
     assert rows["batches of 16"]["ratio"] == pytest.approx(0.3015 / 0.1015)

@@ -1,4 +1,4 @@
-"""Batches: what it costs the default to be asked for several configurations at once."""
+"""Batches: what it costs the default to be asked for several configurations at once, or ahead."""
 
 from __future__ import annotations
 
@@ -24,40 +24,44 @@ from mptune.strategies import make
 
 __all__ = ["Batches", "replay_in_batches"]
 
-_SIZES: Final = (4, 16)
+#: How many are told together, and how many such batches are asked for before the first is told.
+_WAYS: Final = {"3 under way": (1, 3), "batches of 4": (4, 1), "batches of 16": (16, 1)}
 _RANDOM: Final = "mptune random"
 _TARGET: Final = "benchmarks.search.batches:replay_in_batches"
-
-
-def _tool(batch: int) -> str:
-    return DEFAULT.name if batch == 1 else f"batches of {batch}"
 
 
 def replay_in_batches(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
     """Return a function of the seed that replays a recording, asking for several configurations at once.
 
     Args:
-        settings: ``space``: a file; ``budget``; ``batch``; ``strategy`` and its ``options``.
+        settings: ``space``: a file; ``budget``; ``batch`` and ``under_way``, as of
+            :func:`~benchmarks.search.driving.drive`; ``strategy`` and its ``options``.
     """
     recorded = read_space(settings["space"])
     evaluator = SimulatedEvaluator(recorded.by_configuration(), recorded.name)
 
     def run(seed: int) -> dict[str, Any]:
         strategy = make(settings["strategy"], recorded.space, Objective(), seed=seed, options=settings["options"])
-        driven = drive(strategy, lambda asked: list(evaluator.evaluate(asked)), settings["budget"], settings["batch"])
+        driven = drive(
+            strategy,
+            lambda asked: list(evaluator.evaluate(asked)),
+            settings["budget"],
+            settings["batch"],
+            settings["under_way"],
+        )
         return {"best": list(driven.best), "strategy_s": sum(driven.seconds)}
 
     return run
 
 
 class Batches(Section):
-    """The default asked for 1, 4 and 16 configurations at once, with the same total of evaluations."""
+    """The default asked for several configurations at once or ahead, with the same total of evaluations."""
 
     name: ClassVar[str] = "batches"
     title: ClassVar[str] = "Batches"
 
     def jobs(self, settings: Settings) -> list[Job]:
-        """Return a job per size and space; those of one at a time, and of random, are the timing section's."""
+        """Return a job per way and space; those of one at a time, and of random, are the timing section's."""
         alone = dataclasses.replace(settings, strategies=("bayesian", "random"), peers=())
         singles = Timing().jobs(alone)
         version = version_of("batches")
@@ -65,27 +69,28 @@ class Batches(Section):
             dataclasses.replace(
                 single,
                 section=self.name,
-                tool=_tool(batch),
+                tool=way,
                 target=_TARGET,
                 settings={
                     "space": single.settings["space"],
                     "budget": settings.budget,
                     "batch": batch,
+                    "under_way": under_way,
                     "strategy": DEFAULT.strategy,
                     "options": {},
                 },
                 version=version,
             )
-            for batch in _SIZES
+            for way, (batch, under_way) in _WAYS.items()
             for single in singles
             if single.tool == DEFAULT.name
         ]
         return [*singles, *batched]
 
     def report(self, settings: Settings, results: Results) -> Report:
-        """Return the figures of each size."""
-        tools = [*map(_tool, (1, *_SIZES)), _RANDOM]
-        spaces = {job.space: read_space(job.settings["space"]) for job in results.jobs if job.tool == _tool(_SIZES[0])}
+        """Return the figures of each way."""
+        tools = [DEFAULT.name, *_WAYS, _RANDOM]
+        spaces = {job.space: read_space(job.settings["space"]) for job in results.jobs if job.tool in _WAYS}
         comparison = Comparison(tuple(simulations(results, spaces, tools, settings.budget, Objective())))
         failed = [{"space": s, "tool": tool, "reason": why} for (s, tool), why in results.failures.items()]
         if not comparison.spaces or DEFAULT.name not in comparison.strategies:
@@ -94,13 +99,13 @@ class Batches(Section):
         return Report(
             self.title,
             _markdown(settings, comparison, rows),
-            comparison.to_json() | {"sizes": rows, "failures": failed},
+            comparison.to_json() | {"ways": rows, "failures": failed},
             {"curves": partial(draw_curves, comparison=comparison, strategies=comparison.strategies)},
         )
 
 
 def _rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return each size's figures beside those of one at a time."""
+    """Return each way's figures beside those of one at a time."""
     overall = {row["strategy"]: row for row in comparison.overall()}
     own = log_distances(comparison, DEFAULT.name)
     rows = []
@@ -134,7 +139,9 @@ def _markdown(settings: Settings, comparison: Comparison, rows: Sequence[Mapping
     ]
     return "\n\n".join(
         [
-            f"The default asked for several configurations at once, told their results together. {settings.budget} "
+            "The default asked for several configurations at once and told their results together, or asked for three "
+            "before it is told of the first, as a tuner that compiles ahead on two cores asks. "
+            f"{settings.budget} "
             f"evaluations in all, {settings.seeds} runs on each of {len(comparison.spaces)} timing-only spaces. "
             "Distance: geometric mean over spaces; ratio: to one at a time; p: paired t-test of log distances over "
             "spaces and seeds.",

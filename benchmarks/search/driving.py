@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,27 +48,39 @@ class _Watch:
         self.cpu_s += time.process_time() - self._started[1]
 
 
-def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1) -> Driven:
-    """Ask for ``batch`` configurations, evaluate them all, tell their trials; until the budget is spent."""
+def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1, under_way: int = 1) -> Driven:
+    """Ask and tell until the budget is spent.
+
+    Args:
+        strategy: asked and told.
+        evaluate: gives the trials of configurations.
+        budget: evaluations in all.
+        batch: configurations evaluated and told together.
+        under_way: batches asked for before the first of them is told, as a tuner that compiles ahead does.
+    """
     objective = strategy.objective
     best: list[float | None] = []
     seconds: list[float] = []
     watch = _Watch()
-    while len(best) < budget:
+    waiting: deque[list[Configuration]] = deque()
+    while True:
         before = watch.wall_s
-        with watch:
-            asked = strategy.ask(min(batch, budget - len(best)))
-        if not asked:
-            break
-        trials = list(evaluate(asked))
+        while len(waiting) < under_way and len(best) + sum(map(len, waiting)) < budget:
+            with watch:
+                asked = strategy.ask(min(batch, budget - len(best) - sum(map(len, waiting))))
+            if not asked:
+                break
+            waiting.append(asked)
+        if not waiting:
+            return Driven(tuple(best), tuple(seconds), watch.cpu_s)
+        trials = list(evaluate(waiting.popleft()))
         for trial in trials:
             last = best[-1] if best else None
             value = objective.value(trial) if objective.is_feasible(trial) else None
             best.append(last if value is None else value if last is None else min(last, value))
         with watch:
             strategy.tell(trials)
-        seconds += [(watch.wall_s - before) / len(asked)] * len(asked)
-    return Driven(tuple(best), tuple(seconds), watch.cpu_s)
+        seconds += [(watch.wall_s - before) / len(trials)] * len(trials)
 
 
 def version_of(*modules: str) -> str:

@@ -1,0 +1,347 @@
+"""How many configurations are evaluated a second: compiling ahead, in turn, and Kernel Tuner's C++ backend.
+
+    python benchmarks/throughput.py [--kernel axpy] [--budget 100] [--rounds 3] [--output FILE.md] [--json]
+
+The tools take turns, each with an empty cache of binaries, on the same kernel (axpy in fp64 and fp32 at 2^20 elements:
+Kernel Tuner's backend has no narrower types), the same parameters, thread count and compiler flags, the same number of
+configurations, drawn at random, and an error measured for each. Then what compiling ahead does to what is measured: the
+same configurations timed with nothing else running, with compilers that pause for each timing, and with compilers that
+do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mptune.backends.host import HostBackend
+from mptune.backends.host_compiler import find_compiler
+from mptune.backends.processor import processor, usable_cores
+from mptune.errors import MptuneError
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.space.parameters import PrecisionParameter
+from mptune.tuner import tune
+
+SIZE: Final = {"n": 2**20}
+TYPES: Final = {"fp64": "double", "fp32": "float"}
+AHEAD, IN_TURN, PEER = "mptune, compiling ahead", "mptune, compiling in turn", "Kernel Tuner, C++ backend"
+TARGETS: Final = {IN_TURN: 1.6, PEER: 3.0}
+INSTALL: Final = 'Kernel Tuner is not installed: pip install "mptune[benchmarks]"'
+PHASES: Final = ("compile", "transfer", "launch", "accuracy", "timing")
+
+#: axpy as a user of Kernel Tuner's C++ backend writes it; parameters arrive as macros.
+PEER_SOURCE: Final = """
+#include <chrono>
+#include <omp.h>
+
+extern "C" float axpy(y_type* __restrict__ y, const x_type* __restrict__ x, a_type a, int n) {
+    auto start = std::chrono::steady_clock::now();
+    const int tile = block_size * vector_width;
+    #pragma omp parallel for schedule(static)
+    for (int first = 0; first < n; first += tile) {
+        const int end = first + tile < n ? first + tile : n;
+        for (int i = first; i < end; ++i) y[i] = a * x[i] + y[i];
+    }
+    std::chrono::duration<float, std::milli> took = std::chrono::steady_clock::now() - start;
+    return took.count();
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run of one tool.
+
+    Attributes:
+        evaluations: configurations evaluated.
+        wall_s: from the call to the result, start of the worker included.
+        phases_s: wall time by phase, where the tool tells.
+    """
+
+    evaluations: int
+    wall_s: float
+    phases_s: Mapping[str, float]
+
+    @property
+    def per_second(self) -> float:
+        """Evaluations per second."""
+        return self.evaluations / self.wall_s
+
+
+def narrowed(kernel: Kernel) -> Kernel:
+    """Return the kernel in the types every tool here has."""
+    parameters = [
+        PrecisionParameter(p.name, [value for value in p.values if value in TYPES])
+        if isinstance(p, PrecisionParameter)
+        else p
+        for p in kernel.parameters
+    ]
+    return dataclasses.replace(kernel, parameters=tuple(parameters))
+
+
+@contextlib.contextmanager
+def empty_cache() -> Iterator[None]:
+    """Keep binaries in a folder of their own, removed afterwards."""
+    before = os.environ.get("MPTUNE_CACHE_DIR")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MPTUNE_CACHE_DIR"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["MPTUNE_CACHE_DIR"]
+            if before is not None:
+                os.environ["MPTUNE_CACHE_DIR"] = before
+
+
+def run_mptune(kernel: Kernel, budget: int, seed: int, compilers: int | None) -> Outcome:
+    """Tune with random search."""
+    with empty_cache():
+        start = time.perf_counter()
+        run = tune(
+            kernel,
+            backend="host",
+            sizes=SIZE,
+            strategy="random",
+            budget=budget,
+            baseline_share=0.0,
+            seed=seed,
+            compilers=compilers,
+        )
+        wall_s = time.perf_counter() - start
+    phases = {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in run.trials) for name in PHASES}
+    return Outcome(run.evaluations, wall_s, phases)
+
+
+def run_kernel_tuner(kernel: Kernel, budget: int, seed: int) -> Outcome:
+    """Tune with Kernel Tuner's random search, its accuracy observer comparing with the double-precision answer."""
+    from kernel_tuner import tune_kernel
+    from kernel_tuner.accuracy import AccuracyObserver, TunablePrecision
+
+    rng = np.random.default_rng(seed)
+    assert kernel.inputs is not None
+    inputs = kernel.inputs(rng, kernel.resolve_sizes("default", SIZE))
+    x, y, a = (np.asarray(inputs[name], dtype=np.float64) for name in ("x", "y", "a"))
+    types = {TYPES[name]: np.dtype(TYPES[name]).type for name in TYPES}
+    arguments = [
+        TunablePrecision("y_type", y, types),
+        TunablePrecision("x_type", x, types),
+        TunablePrecision("a_type", np.float64(a), types),
+        np.int32(SIZE["n"]),
+    ]
+    parameters = {
+        p.name: [TYPES.get(str(v), v) for v in p.values] if isinstance(p, PrecisionParameter) else list(p.values)
+        for p in kernel.parameters
+    }
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), Path(os.devnull).open("w") as sink:
+        start = time.perf_counter()
+        with contextlib.redirect_stdout(sink):
+            results, _ = tune_kernel(
+                "axpy",
+                PEER_SOURCE,
+                1,
+                arguments,
+                parameters,
+                lang="C",
+                compiler_options=["-O3", "-march=native", "-std=c++17", "-fopenmp"],
+                answer=[a * x + y, None, None, None],
+                observers=[AccuracyObserver(metric="nrmse")],
+                atol=math.inf,
+                strategy="random_sample",
+                strategy_options={"max_fevals": budget},
+                seed=seed,
+                quiet=True,
+            )
+        wall_s = time.perf_counter() - start
+    phases = {
+        "compile": math.fsum(r["compile_time"] for r in results) / 1e3,
+        "accuracy": math.fsum(r["verification_time"] for r in results) / 1e3,
+        "timing": math.fsum(r["benchmark_time"] for r in results) / 1e3,
+    }
+    return Outcome(len(results), wall_s, phases)
+
+
+def median(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) -> float:
+    """Return the median of a value over the rounds."""
+    return statistics.median(value(outcome) for outcome in outcomes)
+
+
+# -- what compiling ahead does to a timing ---------------------------------------------------------
+
+
+@contextlib.contextmanager
+def never_pausing() -> Iterator[None]:
+    """Let compilers run while something is timed."""
+    paused = HostBackend.compilations_paused
+    HostBackend.compilations_paused = lambda _: contextlib.nullcontext()  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        HostBackend.compilations_paused = paused  # type: ignore[method-assign]
+
+
+def times_of(kernel: Kernel, configurations: Sequence[Any], compilers: int) -> list[float]:
+    """Return the time of each configuration in milliseconds, evaluated in order, all to be compiled."""
+    sizes = kernel.resolve_sizes("default", SIZE)
+    with empty_cache(), DeviceEvaluator(kernel, sizes, "host", compilers=compilers) as evaluator:
+        return [trial.time_ms for trial in evaluator.evaluate(configurations)]
+
+
+def biases(kernel: Kernel, count: int, rounds: int, seed: int) -> dict[str, list[float]]:
+    """Return by how much each way of compiling changes each configuration's time, as ratios to compiling in turn.
+
+    "in turn, again" is the second half of the rounds in turn against the first: what noise alone does.
+    """
+    space = kernel.search_space(kernel.resolve_sizes("default", SIZE))
+    configurations = space.configurations(space.sample(count, np.random.default_rng(seed)))
+    ways: dict[str, list[list[float]]] = {"in turn": [], "in turn, again": [], "ahead": [], "ahead, not paused": []}
+    for _ in range(rounds):
+        ways["in turn"].append(times_of(kernel, configurations, 0))
+        ways["ahead"].append(times_of(kernel, configurations, usable_cores()))
+        with never_pausing():
+            ways["ahead, not paused"].append(times_of(kernel, configurations, usable_cores()))
+        ways["in turn, again"].append(times_of(kernel, configurations, 0))
+    medians = {way: np.median(np.array(times), axis=0) for way, times in ways.items()}
+    alone = medians.pop("in turn")
+    return {way: sorted((times / alone).tolist()) for way, times in medians.items()}
+
+
+# -- the report ------------------------------------------------------------------------------------
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """Return the results as a page."""
+    lines = [
+        "# Throughput",
+        "",
+        f"Machine: {document['machine']}. Command: `{document['command']}`.",
+        "",
+        f"{document['kernel']} at {SIZE['n']} elements, {document['budget']} configurations in fp64 and fp32 drawn at "
+        f"random, medians of {document['rounds']} rounds in which the tools take turns; seconds by phase, of which a "
+        "tool's own overhead, search and the start of its processes are the rest.",
+        "",
+        "| tool | evaluations/s | wall s | compile | transfer | accuracy | timing | rest |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, tool in document["tools"].items():
+        phases = dict(tool["phases_s"])
+        accuracy = phases.get("accuracy", 0.0) + phases.get("launch", 0.0)
+        rest = tool["wall_s"] - math.fsum(phases.values())
+        cells = [phases.get("compile", 0.0), phases.get("transfer", 0.0), accuracy, phases.get("timing", 0.0), rest]
+        lines.append(
+            f"| {name} | {tool['per_second']:.2f} | {tool['wall_s']:.1f} | "
+            + " | ".join(f"{cell:.1f}" for cell in cells)
+            + " |"
+        )
+    lines += [
+        "",
+        "Compile: time an evaluation waits for its compiler. Accuracy: the launch that is checked, and the comparison.",
+        "",
+    ]
+    for name, ratio in document["ratios"].items():
+        verdict = "met" if ratio >= TARGETS[name] else "missed"
+        lines.append(f"- {ratio:.2f}x the evaluations per second of {name} (target {TARGETS[name]:g}x: {verdict})")
+    if document["biases"]:
+        lines += [
+            "",
+            f"Times of {document['biased']} configurations against those compiled and timed in turn (medians of "
+            f"{document['rounds']} rounds; median and quartiles of the ratios over configurations):",
+            "",
+            "| compilers | median | quartiles |",
+            "|---|---|---|",
+        ]
+        for way, ratios in document["biases"].items():
+            low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+            lines.append(f"| {way} | {middle:.3f} | {low:.3f} to {high:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    """Run everything."""
+    kernel = narrowed(load_kernel("axpy"))
+    tools: dict[str, Callable[[int], Outcome]] = {
+        AHEAD: lambda seed: run_mptune(kernel, given.budget, seed, None),
+        IN_TURN: lambda seed: run_mptune(kernel, given.budget, seed, 0),
+    }
+    if not given.alone:
+        tools[PEER] = lambda seed: run_kernel_tuner(kernel, given.budget, seed)
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in tools}
+    for turn in range(given.rounds):
+        for name, run in tools.items():
+            outcome = run(turn)
+            outcomes[name].append(outcome)
+            print(f"round {turn + 1}, {name}: {outcome.per_second:.2f} evaluations/s", file=sys.stderr, flush=True)
+    rates = {name: median(runs, lambda run: run.per_second) for name, runs in outcomes.items()}
+    return {
+        "machine": f"{processor().name}, {usable_cores()} cores, {find_compiler().version}",
+        "command": shlex.join(["python", "benchmarks/throughput.py", *sys.argv[1:]]),
+        "kernel": kernel.name,
+        "budget": given.budget,
+        "rounds": given.rounds,
+        "tools": {
+            name: {
+                "per_second": rates[name],
+                "wall_s": median(runs, lambda run: run.wall_s),
+                "phases_s": {
+                    phase: median(runs, lambda run, phase=phase: run.phases_s[phase])  # type: ignore[misc]
+                    for phase in runs[0].phases_s
+                },
+            }
+            for name, runs in outcomes.items()
+        },
+        "ratios": {name: rates[AHEAD] / rates[name] for name in tools if name != AHEAD},
+        "biased": given.biased,
+        "biases": biases(kernel, given.biased, given.rounds, seed=1) if given.biased else {},
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 0 when it ended well, 2 for wrong input."""
+    parser = argparse.ArgumentParser(description="Evaluations per second, beside Kernel Tuner.")
+    parser.add_argument("--budget", type=int, default=100, help="configurations of a run, at most 192")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each tool")
+    parser.add_argument("--biased", type=int, default=24, help="configurations timed in every way; 0 for none")
+    parser.add_argument("--alone", action="store_true", help="measure mptune alone")
+    parser.add_argument("--output", type=Path, help="write the page to this file, the figures beside it as JSON")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    given = parser.parse_args(arguments)
+    try:
+        if not given.alone:
+            _require_kernel_tuner()
+        document = measure(given)
+    except MptuneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    page = markdown(document)
+    print(json.dumps(document, indent=1) if given.json else page)
+    if given.output is not None:
+        given.output.write_text(page)
+        given.output.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
+    return 0
+
+
+def _require_kernel_tuner() -> None:
+    try:
+        import kernel_tuner  # noqa: F401
+    except ImportError:
+        raise MptuneError(f"{INSTALL} (or --alone to measure mptune alone)") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
