@@ -140,7 +140,7 @@ class Threads:
             bits = np.full(self._n, int(operand[2:], 16), dtype=np.uint64)
         else:
             bits = np.full(self._n, int(operand, 0) % 2**64, dtype=np.uint64)
-        return bits if dtype == bool else bits.astype(unsigned(dtype)).view(dtype)
+        return bits if type_name == "pred" else bits.astype(unsigned(dtype)).view(dtype)
 
     def _write(self, operand: str, value: Array) -> None:
         bits = value if value.dtype == bool else np.ascontiguousarray(value).view(unsigned(value.dtype))

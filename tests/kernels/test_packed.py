@@ -1,0 +1,67 @@
+"""Kernels with vectors compute two numbers of 16 bits at a time on a GPU: what the runtime compilers made of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mptune.backends import BACKENDS
+from mptune.backends.base import CompileOptions
+from mptune.backends.cuda import _nvrtc_paths
+from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.registry import load_kernel
+from mptune.rendering import render
+from mptune.space.parameters import PrecisionParameter
+
+#: Parameters that ask for vectors, the fused operations on two numbers that a thread then has at least, and those on
+#: one that it may have: where an array ends within its vector, and what is the same for all of them.
+GEMM = {"MWG": 64, "NWG": 64, "KWG": 16, "MDIMC": 8, "NDIMC": 8, "MDIMA": 16, "NDIMB": 16, "VWM": 4, "VWN": 4}
+KERNELS: dict[str, tuple[dict[str, Any], int, int]] = {
+    "axpy": ({"vector_width": 8}, 4, 8),
+    "bessel": ({"vector_width": 8, "policy": "approx"}, 40, 0),
+    "black_scholes": ({"vector_width": 8, "policy": "approx"}, 12, 1),
+    "newton_raphson": ({"tile_size": 8}, 280, 0),
+    "gemm": (GEMM, 64, 64),
+}
+
+
+def unavailable(backend: str) -> str:
+    availability = BACKENDS[backend].availability()
+    return "" if availability.can_compile else availability.reason
+
+
+def source(name: str, precision: str, values: dict[str, Any]) -> str:
+    kernel = load_kernel(name)
+    types = {p.name: precision for p in kernel.parameters if isinstance(p, PrecisionParameter)}
+    return render(kernel, kernel.configuration({**types, **values}), kernel.resolve_sizes("smoke", None))
+
+
+@pytest.mark.nvrtc
+@pytest.mark.skipif(bool(unavailable("cuda")), reason=unavailable("cuda") or "installed")
+@pytest.mark.parametrize(("architecture", "precision"), [("sm_80", "fp16"), ("sm_80", "bf16"), ("sm_90", "bf16")])
+@pytest.mark.parametrize("name", KERNELS)
+def test_two_at_a_time_in_ptx(name: str, architecture: str, precision: str) -> None:
+    values, pairs, singles = KERNELS[name]
+    compiler = RuntimeCompiler("NVRTC", "nvrtc", "PTX", _nvrtc_paths(), "")
+    flags = [f"--gpu-architecture={architecture}", "--std=c++17"]
+    ptx, _ = compiler.compile(source(name, precision, values), name, flags, timeout_s=60.0)
+    suffix = {"fp16": "f16", "bf16": "bf16"}[precision]
+    assert len(re.findall(rf"fma\.rn\.{suffix}x2 ", ptx.decode())) >= pairs
+    # Before sm_90 a product in bf16 is a fused operation, too.
+    single = len(re.findall(rf"fma\.rn\.{suffix} ", ptx.decode()))
+    assert single <= (2 * singles if (architecture, precision) == ("sm_80", "bf16") else singles)
+
+
+@pytest.mark.hiprtc
+@pytest.mark.skipif(bool(unavailable("hip")), reason=unavailable("hip") or "installed")
+@pytest.mark.parametrize("name", KERNELS)
+def test_two_at_a_time_on_cdna(name: str) -> None:
+    values, pairs, singles = KERNELS[name]
+    binary = BACKENDS["hip"]().compile(source(name, "fp16", values), name, CompileOptions("gfx90a"))
+    # The first halves of v_pk_fma_f16 and of v_fma_f16, which are two words each.
+    words = np.frombuffer(binary.image[: len(binary.image) // 4 * 4], dtype="<u4") >> 16
+    assert int((words == 0xD38E).sum()) >= pairs
+    assert int((words == 0xD206).sum()) <= singles
