@@ -1,0 +1,215 @@
+"""Energy and power from readings: against power curves whose integral is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mptune.errors import ObserverUnavailableError
+from mptune.observers.base import LaunchContext
+from mptune.observers.energy import STEADY_S, EnergyObserver
+from mptune.observers.sensors import EnergySource
+from mptune.observers.sensors.sampling import Sample, Sampler, mean_rate, mean_value
+from mptune.space.configuration import Configuration
+
+
+def context(launches=0):
+    return LaunchContext(Configuration({"n": 1}), 64, dict, (2.0,), steady_launches=launches)
+
+
+# -- what readings say -------------------------------------------------------------------------
+
+
+@given(
+    st.floats(1.0, 1000.0),
+    st.floats(0.02, 0.1),
+    st.floats(0.0, 0.1),
+    st.floats(0.0, 1e6),
+)
+def test_a_counter_that_moves_in_steps_tells_the_power_to_a_per_cent(power_w, period_s, phase_s, start_j):
+    """As NVIDIA's does; only the last step seen is known, and only to within a reading."""
+    readings = []
+    for i in range(1001):
+        time_s = i * 0.001
+        steps = math.floor((time_s + phase_s) / period_s)
+        readings.append(Sample(time_s, start_j + power_w * steps * period_s))
+    assert mean_rate(readings) == pytest.approx(power_w, rel=0.012)
+
+
+def test_edges_of_a_counter_do_not_count():
+    # 100 J/s from 0.15 s to 0.95 s, whatever the sensor shows of the time before and after.
+    values = [0.0, 0.0, 5.0, 15.0, 25.0, 35.0, 45.0, 55.0, 65.0, 75.0, 75.0]
+    samples = [Sample(0.1 * i, value) for i, value in enumerate(values)]
+    assert mean_rate(samples) == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("values", [[3.0, 3.0, 3.0], [3.0, 4.0, 4.0], [3.0]])
+def test_a_counter_that_does_not_move_says_so(values):
+    samples = [Sample(float(i), value) for i, value in enumerate(values)]
+    with pytest.raises(ObserverUnavailableError, match="did not move twice in"):
+        mean_rate(samples)
+
+
+@given(st.lists(st.tuples(st.floats(1e-3, 1.0), st.floats(0.0, 500.0)), min_size=2, max_size=30))
+def test_a_gauge_is_integrated_by_trapezia(steps):
+    time_s, samples, area = 0.0, [], 0.0
+    for interval_s, watts in steps:
+        if samples:
+            area += interval_s * (samples[-1].value + watts) / 2
+        time_s += interval_s
+        samples.append(Sample(time_s, watts))
+    span_s = samples[-1].time_s - samples[0].time_s
+    assert mean_value(samples) == pytest.approx(area / span_s, rel=1e-9, abs=1e-9)
+
+
+def test_readings_at_one_moment_are_averaged():
+    assert mean_value([Sample(1.0, 4.0), Sample(1.0, 8.0)]) == 6.0
+    assert mean_value([Sample(1.0, 4.0)]) == 4.0
+
+
+# -- sampling ----------------------------------------------------------------------------------
+
+
+class TestSampler:
+    def test_reads_at_the_start_the_end_and_between(self):
+        readings = iter(range(10**6))
+        sampler = Sampler(lambda: float(next(readings)), interval_s=1e-4)
+        sampler.start()
+        while len(sampler.samples) < 5:
+            pass
+        sampler.stop()
+        assert [sample.value for sample in sampler.samples] == list(range(len(sampler.samples)))
+        times = [sample.time_s for sample in sampler.samples]
+        assert times == sorted(times)
+        length = len(sampler.samples)
+        assert length >= 6
+        assert len(sampler.samples) == length
+
+    def test_a_sensor_that_fails_on_the_way(self):
+        answers = iter([1.0, 2.0])
+        sampler = Sampler(lambda: next(answers), interval_s=1e-4)
+        sampler.start()
+        sampler._thread.join(10)
+        with pytest.raises(ObserverUnavailableError, match="failed while it was read"):
+            sampler.stop()
+
+    def test_a_sensor_that_fails_at_once(self):
+        def read():
+            raise ObserverUnavailableError("gone")
+
+        with pytest.raises(ObserverUnavailableError, match="gone"):
+            Sampler(read).start()
+
+
+# -- the observer ------------------------------------------------------------------------------
+
+
+class Device:
+    """A device whose energy is known at every moment of a clock that only it moves."""
+
+    def __init__(self):
+        self.now_s = 0.0
+        self.energy_j = 0.0
+        self.power_w = 50.0
+
+    def clock(self):
+        return self.now_s
+
+    def run(self, seconds, power_w):
+        self.now_s += seconds
+        self.energy_j += seconds * power_w
+        self.power_w = power_w
+
+    def counter(self):
+        return EnergySource("test", lambda: self.energy_j, is_counter=True, lead_s=0.1)
+
+    def gauge(self):
+        return EnergySource("test", lambda: self.power_w, is_counter=False, lead_s=1.0)
+
+
+class Stepwise(EnergyObserver):
+    """Reads the sensor when told to instead of in the background, so that time is the device's alone."""
+
+    def read(self):
+        self._sampler._take()
+
+
+def stepwise(device, source):
+    return Stepwise(source, interval_s=3600.0, clock=device.clock)
+
+
+@pytest.mark.parametrize("kind", ["counter", "gauge"])
+def test_energy_of_one_launch_and_mean_power(kind):
+    device = Device()
+    observer = stepwise(device, getattr(device, kind)())
+    device.run(1.0, 200.0)
+    observer.before(context())
+    for _ in range(10):
+        device.run(0.1, 200.0)
+        observer.read()
+    observer.after(context(launches=500))
+    assert observer.results() == pytest.approx({"energy_j": 200.0 * 1.0 / 500, "power_w": 200.0})
+
+
+@pytest.mark.parametrize("kind", ["counter", "gauge"])
+def test_what_restoring_takes_is_taken_off(kind):
+    device = Device()
+    observer = stepwise(device, getattr(device, kind)())
+    # A launch of 2 ms at 300 W after a copy of 1 ms at 150 W is 3 ms at 250 W.
+    device.run(0.3, 250.0)
+    observer.before(context())
+    for _ in range(4):
+        device.run(0.3, 250.0)
+        observer.read()
+    observer.after(context(launches=400))
+    device.run(0.1, 150.0)
+    observer.before(context(launches=400))
+    for _ in range(4):
+        device.run(0.1, 150.0)
+        observer.read()
+    observer.discount(context(launches=400))
+    assert observer.results() == pytest.approx({"energy_j": 0.6, "power_w": 300.0})
+
+
+def test_nothing_where_restoring_hides_the_launches():
+    device = Device()
+    observer = stepwise(device, device.counter())
+    for around in (context(), context(launches=10)):
+        observer.before(around)
+        for _ in range(4):
+            device.run(0.1, 100.0)
+            observer.read()
+        observer.discount(around) if around.steady_launches else observer.after(context(launches=10))
+    assert observer.results() == {}
+
+
+def test_forgets_the_previous_configuration():
+    device = Device()
+    observer = stepwise(device, device.counter())
+    assert observer.results() == {}
+    for power_w in (400.0, 100.0):
+        observer.before(context())
+        assert observer.results() == {}
+        for _ in range(3):
+            device.run(0.5, power_w)
+            observer.read()
+        observer.after(context(launches=3))
+        assert observer.results()["power_w"] == pytest.approx(power_w)
+
+
+def test_a_device_that_tells_nothing_while_it_runs():
+    device = Device()
+    observer = stepwise(device, EnergySource("test", lambda: 7.0, is_counter=True, lead_s=0.0))
+    observer.before(context())
+    device.run(1.0, 100.0)
+    with pytest.raises(ObserverUnavailableError, match=r"counter did not move twice in 1 s"):
+        observer.after(context(launches=1))
+
+
+def test_runs_long_enough_for_ten_steps_of_the_slowest_counter():
+    assert STEADY_S >= 10 * 0.1
+    assert EnergyObserver(Device().gauge()).lead_s == 1.0
+    assert EnergyObserver(Device().counter()).steady_s == STEADY_S

@@ -1,0 +1,149 @@
+"""Clocks, resources and throughput: what they tell, and what they say they cannot."""
+
+from __future__ import annotations
+
+import sys
+
+import fake_devices
+import pytest
+
+from mptune.errors import ObserverUnavailableError
+from mptune.kernel import In, Kernel, LaunchShape, Out
+from mptune.observers import OBSERVERS
+from mptune.observers.base import LaunchContext, Target
+from mptune.observers.clocks import ClocksObserver
+from mptune.observers.resources import ResourcesObserver
+from mptune.observers.throughput import ThroughputObserver
+from mptune.resources import Resources
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import PrecisionParameter
+
+BUS = "0000:65:00.0"
+
+
+def kernel(**more):
+    return Kernel(
+        name="scale",
+        template='extern "C" __global__ void scale({{ t }}* y, const {{ t }}* x) {}',
+        parameters=[PrecisionParameter("t", ["fp64", "fp32"])],
+        arguments=[Out("y", "n", precision="t"), In("x", "n", precision="t")],
+        sizes={"default": {"n": 1000}},
+        inputs=lambda rng, size: {"x": rng.standard_normal(size["n"])},
+        reference=lambda inputs, size: {"y": 2 * inputs["x"]},
+        grid=["n"],
+        block=["1"],
+        **more,
+    )
+
+
+def target(backend="host", architecture="", **more):
+    made = kernel(**more)
+    return Target(made, made.resolve_sizes(), backend, architecture, BUS)
+
+
+def context(t="fp64", times_ms=(1.0, 2.0, 40.0), **more):
+    return LaunchContext(Configuration({"t": t}), 64, dict, times_ms, **more)
+
+
+def observe(observer, around):
+    observer.before(around)
+    observer.after(around)
+    return dict(observer.results())
+
+
+# -- throughput --------------------------------------------------------------------------------
+
+
+def test_rates_are_the_declared_work_over_the_median_time():
+    observer = ThroughputObserver.open(target(flops="5*n"))
+    assert not observer.missing
+    # 1000 numbers of 8 bytes read and written, 5000 operations, in 2 ms.
+    assert observe(observer, context()) == pytest.approx(
+        {"bandwidth_gb_s": 16000 / 2e-3 / 1e9, "flop_rate_gflop_s": 2.5e-3}
+    )
+    assert observe(observer, context("fp32"))["bandwidth_gb_s"] == pytest.approx(8000 / 2e-3 / 1e9)
+
+
+def test_no_rates_without_times_or_operations():
+    observer = ThroughputObserver.open(target())
+    assert dict(observer.missing) == {"flop_rate_gflop_s": "kernel scale does not declare its operations (flops=...)"}
+    assert list(observe(observer, context())) == ["bandwidth_gb_s"]
+    assert observe(observer, context(times_ms=())) == {}
+    assert ThroughputObserver.open(target()).results() == {}
+
+
+# -- resources ---------------------------------------------------------------------------------
+
+
+def test_resources_of_the_binary_and_the_launch():
+    observer = ResourcesObserver.open(target("cuda", "sm_80"))
+    around = context(resources=Resources(40, 256, 1200), shape=LaunchShape((9, 1, 1), (64, 4, 1), 2000))
+    assert observe(observer, around) == {
+        "registers": 40,
+        "local_bytes": 256,
+        "shared_bytes": 3200,
+        "static_shared_bytes": 1200,
+        "dynamic_shared_bytes": 2000,
+        "occupancy": 0.75,  # 48 of 64 warps: 40 registers, 256 threads
+    }
+    assert not observer.missing
+    assert observe(observer, context()) == {}
+
+
+def test_an_architecture_whose_multiprocessor_is_not_known():
+    observer = ResourcesObserver.open(target("hip", "gfx803"))
+    assert "multiprocessor of architecture 'gfx803' is not known" in observer.missing["occupancy"]
+    around = context(resources=Resources(40, 0, 0, warp_threads=64), shape=LaunchShape((9, 1, 1), (64, 1, 1)))
+    assert "occupancy" not in observe(observer, around)
+
+
+def test_a_processor_has_none_to_share_out():
+    with pytest.raises(ObserverUnavailableError, match="backend 'host' has no registers and shared memory to share"):
+        ResourcesObserver.open(target())
+
+
+# -- clocks ------------------------------------------------------------------------------------
+
+
+def test_clocks_are_means_and_the_temperature_the_highest():
+    seen = {"clock_mhz": [1000.0, 1500.0], "memory_clock_mhz": [2600.0, 2600.0], "temperature_c": [70.0, 60.0]}
+    readers = {metric: iter(values).__next__ for metric, values in seen.items()}
+    observer = ClocksObserver(readers, interval_s=3600.0)
+    assert observer.results() == {}
+    found = observe(observer, context())
+    assert found["clock_mhz"] == pytest.approx(1250.0)
+    assert found["memory_clock_mhz"] == 2600.0
+    assert found["temperature_c"] == 70.0
+
+
+def test_restorations_do_not_change_what_was_seen():
+    observer = ClocksObserver({"clock_mhz": lambda: 1000.0}, interval_s=3600.0)
+    found = observe(observer, context())
+    observer.before(context(steady_launches=5))
+    observer.discount(context(steady_launches=5))
+    assert dict(observer.results()) == found == {"clock_mhz": 1000.0}
+    assert set(observer.missing) == {"memory_clock_mhz", "temperature_c"}
+
+
+def test_opening_finds_the_device(monkeypatch):
+    module = fake_devices.nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    assert not ClocksObserver.open(target("cuda", "sm_90")).missing
+    assert ("nvmlDeviceGetHandleByPciBusId", BUS) in module.calls
+    assert OBSERVERS["energy"].open(target("cuda", "sm_90")).lead_s < 1.0
+    assert module.calls.count(("nvmlDeviceGetHandleByPciBusId", BUS)) == 2
+
+
+# -- all of them -------------------------------------------------------------------------------
+
+
+def test_metrics_have_their_unit_in_the_name_and_one_observer():
+    names = [name for kind in OBSERVERS.values() for name in kind.metrics]
+    assert len(names) == len(set(names))
+    units = ("_ms", "_bytes", "_j", "_w", "_mhz", "_c", "_gb_s", "_gflop_s")
+    plain = {"error", "log10_error", "registers", "occupancy"}
+    assert [name for name in names if not name.endswith(units) and name not in plain] == []
+
+
+def test_three_observers_are_always_on():
+    assert {name for name in OBSERVERS if not OBSERVERS[name].is_optional} == {"accuracy", "memory", "time"}
