@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from mptune.errors import MptuneError as MptuneError
+    from mptune.kernel import Constant as Constant
     from mptune.kernel import In as In
     from mptune.kernel import InOut as InOut
     from mptune.kernel import Kernel as Kernel
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "errors": ("MptuneError",),
-    "kernel": ("In", "InOut", "Kernel", "Out", "Scalar"),
+    "kernel": ("Constant", "In", "InOut", "Kernel", "Out", "Scalar"),
     "registry": ("load_kernel",),
     "run": ("Run",),
     "simulation": ("simulate",),

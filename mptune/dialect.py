@@ -1,13 +1,16 @@
-"""CUDA a host compiler does not know, in the form every compiler accepts."""
+"""CUDA a host compiler does not know, in the form every compiler accepts; and what a compiler is to check."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
 from mptune.errors import TemplateError
+from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.space.configuration import Configuration
 
-__all__ = ["portable", "without_comments"]
+__all__ = ["declared_types", "portable", "without_comments"]
 
 _ATTRIBUTES: Final = r"(?:(?:__align__|alignas|__attribute__)\s*\([^;]*?\)\s*)*"
 _DYNAMIC_SHARED: Final = re.compile(
@@ -45,3 +48,68 @@ def portable(body: str, where: str) -> str:
 def without_comments(text: str) -> str:
     """Return C++ source with a space for each comment."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+
+
+# -- the types of the arguments ------------------------------------------------------------------
+
+#: Whether a parameter of the function can take an argument as it is declared. A class that is no floating-point type
+#: may be a vector of it, an integer of its size its bits, and void anything.
+_TYPE_CHECK: Final = """
+namespace mptune_declared {
+template <typename A, typename B> constexpr bool same = false;
+template <typename A> constexpr bool same<A, A> = true;
+template <typename T> constexpr bool real = same<T, double> || same<T, float> || same<T, half> || same<T, bfloat16> ||
+    same<T, fp8_e4m3> || same<T, fp8_e5m2>;
+template <typename D, typename G> constexpr bool plain =
+    same<D, G> || (!real<G> && (__is_class(G) || sizeof(D) == sizeof(G)));
+template <typename D> constexpr bool plain<D, void> = true;
+template <bool buffer, typename D, typename G> constexpr bool fits = !buffer && plain<D, G>;
+template <typename D, typename G> constexpr bool fits<true, D, G*> = plain<D, G>;
+template <typename D, typename G> constexpr bool fits<true, D, const G*> = plain<D, G>;
+template <typename A> struct element { using type = A; };
+template <typename A, decltype(sizeof(0)) n> struct element<A[n]> : element<A> {};
+template <typename D, decltype(sizeof(0)) n, typename A> constexpr bool holds =
+    plain<D, typename element<A>::type> && sizeof(A) == n * sizeof(D);
+template <unsigned i, typename F> struct parameter;
+template <unsigned i, typename P, typename... R>
+struct parameter<i, void (*)(P, R...)> : parameter<i - 1, void (*)(R...)> {};
+template <typename P, typename... R> struct parameter<0, void (*)(P, R...)> { using type = P; };
+}
+"""
+
+_INTEGERS: Final = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
+
+
+def declared_types(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> str:
+    """Return assertions that the function takes its arguments in the types they are passed in.
+
+    Nothing else notices a ``float*`` that is given doubles: it is launched, and writes past the end or half of it.
+    """
+    lines = [f'#line 1 "arguments of {kernel.name}"', _TYPE_CHECK]
+    for constant in (argument for argument in kernel.arguments if argument.is_constant):
+        declared, said = _type_of(kernel, constant, configuration)
+        elements = math.prod(kernel.shape_of(constant, sizes))
+        lines.append(
+            f"static_assert(mptune_declared::holds<{declared}, {elements}, decltype({constant.name})>, "
+            f'"argument {constant.name} of kernel {kernel.name} is {elements} elements passed as {said}; '
+            'the __constant__ array of that name is of another size or type");'
+        )
+    for i, argument in enumerate(kernel.passed):
+        declared, said = _type_of(kernel, argument, configuration)
+        buffer = "false" if argument.role is Role.SCALAR else "true"
+        lines.append(
+            f"static_assert(mptune_declared::fits<{buffer}, {declared}, "
+            f"typename mptune_declared::parameter<{i}, decltype(&{kernel.function})>::type>, "
+            f'"argument {argument.name} of kernel {kernel.name} is passed as {said}; '
+            f'parameter {i + 1} of the function has another type");'
+        )
+    return "\n".join(lines)
+
+
+def _type_of(kernel: Kernel, argument: Argument, configuration: Configuration) -> tuple[str, str]:
+    """Return the type of an argument's elements in C++ and as a definition calls it."""
+    chosen = kernel.precision_of(argument, configuration)
+    if chosen is not None:
+        return chosen.cpp, chosen.name
+    said = str(argument.dtype)
+    return _INTEGERS.get(said) or f"unsigned {_INTEGERS[said[1:]].removeprefix('signed ')}", said

@@ -18,9 +18,9 @@ import jinja2
 import jinja2.meta
 import jinja2.nodes
 
-from mptune.dialect import portable, without_comments
+from mptune.dialect import declared_types, portable, without_comments
 from mptune.errors import KernelError, TemplateError, UnknownNameError, did_you_mean
-from mptune.kernel import Kernel, Role, Sizes
+from mptune.kernel import Kernel, Sizes
 from mptune.precision import Precision, precision
 from mptune.registry import bundled_folder
 from mptune.space.configuration import Configuration, Value
@@ -36,6 +36,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "host_grid.hpp",
     "conversions.hpp",
     "types.hpp",
+    "local.hpp",
     "arithmetic_cuda.hpp",
     "arithmetic.hpp",
     "atomics.hpp",
@@ -118,7 +119,7 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
     # A block known to the compiler gives the loops over its threads constant bounds.
     block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
     entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
-    declared = _declared_types(kernel, configuration)
+    declared = declared_types(kernel, configuration, sizes)
     return f'{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{declared}{entry}'
 
 
@@ -167,55 +168,6 @@ _HELPERS: Final[dict[str, Callable[..., Any]]] = {
     "enumerate": enumerate,
     "zip": zip,
 }
-
-
-# -- the types of the arguments ------------------------------------------------------------------
-
-#: Whether a parameter of the function can take an argument as it is declared. A class that is no floating-point type
-#: may be a vector of it, an integer of its size its bits, and void anything.
-_TYPE_CHECK: Final = """
-namespace mptune_declared {
-template <typename A, typename B> constexpr bool same = false;
-template <typename A> constexpr bool same<A, A> = true;
-template <typename T> constexpr bool real = same<T, double> || same<T, float> || same<T, half> || same<T, bfloat16> ||
-    same<T, fp8_e4m3> || same<T, fp8_e5m2>;
-template <typename D, typename G> constexpr bool plain =
-    same<D, G> || (!real<G> && (__is_class(G) || sizeof(D) == sizeof(G)));
-template <typename D> constexpr bool plain<D, void> = true;
-template <bool buffer, typename D, typename G> constexpr bool fits = !buffer && plain<D, G>;
-template <typename D, typename G> constexpr bool fits<true, D, G*> = plain<D, G>;
-template <typename D, typename G> constexpr bool fits<true, D, const G*> = plain<D, G>;
-template <unsigned i, typename F> struct parameter;
-template <unsigned i, typename P, typename... R>
-struct parameter<i, void (*)(P, R...)> : parameter<i - 1, void (*)(R...)> {};
-template <typename P, typename... R> struct parameter<0, void (*)(P, R...)> { using type = P; };
-}
-"""
-
-_INTEGERS: Final = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
-
-
-def _declared_types(kernel: Kernel, configuration: Configuration) -> str:
-    """Return assertions that the function takes its arguments in the types they are passed in.
-
-    Nothing else notices a ``float*`` that is given doubles: it is launched, and writes past the end or half of it.
-    """
-    lines = [f'#line 1 "arguments of {kernel.name}"', _TYPE_CHECK]
-    for i, argument in enumerate(kernel.arguments):
-        chosen = kernel.precision_of(argument, configuration)
-        if chosen is not None:
-            declared, said = chosen.cpp, chosen.name
-        else:
-            said = str(argument.dtype)
-            declared = _INTEGERS.get(said) or f"unsigned {_INTEGERS[said[1:]].removeprefix('signed ')}"
-        buffer = "false" if argument.role is Role.SCALAR else "true"
-        lines.append(
-            f"static_assert(mptune_declared::fits<{buffer}, {declared}, "
-            f"typename mptune_declared::parameter<{i}, decltype(&{kernel.function})>::type>, "
-            f'"argument {argument.name} of kernel {kernel.name} is passed as {said}; '
-            f'parameter {i + 1} of the function has another type");'
-        )
-    return "\n".join(lines)
 
 
 # -- finding the template ------------------------------------------------------------------------
@@ -363,12 +315,18 @@ def _check_function(kernel: Kernel, body: str, where: str) -> None:
     if 'extern "C"' not in code:
         raise TemplateError(f'{where}: write extern "C" before __global__ void {function}, or its name is mangled')
     parameters = _count_parameters(code, found[function])
-    if parameters != len(kernel.arguments):
-        names = ", ".join(argument.name for argument in kernel.arguments)
+    if parameters != len(kernel.passed):
+        names = ", ".join(argument.name for argument in kernel.passed)
         has = f"{parameters} parameter{'' if parameters == 1 else 's'}"
         raise TemplateError(
-            f"{where}: function {function} has {has}, the kernel declares {len(kernel.arguments)} arguments ({names})"
+            f"{where}: function {function} has {has}, the kernel declares {len(kernel.passed)} arguments ({names})"
         )
+    for constant in (argument.name for argument in kernel.arguments if argument.is_constant):
+        if not re.search(rf"__constant__\b[^;{{}}]*\b{constant}\s*\[", code):
+            raise TemplateError(
+                f"{where}: the kernel declares {constant!r} in constant memory, and there is no "
+                f"__constant__ TYPE {constant}[...]"
+            )
 
 
 def _count_parameters(code: str, start: int) -> int:

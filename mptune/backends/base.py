@@ -141,6 +141,14 @@ class Function(ABC):
     """A loaded kernel function."""
 
     @abstractmethod
+    def set_constant(self, name: str, data: NDArray[Any]) -> None:
+        """Copy a contiguous array into the ``__constant__`` array of that name and size.
+
+        Raises:
+            LaunchError: there is none.
+        """
+
+    @abstractmethod
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         """Run the grid to its end and return the device time in milliseconds.
 

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from mptune.backends.base import Binary, DeviceInfo
-from mptune.backends.gpu import Driver, GpuBackend, axis_limits
+from mptune.backends.driver import Driver, axis_limits
+from mptune.backends.gpu import GpuBackend
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
@@ -165,6 +166,10 @@ class _CupyDriver:
     def function(self, module: Any, name: str) -> Any:
         with self._errors():
             return self._driver.moduleGetFunction(module, name)
+
+    def symbol(self, module: Any, name: str) -> int:
+        with self._errors():
+            return int(self._driver.moduleGetGlobal(module, name))
 
     def max_threads(self, function: Any) -> int:
         with self._errors():

@@ -8,7 +8,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,12 @@ from mptune.backends.base import (
     check_part,
 )
 from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.driver import Driver
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError
 from mptune.kernel import LaunchShape
 
-__all__ = ["Driver", "GpuBackend", "GpuBuffer", "GpuFunction", "axis_limits"]
+__all__ = ["GpuBackend", "GpuBuffer", "GpuFunction"]
 
 _DEFAULT_LIMITS: Final = {"max_threads_per_block": 1024}
 #: What of a launch is limited, by which limit.
@@ -38,66 +39,6 @@ _LIMITED: Final = {
     "shared_bytes": "max_shared_bytes",
     **{f"{what}_{axis}": f"max_{what}_{axis}" for what in ("block", "grid") for axis in "xyz"},
 }
-
-
-class Driver(Protocol):
-    """The calls of a GPU driver, on one device and one stream.
-
-    Memory is an address, modules and functions are opaque handles. Failures are
-    :class:`~mptune.errors.LaunchError`, memory running out is :class:`~mptune.errors.OutOfMemoryError`.
-    """
-
-    def describe(self) -> DeviceInfo:
-        """Describe the device; ``limits`` hold ``max_threads_per_block`` and ``max_shared_bytes``."""
-
-    def allocate(self, nbytes: int) -> int:
-        """Return the address of new device memory."""
-
-    def free(self, address: int) -> None:
-        """Give device memory back."""
-
-    def copy_in(self, target: int, source: int, nbytes: int) -> None:
-        """Copy host memory to the device."""
-
-    def copy_out(self, target: int, source: int, nbytes: int) -> None:
-        """Copy device memory to the host."""
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device."""
-
-    def fill(self, target: int, byte: int, nbytes: int) -> None:
-        """Set device memory to one byte."""
-
-    def load(self, image: bytes) -> Any:
-        """Load a compiled image and return the module."""
-
-    def unload(self, module: Any) -> None:
-        """Release a module."""
-
-    def function(self, module: Any, name: str) -> Any:
-        """Return the function of that name."""
-
-    def max_threads(self, function: Any) -> int:
-        """Return the threads of the largest block of a function; its registers may allow fewer than the device."""
-
-    def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
-        """Run a function to its end; ``arguments`` is the address of an array of pointers to their values.
-
-        Returns:
-            Device time in milliseconds.
-        """
-
-    def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
-        """Run a function of a shape :meth:`launch` has run, without waiting; copies the arguments' values at once."""
-
-    def synchronize(self) -> None:
-        """Wait for the device; raises what an earlier fault left behind."""
-
-    def array_namespace(self) -> Any:
-        """Return the NumPy-like module that computes on the device, None where there is none or it does not work."""
-
-    def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
-        """Return device memory as a one-dimensional array of that module."""
 
 
 class GpuBuffer(Buffer):
@@ -192,6 +133,12 @@ class GpuFunction(Function):
         self._module = driver.load(binary.image)
         self._function = driver.function(self._module, binary.function)
         self._max_threads = driver.max_threads(self._function)
+
+    def set_constant(self, name: str, data: NDArray[Any]) -> None:
+        """Copy a contiguous array into the ``__constant__`` array of that name and size."""
+        if self._module is None:
+            raise LaunchError(f"{self.name} was given {name!r} after it was unloaded")
+        self._driver.copy_in(self._driver.symbol(self._module, name), int(data.ctypes.data), data.nbytes)
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         """Run the grid to its end and return the device time in milliseconds."""
@@ -370,16 +317,6 @@ class GpuBackend(Backend):
         if self._driver is None:
             self._driver = self.open_driver()
         return self._driver
-
-
-def axis_limits(block: Sequence[int], grid: Sequence[int]) -> dict[str, int]:
-    """Return the limits of a launch by axis: threads of a block and blocks of a grid along x, y and z."""
-    axes = {"block": block, "grid": grid}
-    return {
-        f"max_{what}_{axis}": int(limit)
-        for what, limits in axes.items()
-        for axis, limit in zip("xyz", limits, strict=True)
-    }
 
 
 def describe(argument: object) -> str:

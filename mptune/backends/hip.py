@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from mptune.backends.base import Binary, DeviceInfo
-from mptune.backends.gpu import Driver, GpuBackend, axis_limits
+from mptune.backends.driver import Driver, axis_limits
+from mptune.backends.gpu import GpuBackend
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
@@ -153,6 +154,9 @@ class _HipPythonDriver:
 
     def function(self, module: Any, name: str) -> Any:
         return self._call(self._hip.hipModuleGetFunction(module, name.encode()))
+
+    def symbol(self, module: Any, name: str) -> int:
+        return int(self._call(self._hip.hipModuleGetGlobal(module, name.encode())))
 
     def max_threads(self, function: Any) -> int:
         attribute = self._hip.hipFunction_attribute.HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK

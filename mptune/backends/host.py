@@ -158,6 +158,17 @@ class HostFunction(Function):
         self._finalizer = weakref.finalize(self, _close, library, handle)
         self._finalizer.atexit = False
 
+    def set_constant(self, name: str, data: NDArray[Any]) -> None:
+        """Copy a contiguous array into the ``__constant__`` array of that name and size."""
+        with self._lock:
+            if self._library is None:
+                raise LaunchError(f"{self.function} was given {name!r} after it was unloaded")
+            try:
+                symbol = (ctypes.c_char * data.nbytes).in_dll(self._library, name)
+            except ValueError as error:
+                raise LaunchError(f"{self.function} has no __constant__ array {name!r}") from error
+            ctypes.memmove(symbol, data.ctypes.data, data.nbytes)
+
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         """Run the grid to its end on all workers; return milliseconds from the first block to the last."""
         self._check_shape(shape)

@@ -216,6 +216,8 @@ class Bench:
         try:
             with clock.phase("transfer"):
                 bound = self._device_data.bind(configuration)
+                for name, values in bound.constants.items():
+                    function.set_constant(name, values)
 
             def launch(timed: bool) -> float:
                 bound.restore()

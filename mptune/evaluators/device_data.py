@@ -48,12 +48,14 @@ class BoundArguments:
         outputs: the buffers the kernel writes.
         pristine: for each inout buffer, the copy it is restored from.
         held: the memory of all of them, by the key it is kept under.
+        constants: what goes into constant memory, by name.
     """
 
     launch: Sequence[LaunchArgument]
     outputs: tuple[OutputBuffer, ...]
     pristine: tuple[tuple[Buffer, Buffer], ...]
     held: Mapping[_Key, GuardedBuffer]
+    constants: Mapping[str, NDArray[Any]]
 
     def restore(self) -> None:
         """Give every inout buffer its initial values back."""
@@ -97,8 +99,12 @@ class DeviceData:
         launch: list[LaunchArgument] = []
         outputs: list[OutputBuffer] = []
         pristine: list[tuple[Buffer, Buffer]] = []
+        constants: dict[str, NDArray[Any]] = {}
         for argument in self._data.kernel.arguments:
             precision = self._data.kernel.precision_of(argument, configuration)
+            if argument.is_constant:
+                constants[argument.name] = self._data.typed(argument, precision)
+                continue
             if argument.role is Role.SCALAR:
                 launch.append(self._data.scalar(argument, precision))
                 continue
@@ -108,7 +114,7 @@ class DeviceData:
                 pristine.append((buffer, self._buffer(argument, precision, "read", held)))
             if argument.is_output:
                 outputs.append(OutputBuffer(argument, precision, buffer))
-        return BoundArguments(launch, tuple(outputs), tuple(pristine), held)
+        return BoundArguments(launch, tuple(outputs), tuple(pristine), held, constants)
 
     def poison(self, bound: BoundArguments) -> None:
         """Fill pure outputs with the poison pattern, so that an element never written shows."""

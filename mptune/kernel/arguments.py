@@ -10,7 +10,7 @@ from typing import Final
 
 from mptune.errors import KernelError, UnknownNameError
 
-__all__ = ["Argument", "In", "InOut", "Out", "Role", "Scalar", "is_identifier"]
+__all__ = ["Argument", "Constant", "In", "InOut", "Out", "Role", "Scalar", "is_identifier"]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
 _INTEGER_DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -40,6 +40,7 @@ class Argument:
         shape: one expression over the sizes per axis; empty for a scalar.
         precision: name of the precision parameter that sets its type, or a fixed precision.
         dtype: an integer type ("int32") instead of a precision.
+        is_constant: whether it is no parameter of the function but a ``__constant__`` array of that name.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Argument:
     shape: tuple[str, ...] = ()
     precision: str | None = None
     dtype: str | None = None
+    is_constant: bool = False
 
     def __post_init__(self) -> None:
         if not is_identifier(self.name):
@@ -57,6 +59,8 @@ class Argument:
             raise UnknownNameError(f"integer type of argument {self.name!r}:", self.dtype, _INTEGER_DTYPES)
         if (self.role is Role.SCALAR) != (not self.shape):
             raise KernelError(f"argument {self.name!r}: a buffer needs a shape and a scalar has none")
+        if self.is_constant and self.role is not Role.IN:
+            raise KernelError(f"argument {self.name!r}: a kernel can only read constant memory")
 
     @property
     def is_input(self) -> bool:
@@ -79,6 +83,16 @@ def In(  # noqa: N802 - reads as a declaration
 ) -> Argument:
     """Declare a buffer the kernel only reads."""
     return Argument(name, Role.IN, _shape(shape), precision, dtype)
+
+
+def Constant(  # noqa: N802
+    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
+) -> Argument:
+    """Declare an input in constant memory: the template has ``__constant__ TYPE name[...];``, the function no parameter.
+
+    A GPU has 64 KiB of it; threads that read the same element at a time read it at once.
+    """
+    return Argument(name, Role.IN, _shape(shape), precision, dtype, is_constant=True)
 
 
 def Out(  # noqa: N802

@@ -46,7 +46,8 @@ class Kernel:
     Args:
         name: the kernel's name; also the name of the ``__global__`` function unless ``function`` says otherwise.
         parameters: the tunable parameters.
-        arguments: the arguments of the function, in order (:func:`In`, :func:`Out`, :func:`InOut`, :func:`Scalar`).
+        arguments: the arguments of the function, in order (:func:`In`, :func:`Out`, :func:`InOut`, :func:`Scalar`), and
+            anywhere among them those in constant memory (:func:`Constant`), which it has no parameters for.
         sizes: problem sizes by preset name; ``default`` must be among them.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
             argument named like a size may be left out.
@@ -127,6 +128,11 @@ class Kernel:
     def outputs(self) -> tuple[Argument, ...]:
         """The arguments the kernel writes."""
         return tuple(argument for argument in self.arguments if argument.is_output)
+
+    @property
+    def passed(self) -> tuple[Argument, ...]:
+        """The arguments that are parameters of the function; the others are in constant memory."""
+        return tuple(argument for argument in self.arguments if not argument.is_constant)
 
     @property
     def signature_names(self) -> tuple[str, ...]:

@@ -13,7 +13,8 @@
 #define __global__ inline __attribute__((always_inline))
 #define __device__
 #define __host__
-#define __constant__ static
+// To be found and set from outside, but by nothing else in the process that happens to have its name.
+#define __constant__ __attribute__((visibility("protected"), used))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))

@@ -159,6 +159,23 @@ def test_an_illegal_address_is_a_launch_error_after_which_nothing_works(backend,
     assert not backend.is_usable()
 
 
+def test_constant_memory_is_copied_to_where_the_module_has_it(backend, fake):
+    function = backend.load(Binary("smooth", b"cubin"))
+    buffer = backend.allocate(32)
+    fake.symbols["weights"] = buffer.address
+    fake.calls.clear()
+    weights = np.arange(4.0)
+    function.set_constant("weights", weights)
+    assert fake.named("moduleGetGlobal") == [[5, "weights"]]
+    assert fake.named("memcpyAsync") == [[buffer.address, weights.ctypes.data, 32, 1, STREAM]]
+    fake.failing.add("moduleGetGlobal")
+    with pytest.raises(LaunchError, match="moduleGetGlobal failed"):
+        function.set_constant("weights", weights)
+    function.unload()
+    with pytest.raises(LaunchError, match="smooth was given 'weights' after it was unloaded"):
+        function.set_constant("weights", weights)
+
+
 class TestArrays:
     def test_they_are_views_of_the_memory(self, backend):
         buffer = backend.allocate(64)

@@ -11,7 +11,7 @@ import pytest
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Availability, Binary, CompileOptions, DeviceInfo
 from mptune.backends.cuda import CudaBackend
-from mptune.backends.gpu import axis_limits
+from mptune.backends.driver import axis_limits
 from mptune.errors import BackendUnavailableError, LaunchError, UnknownNameError
 from mptune.kernel import LaunchShape
 

@@ -166,6 +166,17 @@ def test_copies_go_through_the_stream_and_only_those_with_the_host_are_waited_fo
     assert fake.calls[-1] == ("hipFree", fake.memory[address])
 
 
+def test_constant_memory_is_copied_to_where_the_module_has_it(backend, fake):
+    function = backend.load(Binary("smooth", b"code object"))
+    symbol = Pointer(ctypes.create_string_buffer(32))
+    fake.results["hipModuleGetGlobal"] = lambda module, name: symbol
+    fake.calls.clear()
+    weights = np.arange(4.0)
+    function.set_constant("weights", weights)
+    assert fake.calls[0] == ("hipModuleGetGlobal", "a module", b"weights")
+    assert bytes(symbol.block) == weights.tobytes()
+
+
 def test_failures_carry_the_name_of_their_status(backend, fake):
     function = backend.load(Binary("axpy", b"code object"))
     fake.failing["hipMalloc"] = Status.hipErrorOutOfMemory
@@ -224,6 +235,7 @@ class TestRealHipPython:
             ("unload", (None,)),
             ("function", (None, "axpy")),
             ("max_threads", (None,)),
+            ("symbol", (None, "weights")),
             ("launch", (None, SHAPE, 4096)),
             ("enqueue", (None, SHAPE, 4096)),
             ("synchronize", ()),
