@@ -119,7 +119,7 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
     # A block known to the compiler gives the loops over its threads constant bounds.
     block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
     entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
-    declared = declared_types(kernel, configuration, sizes)
+    declared = declared_types(kernel, configuration, Sizes(sizes))
     return f'{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{declared}{entry}'
 
 

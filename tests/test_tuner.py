@@ -228,6 +228,7 @@ def test_device_limits_by_axis_leave_out_axes_the_kernel_does_not_have(kernel: K
 
 BAD = {
     "budget": ({"budget": 0}, "budget 0"),
+    "flush": ({"flush_cache": "of"}, "way to flush the cache: 'of'; did you mean 'off'"),
     "share": ({"baseline_share": 2.0}, "baseline share"),
     "seed": ({"seed": -1}, "seed -1"),
     "limit": ({"time_limit_s": -1.0}, "time limit"),

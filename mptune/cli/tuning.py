@@ -49,6 +49,9 @@ def tune(
     baseline_share: Annotated[float, typer.Option(help="Share of the budget for the fp64 baseline.")] = 0.2,
     trial_limit: Annotated[float, typer.Option(metavar="S", help="Seconds one launch or timing may take.")] = 30.0,
     compiler_flag: Annotated[list[str], typer.Option(metavar="FLAG", help="A further compiler flag.")] = [],  # noqa: B006
+    flush_cache: Annotated[
+        str, typer.Option(metavar="auto|on|off", help="Empty caches between timed launches [on GPUs, where it shows].")
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="Seeds inputs and strategy.")] = 0,
     workers: Annotated[int, typer.Option(help="Evaluations under way at once.")] = 1,
     compilers: Annotated[
@@ -86,6 +89,7 @@ def tune(
         workers=workers,
         compilers=compilers,
         flags=tuple(compiler_flag),
+        flush_cache=flush_cache,
         limits=Limits(run_s=trial_limit),
     )
     path = output or default_output(definition, resume)

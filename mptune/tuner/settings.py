@@ -50,6 +50,7 @@ class TuneSettings:
         compilers: compilations at a time, of the configurations asked for ahead; None: one per core, 0: each
             configuration is asked for when the one before it has been measured, and compiled by the worker.
         flags: further compiler flags.
+        flush_cache: whether caches are emptied between timed launches, "on", "off" or "auto": on a GPU, where it shows.
         limits: wall-clock limits of one trial.
     """
 
@@ -74,6 +75,7 @@ class TuneSettings:
     workers: int = 1
     compilers: int | None = None
     flags: tuple[str, ...] = ()
+    flush_cache: str = "auto"
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

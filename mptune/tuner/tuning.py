@@ -18,6 +18,7 @@ from mptune.backends.processor import usable_cores
 from mptune.errors import BackendUnavailableError, MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.observing import observers_for
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
@@ -101,6 +102,7 @@ def tune(
         metric=settings.metric,
         seed=settings.seed,
         flags=settings.flags,
+        plan=TimingPlan(flush_cache=settings.flush_cache),
         limits=settings.limits,
         compilers=usable_cores() if settings.compilers is None else settings.compilers,
         reuse_errors=objective.metric == "time_ms" and objective.minimise and not objective.constraints,

@@ -1,0 +1,157 @@
+"""Caches are emptied between timed launches, not while one is timed, and where that matters."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from mptune.backends.base import DeviceInfo
+from mptune.backends.host import HostBackend, HostBuffer
+from mptune.buffers import DataManager
+from mptune.errors import MptuneError, OutOfMemoryError
+from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.flushing import CacheFlush, wants_flush
+from mptune.evaluators.timing import TimingPlan
+from mptune.kernel import InOut, Kernel, Scalar
+from mptune.rendering import render
+from mptune.results import Status
+from mptune.space.parameters import PrecisionParameter
+
+CACHE = 1 << 16
+
+KERNEL = Kernel(
+    name="twice",
+    parameters=[PrecisionParameter("t", ["fp64", "fp32", "fp16"])],
+    arguments=[InOut("y", "n", precision="t"), Scalar("n", dtype="int32")],
+    sizes={"default": {"n": CACHE // 8}, "tiny": {"n": 16}, "huge": {"n": 100 * CACHE}},
+    inputs=lambda rng, size: {"y": rng.random(size.n)},
+    reference=lambda inputs, size: 2.0 * inputs["y"],
+    grid=["ceildiv(n, 64)"],
+    block=["64"],
+    flops="n",
+    template="""
+extern "C" __global__ void twice({{ t }}* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = y[i] + y[i];
+}
+""",
+)
+
+
+class Cached(HostBackend):
+    """The host with a small cache, posing as a GPU; tells of what is filled and launched."""
+
+    shares_memory = False
+
+    def __init__(self, cache_bytes: int = CACHE) -> None:
+        super().__init__(workers=1)
+        self.cache_bytes = cache_bytes
+        self.events: list[str] = []
+
+    def device(self) -> DeviceInfo:
+        info = super().device()
+        return dataclasses.replace(info, limits={**info.limits, "cache_bytes": self.cache_bytes})
+
+    def load(self, binary: Any) -> Any:
+        function = super().load(binary)
+        launch = function.launch
+
+        def told(shape: Any, arguments: Any) -> float:
+            self.events.append("launch")
+            return launch(shape, arguments)
+
+        function.launch = told  # type: ignore[method-assign]
+        return function
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Cached:
+    backend = Cached()
+    fill, copy = HostBuffer.fill, HostBuffer.copy_from
+
+    def filled(self: HostBuffer, byte: int) -> None:
+        if self.nbytes > CACHE:
+            backend.events.append(f"flush {self.nbytes // CACHE}")
+        fill(self, byte)
+
+    def copied(self: HostBuffer, other: HostBuffer) -> None:
+        backend.events.append("restore")
+        copy(self, other)
+
+    monkeypatch.setattr(HostBuffer, "fill", filled)
+    monkeypatch.setattr(HostBuffer, "copy_from", copied)
+    return backend
+
+
+def events(backend: Cached, flush_cache: str, known_errors: dict[str, float] | None = None) -> list[str]:
+    plan = TimingPlan(warmups=1, min_repeats=2, max_repeats=2, flush_cache=flush_cache)
+    bench = Bench(KERNEL, KERNEL.resolve_sizes(), backend, plan=plan)
+    configuration = KERNEL.configuration({})
+    request = Request(configuration, render(KERNEL, configuration, bench.sizes), known_errors)
+    backend.events.clear()
+    assert bench.evaluate(request).status is Status.OK
+    bench.close()
+    return backend.events
+
+
+def test_each_timed_launch_finds_restored_data_and_an_empty_cache(told: Cached) -> None:
+    known = {"error": 0.0, "log10_error": -300.0}
+    assert events(told, "on", known) == ["restore", "flush 2", "launch"] * 3
+
+
+def test_the_launch_that_is_checked_is_not_flushed_for(told: Cached) -> None:
+    assert events(told, "auto") == ["restore", "launch"] + ["restore", "flush 2", "launch"] * 3
+
+
+def test_off_is_off(told: Cached) -> None:
+    assert events(told, "off") == ["restore", "launch"] * 4
+
+
+@pytest.mark.parametrize(
+    ("preset", "intensity", "expected"),
+    [("default", 1, True), ("default", 10**4, False), ("tiny", 1, False), ("huge", 1, False)],
+)
+def test_auto_looks_at_the_sizes_and_the_declared_work(
+    preset: str, intensity: int, expected: bool, tmp_path: Any
+) -> None:
+    kernel = dataclasses.replace(KERNEL, flops=f"{intensity} * n")
+    sizes = kernel.resolve_sizes(preset)
+    data = DataManager(kernel, sizes, cache_dir=tmp_path)
+    assert wants_flush(TimingPlan(), Cached(), kernel, sizes, data) is expected
+    unknown = dataclasses.replace(kernel, flops=None)
+    assert wants_flush(TimingPlan(), Cached(), unknown, sizes, data) is (preset == "default")
+
+
+def test_auto_leaves_the_host_s_caches_alone(tmp_path: Any) -> None:
+    class Host(Cached):
+        shares_memory = True
+
+    sizes = KERNEL.resolve_sizes()
+    data = DataManager(KERNEL, sizes, cache_dir=tmp_path)
+    assert not wants_flush(TimingPlan(), Host(), KERNEL, sizes, data)
+    assert wants_flush(TimingPlan(flush_cache="on"), Host(), KERNEL, sizes, data)
+
+
+def test_on_where_nothing_is_known_of_the_cache_is_told_of(tmp_path: Any) -> None:
+    sizes = KERNEL.resolve_sizes()
+    data = DataManager(KERNEL, sizes, cache_dir=tmp_path)
+    with pytest.raises(MptuneError, match="flush_cache='on': how large the last-level cache of .* is not known"):
+        wants_flush(TimingPlan(flush_cache="on"), Cached(0), KERNEL, sizes, data)
+    assert not wants_flush(TimingPlan(), Cached(0), KERNEL, sizes, data)
+
+
+def test_no_room_to_flush_with_is_told_of() -> None:
+    with pytest.raises(OutOfMemoryError, match=r"no room to flush the cache of .* \(flush_cache=.off.\)"):
+        CacheFlush(HostBackend(), 1 << 50)
+
+
+def test_every_flush_writes_something_new() -> None:
+    flush = CacheFlush(HostBackend(), 64)
+    seen = set()
+    for _ in range(2):
+        flush()
+        seen.add(int(flush._scratch._memory()[0]))  # type: ignore[attr-defined]
+    assert len(seen) == 2
+    flush.free()
