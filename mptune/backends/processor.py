@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -80,10 +81,19 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def last_level_cache_bytes() -> int:
-    """Return the size of the largest cache a core has, 0 where the system does not say."""
-    names = (f"SC_LEVEL{level}_CACHE_SIZE" for level in (2, 3, 4))
-    return max([0, *(os.sysconf(name) for name in names if name in os.sysconf_names)])
+def last_level_cache_bytes(caches: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    """Return the size of the largest cache a core has, 0 where the system does not say.
+
+    Args:
+        caches: where the system describes them.
+    """
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    found = [0]
+    for file in caches.glob("index*/size"):
+        with contextlib.suppress(OSError, ValueError):
+            text = file.read_text().strip()
+            found.append(int(text.rstrip("KMG")) * units.get(text[-1:], 1))
+    return max(found)
 
 
 def total_memory_bytes() -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from mptune.accuracy.evaluate import metric_text
 from mptune.backends import BACKENDS, get_backend
+from mptune.buffers.memory import in_words
 from mptune.checking import CheckResult, Compilation, Selection
 from mptune.checking import check as check_kernel
 from mptune.cli.arguments import parse_assignments, parse_sizes
@@ -134,7 +136,16 @@ def backends(json: AsJson = False) -> None:
     if json:
         print_json({"backends": rows})
         return
-    columns = ("backend", "compiles", "runs", "device", "architecture", "versions / what is missing")
+    columns = (
+        "backend",
+        "compiles",
+        "runs",
+        "device",
+        "architecture",
+        "memory",
+        "limits",
+        "versions / what is missing",
+    )
     cells = [
         (
             row["backend"],
@@ -142,11 +153,27 @@ def backends(json: AsJson = False) -> None:
             "yes" if row["can_run"] else "no",
             row["device"] or "-",
             row["architecture"] or "-",
+            "-" if row["memory_bytes"] is None else in_words(row["memory_bytes"]),
+            _limits(row["limits"]) or "-",
             row["reason"] or ", ".join(f"{k} {v}" for k, v in row["versions"].items()),
         )
         for row in rows
     ]
     output.print(table(columns, cells))
+
+
+def _limits(limits: Mapping[str, int]) -> str:
+    """Return the limits a kernel's author has in mind, in words; --json has all of them."""
+    said = {
+        "max_threads_per_block": "{:,} threads a block",
+        "warp_size": "{} a warp",
+        "max_shared_bytes": "{:,} bytes shared",
+        "registers_per_block": "{:,} registers",
+        "multiprocessors": "{} multiprocessors",
+        "workers": "{} cores",
+        "cache_bytes": "{:,} bytes cache",
+    }
+    return ", ".join(text.format(limits[name]) for name, text in said.items() if limits.get(name))
 
 
 def _availability(name: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from mptune.backends.base import Binary, Buffer, CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend, HostBuffer
 from mptune.backends.host_compiler import find_compiler
+from mptune.backends.processor import last_level_cache_bytes
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
 
@@ -531,3 +532,12 @@ class TestVectorCode:
         text = source("axpy", body.format(type="float"))
         binary = HostBackend(cache=cache).compile(text, "axpy", CompileOptions(flags=("-fopt-info-vec-optimized",)))
         assert not _thread_loop_is_vectorised(binary.log, text)
+
+
+def test_the_last_level_cache_is_the_largest_there_is(tmp_path):
+    for index, size in enumerate(("48K", "32K", "1024K", "384M", "nonsense")):
+        (tmp_path / f"index{index}").mkdir()
+        (tmp_path / f"index{index}" / "size").write_text(f"{size}\n")
+    assert last_level_cache_bytes(tmp_path) == 384 << 20
+    assert last_level_cache_bytes(tmp_path / "nowhere") == 0
+    assert HostBackend().device().limits["cache_bytes"] == last_level_cache_bytes()

@@ -199,7 +199,13 @@ def test_backends_say_what_is_missing(mptune: Call) -> None:
     assert rows["host"]["can_run"]
     for row in rows.values():
         assert row["can_run"] or row["reason"]
-    assert "host" in mptune("backends").out
+    printed = mptune("backends").out
+    assert "host" in printed
+    host = rows["host"]
+    assert host["memory_bytes"] > 0
+    assert host["limits"]["max_threads_per_block"] == 1024
+    assert "memory" in printed
+    assert "1,024" in printed
 
 
 def test_render_completes_what_is_given_to_a_valid_configuration(mptune: Call) -> None:
