@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -20,9 +23,20 @@ from mptune.store import RunFile
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Run", "json_safe"]
+__all__ = ["FailureGroup", "Run", "in_short", "json_safe"]
 
+_ERROR: Final = re.compile(r"\berror\b", re.IGNORECASE)
+_DIGITS: Final = re.compile(r"\d+")
 _SPEEDUP: Final = "speedup"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures of one kind: their status, the message of the first of them in short, and how many there are."""
+
+    status: Status
+    message: str
+    count: int
 
 
 class Run:
@@ -88,6 +102,31 @@ class Run:
     def failures(self) -> tuple[Trial, ...]:
         """The trials without numbers that mean something; their messages say why."""
         return tuple(trial for trial in self.trials if not trial.is_valid)
+
+    @property
+    def failure_groups(self) -> tuple[FailureGroup, ...]:
+        """The failures by status and message, the most frequent first; messages may differ in their numbers."""
+        groups: dict[tuple[Status, str], list[str]] = {}
+        for trial in self.failures:
+            message = in_short(trial.message)
+            groups.setdefault((trial.status, _DIGITS.sub("#", message)), []).append(message)
+        found = (FailureGroup(status, messages[0], len(messages)) for (status, _), messages in groups.items())
+        return tuple(sorted(found, key=lambda group: -group.count))
+
+    @property
+    def durations_s(self) -> dict[str, float]:
+        """How the wall time was spent in seconds, most first: by phase of the trials, and beside them.
+
+        ``prepare`` is inputs, references and the start of the worker, ``search`` the strategy, ``lost`` what trials
+        took that ended the worker, ``other`` the rest of the wall time.
+        """
+        spent = {name: float(self.settings.get(f"{name}_s") or 0.0) for name in ("prepare", "search")}
+        for trial in self.trials:
+            for phase, seconds in trial.measurement.durations_s.items():
+                spent[phase] = spent.get(phase, 0.0) + seconds
+        rest_s = float(self.settings.get("wall_s") or 0.0) - math.fsum(spent.values())
+        ordered = sorted(spent.items(), key=lambda item: -item[1])
+        return {**{name: seconds for name, seconds in ordered if seconds > 0}, "other": max(0.0, rest_s)}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -231,6 +270,8 @@ class Run:
             "best": self._entry(self.best),
             "closest": self._entry(self.closest),
             "statuses": self.statuses,
+            "failures": [dataclasses.asdict(group) for group in self.failure_groups],
+            "durations_s": self.durations_s,
             "warnings": self.warnings,
             "wall_s": settings.get("wall_s"),
         }
@@ -267,6 +308,12 @@ class Run:
             "error": trial.error,
             "metrics": trial.measurement.metrics,
         }
+
+
+def in_short(message: str) -> str:
+    """Return the first line of a message and, of a compiler's output, the first error."""
+    first, *others = message.strip().splitlines() or [""]
+    return next((f"{first}: {line.strip()}" for line in others if _ERROR.search(line)), first)
 
 
 def json_safe(value: Any) -> Any:

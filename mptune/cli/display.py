@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -19,7 +17,7 @@ from rich.text import Text
 
 from mptune.errors import RunFileError
 from mptune.results import Trial
-from mptune.run import Run
+from mptune.run import Run, in_short
 from mptune.tuner import Progress
 
 __all__ = ["LiveView", "complain", "pareto_table", "print_json", "print_run", "remark", "table"]
@@ -36,7 +34,8 @@ _SHOWN: Final = (
 _REFRESH_S: Final = 0.1
 #: A live view that took a second is shown for twenty.
 _VIEW_SHARE: Final = 20.0
-_ERROR: Final = re.compile(r"\berror\b", re.IGNORECASE)
+#: Kinds of failure that are told one by one.
+_KINDS: Final = 8
 
 
 def complain(message: str) -> None:
@@ -104,6 +103,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     if shown:
         output.print(_comparison(run, shown))
         output.print()
+    if settings["wall_s"] > 0:
+        output.print(f"time: {_spent(run)}")
     output.print(f"statuses: {_pairs(run.statuses)}")
     _print_failures(run, warnings)
 
@@ -123,19 +124,23 @@ def _comparison(run: Run, shown: Mapping[str, Trial]) -> Table:
 
 
 def _print_failures(run: Run, warnings: bool) -> None:
-    groups = Counter((str(t.status), _in_short(t.message)) for t in run.failures)
-    for (status, message), count in groups.most_common(5):
-        output.print(Text(f"  {count} × {status}: {message}"), soft_wrap=True)
-    if len(groups) > 5:
-        output.print(f"  and {len(groups) - 5} other kinds of failure")
+    groups = run.failure_groups
+    for group in groups[:_KINDS]:
+        output.print(Text(f"  {group.count} × {group.status}: {group.message}"), soft_wrap=True)
+    if len(groups) > _KINDS:
+        others = sum(group.count for group in groups[_KINDS:])
+        output.print(f"  {others} × {len(groups) - _KINDS} other kinds of failure")
     for warning in run.warnings if warnings else ():
         output.print(Text(f"  warning: {warning}", style="yellow"), soft_wrap=True)
 
 
-def _in_short(message: str) -> str:
-    """Return the first line of a message and, of a compiler's output, the first error."""
-    first, *others = message.strip().splitlines() or [""]
-    return next((f"{first}: {line.strip()}" for line in others if _ERROR.search(line)), first)
+def _spent(run: Run) -> str:
+    """Return how the time was spent; what took less than a hundredth of it is among the rest."""
+    wall_s = float(run.settings["wall_s"])
+    spent = run.durations_s
+    shown = {name: seconds for name, seconds in spent.items() if name != "other" and seconds >= 0.01 * wall_s}
+    shown["other"] = max(0.0, wall_s - sum(shown.values()))
+    return ", ".join(f"{name} {seconds:.1f} s ({seconds / wall_s:.0%})" for name, seconds in shown.items())
 
 
 def pareto_table(run: Run, metrics: Sequence[str]) -> Table:
@@ -184,7 +189,7 @@ def _log_line(count: int, progress: Progress) -> str:
     numbers = f"{number(trial.time_ms)} ms, error {number(trial.error, 3)}" if trial.is_valid else ""
     took_s = sum(trial.measurement.durations_s.values())
     origin = "from the run file" if progress.replayed else f"{took_s:.2f} s"
-    parts = (str(trial.status), numbers, origin, str(trial.configuration), _in_short(trial.message))
+    parts = (str(trial.status), numbers, origin, str(trial.configuration), in_short(trial.message))
     return f"{count}/{progress.budget} {progress.phase}: {'; '.join(part for part in parts if part)}"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from mptune.errors import EmptySpaceError
@@ -110,6 +111,8 @@ class Tuning:
         self._on_progress = on_progress
         self._start = start
         self._wall_before_s = float(file.settings["wall_s"])
+        self._prepare_s = float(file.settings.get("prepare_s", 0.0)) + time.monotonic() - start
+        self._search_s = float(file.settings.get("search_s", 0.0))
         self._trials: dict[Configuration, Trial] = {}
         self._stored = self._read_stored()
 
@@ -130,7 +133,7 @@ class Tuning:
         self._search(strategy, budget, "search")
         # A smaller budget or a time limit may have ended the run before it came to them.
         self._take_leftovers()
-        self._file.update({"wall_s": self._wall_s()})
+        self._file.update(self._spent())
         return self._result()
 
     # -- phases --------------------------------------------------------------------------------
@@ -178,7 +181,8 @@ class Tuning:
         asked: deque[Configuration] = deque()
         while self._may_go_on(budget):
             while len(asked) < min(self._evaluator.lead, budget - len(self._trials)):
-                proposed = strategy.ask(1)
+                with self._searching():
+                    proposed = strategy.ask(1)
                 if not proposed:
                     break
                 asked += proposed
@@ -187,7 +191,9 @@ class Tuning:
                     self._evaluator.prepare(proposed[0])
             if not asked or not self._may_go_on(budget):
                 return
-            strategy.tell([self._evaluate(asked.popleft(), phase)])
+            trial = self._evaluate(asked.popleft(), phase)
+            with self._searching():
+                strategy.tell([trial])
 
     def _strategy(self, space: SearchSpace) -> Strategy:
         return make(
@@ -209,20 +215,22 @@ class Tuning:
             trial = next(iter(self._evaluator.evaluate([configuration])))
         else:
             self._evaluator.remember(trial)
-        trial = self._keep(self._objective.judge(trial), phase)
+        trial = self._keep(self._objective.judge(trial), phase, stored)
         elapsed_s = time.monotonic() - self._start
         self._on_progress(Progress(phase, trial, self._result, self._settings.budget, elapsed_s, stored is not None))
         return trial
 
-    def _keep(self, trial: Trial, phase: str) -> Trial:
-        self._file.add(trial, phase, {"wall_s": self._wall_s()})
+    def _keep(self, trial: Trial, phase: str, stored: Trial | None) -> Trial:
+        if trial != stored or trial.configuration in self._revived:
+            self._file.add(trial, phase, self._spent())
         self._trials[trial.configuration] = trial
         return trial
 
     def _read_stored(self) -> dict[Configuration, Trial]:
         """Return the stored trials measured under the present conditions; set the others aside."""
         current, stale = {}, []
-        for trial in (*self._file.trials("stale"), *self._file.trials()):
+        retired = self._file.trials("stale")
+        for trial in (*retired, *self._file.trials()):
             same_space = trial.configuration in self._space
             same_key = same_space and trial.key == self._evaluator.key_of(trial.configuration)
             if same_key and not self._has_more_time(trial):
@@ -232,6 +240,7 @@ class Tuning:
         measured = [t for t in current.values() if t.is_valid and not t.measurement.reused_error]
         unbacked = [t for t in current.values() if t.measurement.reused_error and not self._is_backed(t, measured)]
         stale += [current.pop(trial.configuration) for trial in unbacked]
+        self._revived = current.keys() & {trial.configuration for trial in retired}
         self._file.retire(stale)
         self._file.update({"stale": len(stale)})
         return current
@@ -251,7 +260,8 @@ class Tuning:
         """Return stored trials a differently set up strategy did not ask for; they are as good as its own."""
         leftovers = []
         for configuration in [c for c in self._stored if c not in asked]:
-            trial = self._keep(self._objective.judge(self._stored.pop(configuration)), "search")
+            stored = self._stored.pop(configuration)
+            trial = self._keep(self._objective.judge(stored), "search", stored)
             self._evaluator.remember(trial)
             leftovers.append(trial)
         return leftovers
@@ -261,8 +271,18 @@ class Tuning:
         in_time = limit_s is None or time.monotonic() - self._start < limit_s
         return in_time and len(self._trials) < budget
 
-    def _wall_s(self) -> float:
-        return self._wall_before_s + time.monotonic() - self._start
+    @contextlib.contextmanager
+    def _searching(self) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._search_s += time.monotonic() - start
+
+    def _spent(self) -> dict[str, float]:
+        """Return how long the run took so far, and what no trial accounts for."""
+        wall_s = self._wall_before_s + time.monotonic() - self._start
+        return {"wall_s": wall_s, "prepare_s": self._prepare_s, "search_s": self._search_s}
 
     def _result(self) -> Run:
         return Run(self._file.settings, list(self._trials.values()))
