@@ -164,6 +164,38 @@ class TestBuffers:
         buffer.free()
         other.free()
 
+    def test_parts_and_fills(self, backend):
+        whole = backend.allocate(1000)
+        whole.fill(0xA5)
+        part = whole.part(256, 24)
+        part.write(np.arange(24, dtype=np.uint8))
+        whole.part(500, 8).copy_from(part.part(16, 8))
+        whole.part(999, 1).fill(1)
+        back = np.empty(1000, np.uint8)
+        whole.read(back)
+        expected = np.full(1000, 0xA5, np.uint8)
+        expected[256:280] = np.arange(24)
+        expected[500:508] = np.arange(16, 24)
+        expected[999] = 1
+        np.testing.assert_array_equal(back, expected)
+        with pytest.raises(LaunchError, match="not all inside a buffer of 1000 bytes"):
+            whole.part(990, 11)
+        whole.free()
+        with pytest.raises(LaunchError):
+            part.fill(0)
+
+    def test_arrays_on_the_device_are_its_memory(self, backend):
+        xp = backend.array_namespace()
+        if xp is None:
+            with pytest.raises(MptuneError):
+                backend.array(backend.allocate(8), np.dtype(np.uint64))
+            return
+        data = np.random.default_rng(0).random(1000)
+        buffer = backend.allocate(data.nbytes + 16)
+        buffer.part(16, data.nbytes).write(data)
+        array = backend.array(buffer.part(16, data.nbytes), np.dtype(np.uint64)).view(np.float64)
+        assert float(xp.abs(array - 1).sum()) == pytest.approx(np.abs(data - 1).sum(), rel=1e-13)
+
     def test_a_freed_buffer_is_refused(self, backend):
         buffer = backend.allocate(8)
         buffer.free()
@@ -258,6 +290,47 @@ class TestLaunching:
         bins = np.zeros(10, dtype)
         run(backend, "histogram", body, (-(-5003 // 64),), (64,), x, bins, np.int32(x.size))
         np.testing.assert_array_equal(bins, np.bincount(x, minlength=10))
+
+    def test_constant_memory(self, backend):
+        body = """
+        __constant__ double factor[2][3];
+        __constant__ unsigned char first = 7;
+        extern "C" __global__ void scale(double* y) {
+            y[threadIdx.x] = factor[threadIdx.x / 3][threadIdx.x % 3] + first;
+        }
+        """
+        functions = [
+            backend.load(backend.compile(source("scale", body + f"// {i}"), "scale", CompileOptions()))
+            for i in range(2)
+        ]
+        values = np.random.default_rng(4).random((2, 2, 3))
+        for function, mine in zip(functions, values, strict=True):
+            function.set_constant("factor", mine)
+        for function, mine in zip(functions, values, strict=True):
+            buffer = backend.allocate(48)
+            function.launch(LaunchShape((1, 1, 1), (6, 1, 1)), [buffer])
+            back = np.empty((2, 3))
+            buffer.read(back)
+            np.testing.assert_array_equal(back, mine + 7)
+            buffer.free()
+        with pytest.raises(LaunchError):
+            functions[0].set_constant("fcator", values)
+        for function in functions:
+            function.unload()
+
+    def test_all_the_dynamic_shared_memory_there_is(self, backend):
+        body = """
+        extern "C" __global__ void last(int* y, int n) {
+            SHARED_DYNAMIC(int, scratch);
+            if (threadIdx.x == 0) scratch[n - 1] = 41;
+            __syncthreads();
+            y[threadIdx.x] = scratch[n - 1] + threadIdx.x;
+        }
+        """
+        most = backend.device().limits["max_shared_bytes"]
+        y = np.zeros(32, np.int32)
+        run(backend, "last", body, (1,), (32,), y, np.int32(most // 4), shared_bytes=most)
+        np.testing.assert_array_equal(y, 41 + np.arange(32))
 
     def test_functions_of_one_name_live_side_by_side(self, backend):
         body = 'extern "C" __global__ void same(int* x) {{ __shared__ int s; s = {value}; x[0] = s; }}'

@@ -11,6 +11,8 @@ import pytest
 from strict_arrays import Namespace, Strict
 
 from mptune.accuracy.arrays import ArrayPairs
+from mptune.backends import BACKENDS, get_backend
+from mptune.backends.base import Backend
 from mptune.backends.host import HostBackend, HostBuffer
 from mptune.buffers import DataManager
 from mptune.errors import OutOfMemoryError
@@ -49,9 +51,7 @@ def kernel() -> Kernel:
     return load_kernel(Path(__file__).with_name("overrunning.py"))
 
 
-def evaluate(
-    backend: HostBackend, kernel: Kernel, metric: str | Callable[..., float] = "MaxAE", **values: Any
-) -> Trial:
+def evaluate(backend: Backend, kernel: Kernel, metric: str | Callable[..., float] = "MaxAE", **values: Any) -> Trial:
     bench = Bench(kernel, kernel.resolve_sizes(), backend, metric=metric, plan=PLAN)
     configuration = kernel.configuration(values)
     trial = bench.evaluate(Request(configuration, render(kernel, configuration, bench.sizes)))
@@ -127,6 +127,21 @@ def test_a_device_without_room_to_compare_leaves_it_to_the_host(
     backend = Arrays()
     backend.namespace = Full()
     assert evaluate(backend, kernel, t="fp32").error == evaluate(HostBackend(workers=1), kernel, t="fp32").error
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["cuda", "hip"])
+def test_errors_guards_and_poison_on_a_device(kernel: Kernel, name: str) -> None:
+    found = BACKENDS[name].availability()
+    if not found.can_run:
+        pytest.skip(found.reason)
+    backend = get_backend(name)
+    for t in ("fp64", "fp32", "fp16"):
+        there, here = evaluate(backend, kernel, "NRMSE", t=t), evaluate(HostBackend(workers=1), kernel, "NRMSE", t=t)
+        assert there.status is Status.OK
+        assert there.error == pytest.approx(here.error, rel=1e-12)
+    for fault, status in (("past", "corrupt"), ("input", "corrupt"), ("none", "ok"), ("read", "non_finite")):
+        assert evaluate(backend, kernel, fault=fault).status == status
 
 
 class TestReferences:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from typing import Any
 
 import pytest
 
+from mptune.backends.base import CompileOptions
 from mptune.evaluators.bench import Request
+from mptune.evaluators.protocol import Job, Rounds, RoundsFinished
 from mptune.evaluators.rounds import VISIT, Remeasured, measure_in_turn, remeasure
 from mptune.evaluators.timing import TimingPlan
+from mptune.evaluators.worker_process import Limits, WorkerProcess
 from mptune.registry import load_kernel
+from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
@@ -136,3 +141,24 @@ class TestRemeasuring:
 def test_one_round_has_no_spread() -> None:
     assert run(FakeBench(), [FIRST], 1)[FIRST].spread_ms == 0.0
     assert run(FakeBench(), [FIRST], 0) == {}
+
+
+def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
+    sizes = AXPY.resolve_sizes("smoke")
+    job = Job.of(AXPY, sizes, "host", None, 0, CompileOptions(), TimingPlan())
+    worker = WorkerProcess(job, Limits())
+    try:
+        asked = tuple(Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND))
+        worker._phase = "compile"
+        worker._send(Rounds(asked, 3))  # type: ignore[arg-type]
+        answer: Any = worker._receive()
+    finally:
+        worker.kill()
+    assert isinstance(answer, RoundsFinished)
+    assert answer.is_usable
+    assert [trial.configuration for trial in answer.trials] == [FIRST, SECOND]
+    for trial in answer.trials:
+        assert trial.status is Status.OK
+        assert len(trial.measurement.times_ms) == 3 * VISIT.min_repeats
+        assert trial.time_ms == statistics.median(trial.measurement.times_ms)
+        assert 0 <= trial.error < 1
