@@ -90,7 +90,7 @@ class Threads:
         self._statements = [match.groups() for match in _STATEMENT.finditer(body)]
         self._reciprocal_ulps = reciprocal_ulps
 
-    def run(self, threads: int, arguments: Sequence[Array | int]) -> None:
+    def run(self, threads: int, *arguments: Array | np.integer[Any]) -> None:
         """Run the kernel; arrays are its buffers and changed in place, integers are passed as they are."""
         self._n = threads
         self._bits: dict[str, Array] = {
@@ -98,14 +98,14 @@ class Threads:
             "%ntid.x": np.full(threads, threads, dtype=np.uint32),
             "%ctaid.x": np.zeros(threads, dtype=np.uint32),
         }
-        buffers = [argument for argument in arguments if not isinstance(argument, int)]
+        buffers = [argument for argument in arguments if isinstance(argument, np.ndarray)]
         starts = np.cumsum([0] + [-(-buffer.nbytes // 16) * 16 for buffer in buffers])
         self._memory = np.zeros(starts[-1], dtype=np.uint8)
         places = {id(buffer): int(start) for buffer, start in zip(buffers, starts, strict=False)}
         for buffer in buffers:
             self._memory[places[id(buffer)] :][: buffer.nbytes] = buffer.reshape(-1).view(np.uint8)
         for name, argument in zip(self._parameters, arguments, strict=True):
-            value = argument if isinstance(argument, int) else places[id(argument)]
+            value = places[id(argument)] if isinstance(argument, np.ndarray) else int(argument)
             self._bits[name] = np.full(threads, value, dtype=np.uint64)
         with np.errstate(all="ignore"):
             self._execute()

@@ -1,4 +1,4 @@
-"""What vectors compute and convert on a GPU, by the PTX that NVRTC makes of them: no device runs it.
+"""What vectors compute and convert: by the PTX that NVRTC makes of them, which no device needs to run, and on devices.
 
 Each architecture has other instructions: bf16 is fused only before sm_90, fp8 in software before sm_89, and before
 sm_80 bf16 is computed in float. What they compute is the same.
@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from on_arrays import launch_on_arrays
 from prelude_library import assert_same, awkward_values, every_value, precision_of, rounded
 from ptx import Threads, fused
 
-from mptune.backends import BACKENDS
+from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.cuda import _nvrtc_paths
@@ -23,8 +24,10 @@ from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.rendering import prelude
 
 SOURCE = (Path(__file__).parent / "prelude_pairs.cu").read_text(encoding="utf-8")
-ARCHITECTURES = ("sm_75", "sm_80", "sm_89", "sm_90")
-OPERATIONS = ("+", "-", "*", "/", "fma", "min", "max", "+ 3", "2 -")
+DEVICES = ("cuda", "hip")
+BLOCK = 64
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
+OPERATIONS = 9
 #: Quotients so close to the middle between two halves that a reciprocal off by its last bit rounds them wrongly.
 CLOSE_QUOTIENTS = ((1503, 1583), (1556, 1675), (1678, 1711), (1618, 1739), (1412, 1751), (1779, 1835))
 TYPES = ("double", "float", "half", "bfloat16", "fp8_e4m3", "fp8_e5m2")
@@ -49,6 +52,18 @@ def cuda(*values):
     return pytest.param(*values, marks=needs_nvrtc)
 
 
+def on(backend, *values):
+    found = BACKENDS[backend].availability()
+    skip = pytest.mark.skipif(not found.can_run, reason=found.reason or "there")
+    return pytest.param(backend, *values, marks=[skip] if backend == "host" else [skip, pytest.mark.gpu])
+
+
+def everywhere(*cases, host=()):
+    """Each case in the PTX of each architecture, and on each device; on the host only those named."""
+    interpreted = [cuda(architecture, *case) for architecture in ARCHITECTURES for case in cases]
+    return [*interpreted, *(on(device, *case) for device in DEVICES for case in cases), *(on("host", *c) for c in host)]
+
+
 @functools.cache
 def ptx(architecture):
     compiler = RuntimeCompiler("NVRTC", "nvrtc", "PTX", _nvrtc_paths(), "")
@@ -56,6 +71,18 @@ def ptx(architecture):
         prelude() + SOURCE, "", [f"--gpu-architecture={architecture}", "--std=c++17"], timeout_s=60.0
     )
     return image.decode()
+
+
+def run(where, name, threads, *arguments, reciprocal_ulps=0):
+    """Run a kernel, on a backend's device or what NVRTC makes of it for an architecture."""
+    if where in ARCHITECTURES:
+        Threads(ptx(where), name, reciprocal_ulps).run(threads, *arguments)
+        return
+    backend = get_backend(where)
+    entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({name})\n#endif\n"
+    function = backend.load(backend.compile(prelude() + SOURCE + entry, name, CompileOptions()))
+    launch_on_arrays(backend, function, (threads // BLOCK,), (BLOCK,), *arguments)
+    function.unload()
 
 
 def body(architecture, name):
@@ -89,41 +116,34 @@ def expected(a, b, c, precision):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "cpp", "width", "ulps"),
-    [
-        cuda(architecture, cpp, width, ulps)
-        for architecture in ARCHITECTURES
-        for cpp, width, ulps in (
-            ("half", 3, 1),
-            ("half", 8, 0),
-            ("half", 8, -1),
-            ("bfloat16", 3, 0),
-            ("bfloat16", 8, 0),
-        )
-    ],
+    ("where", "cpp", "width", "ulps"),
+    everywhere(
+        *(("half", 3, 1), ("half", 8, 0), ("half", 8, -1), ("bfloat16", 3, 0), ("bfloat16", 8, 0)),
+        host=[("half", 8, 0)],
+    ),
 )
-def test_arithmetic_rounds_every_element_once(architecture, cpp, width, ulps):
+def test_arithmetic_rounds_every_element_once(where, cpp, width, ulps):
     precision = precision_of(cpp)
-    values = operands(cpp, np.random.default_rng([width, ulps + 1]), 20_000)
-    if (architecture, cpp) == ("sm_75", "bfloat16"):
+    values = operands(cpp, np.random.default_rng([width, ulps + 1]), 9_000)
+    if cpp == "bfloat16" and where in ("sm_75", "hip"):
         values = values[products_fit_float(values)]
-    threads = len(values) // width
+    threads = len(values) // width // BLOCK * BLOCK
     columns = values[: threads * width].T.copy()
-    found = np.empty((9, threads * width), dtype=precision.dtype)
-    Threads(ptx(architecture), f"arithmetic_{cpp}_{width}", ulps).run(threads, [columns, found, threads])
+    found = np.empty((OPERATIONS, threads * width), dtype=precision.dtype)
+    run(where, f"arithmetic_{cpp}_{width}", threads, columns, found, np.int32(threads), reciprocal_ulps=ulps)
     with np.errstate(all="ignore"):
         a, b, c = columns.astype(np.float64)
-        for name, got, want in zip(OPERATIONS, found, expected(a, b, c, precision), strict=True):
-            assert_same(got, want, np.array([(name, *inputs) for inputs in columns.T], dtype=object))
+        wanted = expected(a, b, c, precision)
+        for k in range(OPERATIONS):
+            assert_same(found[k], wanted[k], np.column_stack([np.full(a.size, k), a, b, c]))
 
 
-@pytest.mark.parametrize(
-    ("architecture", "cpp"), [cuda(architecture, cpp) for architecture in ARCHITECTURES for cpp in ("half", "bfloat16")]
-)
-def test_comparisons_are_those_of_numbers(architecture, cpp):
-    pairs = operands(cpp, np.random.default_rng(0), 20_000)[:, :2].copy()
+@pytest.mark.parametrize(("where", "cpp"), everywhere(("half",), ("bfloat16",)))
+def test_comparisons_are_those_of_numbers(where, cpp):
+    pairs = operands(cpp, np.random.default_rng(0), 20_000)[:, :2]
+    pairs = pairs[: len(pairs) // BLOCK * BLOCK].copy()
     found = np.empty(len(pairs), dtype=np.uint8)
-    Threads(ptx(architecture), f"comparisons_{cpp}").run(len(pairs), [pairs, found])
+    run(where, f"comparisons_{cpp}", len(pairs), pairs, found)
     with np.errstate(all="ignore"):
         a, b = pairs.T.astype(np.float64)
     wanted = (a == b) | (a != b) << 1 | (a < b) << 2 | (a <= b) << 3 | (a > b) << 4 | (a >= b) << 5
@@ -139,26 +159,19 @@ def values_of(cpp, rng):
         with np.errstate(all="ignore"):
             values = awkward_values(rng, 500)
             values = rng.permutation(np.concatenate([values, -values[-12:]]).astype(precision.dtype))
-    return np.concatenate([values, values[: -len(values) % 3]])
+    return np.concatenate([values, values[: -len(values) % (3 * BLOCK)]])
 
 
 @pytest.mark.parametrize(
-    ("architecture", "source", "target"),
-    [
-        cuda(architecture, source, target)
-        for architecture in ARCHITECTURES
-        for source in TYPES
-        for target in TYPES[1:]
-        if source != target
-    ],
+    ("where", "source", "target"),
+    everywhere(*((source, target) for source in TYPES for target in TYPES[1:] if source != target)),
 )
-def test_conversions_round_once(architecture, source, target):
+def test_conversions_round_once(where, source, target):
     values = values_of(source, np.random.default_rng(0))
     found = np.empty(values.size, dtype=precision_of(target).dtype)
-    Threads(ptx(architecture), f"{source}_to_{target}").run(values.size // 3, [values, found])
+    run(where, f"{source}_to_{target}", values.size // 3, values, found)
     with np.errstate(all="ignore"):
-        wide = values.astype(np.float64)
-        assert_same(found, rounded(wide, precision_of(target)), values)
+        assert_same(found, rounded(values.astype(np.float64), precision_of(target)), values)
 
 
 @pytest.mark.nvrtc
@@ -171,7 +184,7 @@ def test_fp8_in_hardware_has_the_bits_of_fp8_in_software(source, target):
     bits = {}
     for architecture in ("sm_80", "sm_90"):
         bits[architecture] = np.empty(values.size, dtype=np.uint8)
-        Threads(ptx(architecture), f"{source}_to_{target}").run(values.size // 3, [values, bits[architecture]])
+        run(architecture, f"{source}_to_{target}", values.size // 3, values, bits[architecture])
     assert np.array_equal(bits["sm_80"], bits["sm_90"])
 
 

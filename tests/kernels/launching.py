@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.backends.base import Argument as LaunchArgument
-from mptune.backends.base import CompileOptions, Function
-from mptune.backends.host import HostBackend, HostBuffer
+from mptune.backends.base import Backend, Buffer, CompileOptions, Function
+from mptune.backends.host import HostBackend
 from mptune.buffers import DataManager
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.rendering import render
@@ -22,17 +22,18 @@ from mptune.space.covering import covering
 
 
 @functools.cache
-def backend() -> HostBackend:
+def host() -> Backend:
     return HostBackend()
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """A kernel with its data at given sizes, ready to run any of its configurations on the host."""
+    """A kernel with its data at given sizes, ready to run any of its configurations; on the host unless told."""
 
     kernel: Kernel
     data: DataManager
     options: CompileOptions = field(default_factory=CompileOptions)
+    backend: Backend = field(default_factory=host)
 
     def run(self, configuration: Configuration) -> dict[str, NDArray[np.float64]]:
         """Return the outputs in fp64; fails where an element was left unwritten.
@@ -45,14 +46,14 @@ class Launcher:
             return {
                 argument.name: self._read(argument, configuration, buffer)
                 for argument, buffer in zip(self.kernel.arguments, arguments, strict=True)
-                if argument.is_output and isinstance(buffer, HostBuffer)
+                if argument.is_output and isinstance(buffer, Buffer)
             }
 
     @contextlib.contextmanager
     def function(self, configuration: Configuration) -> Iterator[Function]:
         """Compile and load a configuration, and unload it at the end."""
         source = render(self.kernel, configuration, self.data.sizes)
-        function = backend().load(backend().compile(source, self.kernel.function, self.options))
+        function = self.backend.load(self.backend.compile(source, self.kernel.function, self.options))
         try:
             yield function
         finally:
@@ -75,11 +76,11 @@ class Launcher:
         if argument.role is Role.SCALAR:
             return self.data.scalar(argument, self.kernel.precision_of(argument, configuration))
         initial = np.ascontiguousarray(self._initial(argument, configuration))
-        buffer = backend().allocate(initial.nbytes + len(_GUARD))
+        buffer = self.backend.allocate(initial.nbytes + len(_GUARD))
         buffer.write(np.concatenate([initial.reshape(-1).view(np.uint8), _GUARD]))
         return buffer
 
-    def _read(self, argument: Argument, configuration: Configuration, buffer: HostBuffer) -> NDArray[np.float64]:
+    def _read(self, argument: Argument, configuration: Configuration, buffer: Buffer) -> NDArray[np.float64]:
         content = np.empty(buffer.nbytes, dtype=np.uint8)
         buffer.read(content)
         buffer.free()
