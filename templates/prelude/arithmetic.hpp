@@ -14,7 +14,8 @@ constexpr bool in_float = either_is<A, B, kind::fp32> || either_is<A, B, kind::f
 template <class A, class B>
 struct promote {
     using narrow = choose_t<either_is<A, B, kind::fp16>, half, bfloat16>;
-    using type = choose_t<either_is<A, B, kind::fp64>, double, choose_t<in_float<A, B>, float, narrow>>;
+    using held = choose_t<is_rounded<A> || is_rounded<B>, local<narrow>, narrow>;
+    using type = choose_t<either_is<A, B, kind::fp64>, double, choose_t<in_float<A, B>, float, held>>;
 };
 // Two built-in types: whatever C++ says.
 template <class A, class B, bool BuiltIn>

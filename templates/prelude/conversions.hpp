@@ -51,7 +51,8 @@ MPTUNE_INLINE float sum_to_odd(float a, float b) {
     const float without = sum - a;
     const float error = (a - (sum - without)) + (b - without);
     const int bits = bits_as<int>(sum);
-    const int truncated = bits - static_cast<int>((error < 0) == (sum > 0));
+    // One less where the signs differ.
+    const int truncated = bits + ((bits_as<int>(error) ^ bits) >> 31);
     return bits_as<float>(select((error < 0) | (error > 0), truncated | 1, bits));
 }
 
