@@ -116,7 +116,9 @@ def test_winners_against_brute_force(rows, threshold):
         for block, (type_, policy, status, time_ms, error) in enumerate(rows)
     ]
     run = Run(SETTINGS | {"threshold": threshold}, trials)
-    timed = [t for t in trials if t.status in (Status.OK, Status.INACCURATE, Status.VIOLATION) and math.isfinite(t.time_ms)]
+    timed = [
+        t for t in trials if t.status in (Status.OK, Status.INACCURATE, Status.VIOLATION) and math.isfinite(t.time_ms)
+    ]
     feasible = [t for t in timed if threshold is None or t.error <= threshold]
     plain = [t for t in timed if t.configuration["type"] == "fp64" and t.configuration["policy"] == "accurate"]
     over = [t for t in trials if t.is_valid and threshold is not None and t.error > threshold and t.error < math.inf]
@@ -277,6 +279,40 @@ def test_summary_is_the_tune_document(run):
     assert summary["signatures"] == 4
     assert summary["wall_s"] == 12.5
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_failures_are_grouped_by_status_and_message_but_for_numbers():
+    messages = [
+        (Status.COMPILE_ERROR, "g++ rejected k (exit status 1)\nk.cu:7:3: error: no such thing\nnote: here"),
+        (Status.CRASH, "the worker exited with code 3"),
+        (Status.COMPILE_ERROR, "g++ rejected k (exit status 1)\nk.cu:91:12: error: no such thing"),
+        (Status.COMPILE_ERROR, "g++ rejected k (exit status 1)\nk.cu:7:3: error: another thing"),
+        (Status.LAUNCH_ERROR, "the worker exited with code 4"),
+        (Status.OK, ""),
+    ]
+    trials = [Trial(Configuration({"a": i}), status, message) for i, (status, message) in enumerate(messages)]
+    groups = Run({}, trials).failure_groups
+    assert [(group.status, group.count) for group in groups] == [
+        (Status.COMPILE_ERROR, 2),
+        (Status.CRASH, 1),
+        (Status.COMPILE_ERROR, 1),
+        (Status.LAUNCH_ERROR, 1),
+    ]
+    assert groups[0].message == "g++ rejected k (exit status 1): k.cu:7:3: error: no such thing"
+
+
+def test_time_is_accounted_for_to_the_last_second():
+    def timed(number, **durations):
+        return Trial(Configuration({"a": number}), Status.OK, measurement=Measurement(durations_s=durations))
+
+    trials = [timed(1, compile=2.0, timing=0.5), timed(2, compile=3.0, timing=0.25), timed(3, lost=4.0)]
+    described = {"wall_s": 20.0, "prepare_s": 1.0, "search_s": 0.5}
+    spent = Run(described, trials).durations_s
+    assert spent == {"compile": 5.0, "lost": 4.0, "prepare": 1.0, "timing": 0.75, "search": 0.5, "other": 8.75}
+    assert list(spent) == ["compile", "lost", "prepare", "timing", "search", "other"]
+    assert Run({}, []).durations_s == {"other": 0.0}
+    # Several at a time can take longer together than the run did.
+    assert Run({"wall_s": 1.0}, trials).durations_s["other"] == 0.0
 
 
 def test_json_safe():

@@ -143,6 +143,26 @@ def test_trials_of_one_phase(path):
         assert len(file.trials()) == 2
 
 
+def test_trials_added_together_are_added_all_or_none(path):
+    with RunFile.create(path, {"seed": 0}) as file:
+        file.add_all([trial(1), trial(2)], "baseline", {"wall_s": 2.5})
+        with pytest.raises(RunFileError, match="setting 'metric' cannot be recorded"):
+            file.add_all([trial(3)], settings={"metric": len})
+        with pytest.raises(AttributeError):
+            file.add_all([trial(4), trial(5, message=3.0)])
+    with RunFile.open(path) as file:
+        assert [t.configuration["number"] for t in file.trials("baseline")] == [1, 2]
+        assert len(file.trials()) == 2
+        assert dict(file.settings) == {"seed": 0, "wall_s": 2.5}
+
+
+def test_more_trials_than_are_read_at_once(path):
+    recorded = [trial(number, message="m" * (number % 3)) for number in range(9000)]
+    with RunFile.create(path, {}) as file:
+        file.add_all(recorded)
+        assert [exact(t) for t in file.trials()] == [exact(t) for t in recorded]
+
+
 def test_compiler_output_that_is_no_text_is_kept_readable(path):
     message = b"error: \xff\0 caf\xc3\xa9".decode("utf-8", "surrogateescape")
     with RunFile.create(path, {}) as file:

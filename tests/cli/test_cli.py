@@ -494,3 +494,41 @@ def test_simulate_under_a_threshold(mptune: Call, tmp_path: Path) -> None:
     never = mptune("simulate", path, "--budget", 5, "--strategy", "random", "--max-error", "1e-20")
     assert never.code == 1
     assert "no recorded configuration meets the threshold" in never.err
+
+
+def test_the_summary_says_how_the_time_was_spent_and_what_failed(mptune: Call, tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    source = OWN.read_text().replace("void poly(", "void poly({% if block == 64 %}line{{ unroll }} {% endif %}")
+    own.write_text(source.replace('["fp64", "fp32", "fp16"]', '["fp64"]').replace("[1, 2, 4]", "[1, 2]"))
+    done = mptune("tune", own, "--backend", "host", "--strategy", "exhaustive", "--budget", 80, "--baseline-share", 0)
+    assert done.code == 0
+    (time,) = (line for line in done.out.splitlines() if line.startswith("time: "))
+    spent = {name: float(value) for name, value, *_ in (part.split() for part in time[6:].split(", "))}
+    assert {"compile", "prepare", "other"} <= set(spent)
+    assert all(seconds >= 0 for seconds in spent.values())
+    run = Run.load(Path("runs/poly.db"))
+    assert sum(spent.values()) == pytest.approx(run.settings["wall_s"], abs=0.1 * len(spent))
+    (failed,) = (line.strip() for line in done.out.splitlines() if " × " in line)
+    # One kind, though each message has another number in it.
+    assert failed.startswith("2 × compile_error: ")
+    assert "error: " in failed
+    shown = mptune("show", "runs/poly.db", "--json")
+    document = json.loads(shown.out)
+    assert [(f["status"], f["count"]) for f in document["failures"]] == [("compile_error", 2)]
+    assert sum(document["durations_s"].values()) == pytest.approx(document["wall_s"])
+
+
+def test_log_has_one_line_for_each_trial(mptune: Call) -> None:
+    options = ("tune", OWN, "--backend", "host", "--strategy", "random", "--max-error", "1e-5", "--output", "run.db")
+    done = mptune(*options, "--budget", 4, "--log", "--json")
+    assert done.code == 0
+    json.loads(done.out)
+    lines = [line for line in done.err.splitlines() if line[:1].isdigit()]
+    trials = Run.load("run.db").trials
+    assert [line.split()[0] for line in lines] == [f"{i}/4" for i in range(1, 5)]
+    for line, trial in zip(lines, trials, strict=True):
+        assert f"{trial.status}; " in line
+        assert str(trial.configuration) in line
+    again = mptune(*options, "--budget", 4, "--log", "--resume")
+    assert sum("; from the run file; " in line for line in again.err.splitlines()) >= 1
+    assert not [line for line in mptune(*options, "--budget", 5, "--resume").err.splitlines() if line[:1].isdigit()]
