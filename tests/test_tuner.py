@@ -239,7 +239,7 @@ BAD = {
     "backend": ({"backend": "hots"}, "did you mean 'host'"),
     "size": ({"size": "smok"}, "did you mean 'smoke'"),
     "threshold": ({"max_error": math.nan}, "threshold"),
-    "objective": ({"objective": "energy"}, "energy_j"),
+    "objective": ({"objective": "enrgy_j"}, "did you mean 'energy_j'"),
 }
 
 

@@ -18,8 +18,8 @@ from mptune.backends.processor import usable_cores
 from mptune.errors import BackendUnavailableError, MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.observing import observers_for
+from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
@@ -39,7 +39,7 @@ _AXIS: Final = re.compile(r"\b(block|grid)_[xyz] <=")
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=3)
+    warnings.warn(message, stacklevel=4)  # where tune was called
 
 
 def tune(

@@ -1,0 +1,355 @@
+"""Tuning under limits on what is measured, with an observer of somebody else's that tells what is known beforehand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mptune import cli
+from mptune.errors import ExpressionError, MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.kernel import Kernel
+from mptune.observers import OBSERVERS
+from mptune.registry import load_kernel
+from mptune.results import Status
+from mptune.run import Run
+from mptune.store import RunFile
+from mptune.tuner import Progress, TuneSettings, tune
+
+#: An observer as a third party would ship it: 4 units for two fp64, 3 for one, ... 0 for two fp16; and one for nobody.
+PLUGIN = """
+from mptune.errors import ObserverUnavailableError
+from mptune.observers.base import Observer
+
+COST = {"fp64": 2.0, "fp32": 1.0, "fp16": 0.0}
+
+class Effort(Observer):
+    name = "effort"
+    metrics = ("effort_j", "block_w")
+
+    def before(self, context):
+        values = context.configuration
+        self.found = {"effort_j": COST[values["x_type"]] + COST[values["y_type"]], "block_w": values["block"]}
+
+    def results(self):
+        return self.found
+
+class Absent(Observer):
+    name = "absent"
+    metrics = ("absence_j",)
+
+    @classmethod
+    def open(cls, target):
+        raise ObserverUnavailableError(f"there is no meter for {target.backend}: buy one")
+
+    def results(self):
+        return {}
+
+class Forgetful(Effort):
+    name = "forgetful"
+    metrics = ("forgotten_j",)
+
+    def results(self):
+        return {}
+"""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tests' own kernel with nine sources instead of 27: compiling takes most of the time here."""
+    text = Path(__file__).with_name("own_kernel.py").read_text()
+    assert "[1, 2, 4]" in text
+    path = tmp_path_factory.mktemp("kernel") / "poly.py"
+    path.write_text(text.replace("[1, 2, 4]", "[1]"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def kernel(own: Path) -> Kernel:
+    return load_kernel(own)
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "third_party_observers.py").write_text(PLUGIN)
+    about = folder / "third_party_observers-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party-observers\nVersion: 1.0\n")
+    points = "\n".join(f"{n.lower()} = third_party_observers:{n}" for n in ("Effort", "Absent", "Forgetful"))
+    (about / "entry_points.txt").write_text(f"[mptune.observers]\n{points}\n")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "third_party_observers", raising=False)
+    return folder
+
+
+def settings(**changes: Any) -> TuneSettings:
+    return TuneSettings(**({"backend": "host", "budget": 15, "strategy": "random", "seed": 1} | changes))
+
+
+def effort(run: Run) -> list[float]:
+    return [trial.metric("effort_j") for trial in run.trials]
+
+
+def test_the_most_accurate_configuration_within_a_budget(kernel: Kernel) -> None:
+    run = tune(kernel, settings(objective="error", constraints=("effort_j <= 1",)))
+    within = [trial for trial in run.trials if trial.metric("effort_j") <= 1]
+    beyond = [trial for trial in run.trials if trial.metric("effort_j") > 1]
+    assert within
+    assert beyond
+    assert run.best is not None
+    assert run.best.error == min(trial.error for trial in within) > min(trial.error for trial in beyond)
+    assert {trial.status for trial in within} == {Status.OK}
+    assert {trial.status for trial in beyond} == {Status.VIOLATION}
+    assert all(t.message == f"effort_j <= 1 does not hold: effort_j is {t.metric('effort_j'):g}" for t in beyond)
+    assert run.feasible == len(within)
+    assert run.settings["observers"] == ["effort"]
+
+
+def test_the_other_way_round(kernel: Kernel) -> None:
+    run = tune(kernel, settings(objective="effort_j", max_error=1e-5))
+    accurate = [trial for trial in run.trials if trial.error <= 1e-5]
+    assert run.best is not None
+    assert run.best.metric("effort_j") == min(trial.metric("effort_j") for trial in accurate) > min(effort(run))
+    assert set(run.statuses) == {"ok", "inaccurate"}
+
+
+def test_threshold_and_several_constraints_and_metrics_by_output(kernel: Kernel) -> None:
+    limits = ("1 <= effort_j <= 2", "block_w < 256 or effort_j * block_w <= 256", "error.y <= 1e-3")
+    run = tune(kernel, settings(max_error=1e-1, constraints=limits, budget=36))
+    for trial in run.trials:
+        spent, block = trial.metric("effort_j"), trial.metric("block_w")
+        holds = 1 <= spent <= 2 and (block < 256 or spent * block <= 256) and trial.metric("error.y") <= 1e-3
+        assert (trial.status is Status.OK) == (holds and trial.error <= 1e-1)
+        if not holds and trial.error <= 1e-1:
+            assert trial.status is Status.VIOLATION
+    assert run.best is not None
+    assert {"ok", "violation"} <= set(run.statuses)
+
+
+def test_a_memory_budget_needs_no_observer_to_be_asked_for(kernel: Kernel) -> None:
+    run = tune(kernel, settings(objective="error", constraints=("memory_bytes <= 6 * 5003",)))
+    assert run.best is not None
+    assert run.best.metric("memory_bytes") <= 6 * 5003
+    assert run.best.error == min(t.error for t in run.trials if t.metric("memory_bytes") <= 6 * 5003)
+    assert run.settings["observers"] == []
+
+
+def test_no_error_is_taken_from_a_sibling_that_may_break_a_constraint(kernel: Kernel) -> None:
+    run = tune(kernel, settings(max_error=1e-5, constraints=("block_w <= 64",)))
+    assert not any(trial.measurement.reused_error for trial in run.trials)
+
+
+@pytest.mark.parametrize("strategy", ["bayesian", "genetic", "nsga2"])
+def test_strategies_find_what_is_feasible(kernel: Kernel, strategy: str) -> None:
+    limits = ("effort_j == 2",)
+    with pytest.raises(ExpressionError, match="expected comparisons by <=, <, >= or >"):
+        tune(kernel, settings(constraints=limits))
+    run = tune(kernel, settings(strategy=strategy, constraints=("2 <= effort_j <= 2", "block_w >= 256"), budget=30))
+    assert run.best is not None
+    assert (run.best.metric("effort_j"), run.best.metric("block_w")) == (2, 256)
+
+
+# -- the run file ------------------------------------------------------------------------------
+
+
+def test_constraints_and_observed_metrics_survive_in_the_run_file(kernel: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "poly.db"
+    constrained = settings(objective="error", constraints=("effort_j <= 1.0",), observers=("throughput",))
+    told: list[str] = []
+    run = tune(kernel, constrained, output=path, on_warning=told.append)
+    assert told == ["flop_rate_gflop_s is not available here: kernel poly does not declare its operations (flops=...)"]
+    loaded = Run.load(path)
+    assert loaded.objective.constraints == ("effort_j <= 1.0",)
+    assert loaded.best is not None
+    assert run.best is not None
+    assert loaded.best.configuration == run.best.configuration
+    assert loaded.summary() == run.summary()
+    assert loaded.summary()["measured_constraints"] == ["effort_j <= 1.0"]
+    assert loaded.settings["observers"] == ["throughput", "effort"]
+    assert loaded.best.metric("bandwidth_gb_s") > 0
+    assert {"effort_j", "block_w", "bandwidth_gb_s"} <= set(loaded.best.measurement.metrics)
+    frame = loaded.to_dataframe()
+    assert list(frame["feasible"]) == [value <= 1 for value in effort(loaded)]
+
+
+def test_resume_under_another_limit_judges_anew_without_measuring(kernel: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "poly.db"
+    strict = tune(kernel, settings(objective="error", constraints=("effort_j < 0",), budget=12), output=path)
+    assert strict.best is None
+    assert strict.closest is not None
+    assert strict.closest.metric("effort_j") == min(effort(strict))
+    told: list[Progress] = []
+    loose = tune(
+        kernel,
+        settings(objective="error", constraints=("effort_j <= 4",), budget=12),
+        output=path,
+        resume=True,
+        on_progress=told.append,
+    )
+    assert all(progress.replayed for progress in told)
+    assert loose.statuses == {"ok": 12}
+    assert loose.best is not None
+
+
+def test_resume_with_another_observer_measures_again(kernel: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "poly.db"
+    tune(kernel, settings(budget=4), output=path)
+    told: list[Progress] = []
+    again = tune(kernel, settings(budget=4, observers=("effort",)), output=path, resume=True, on_progress=told.append)
+    assert not any(progress.replayed for progress in told)
+    assert all(trial.metric("effort_j") >= 0 for trial in again.trials)
+    with RunFile.open(path, read_only=True) as file:
+        assert len(file.trials("stale")) == 4
+
+
+# -- what cannot be had ------------------------------------------------------------------------
+
+
+def test_an_observer_that_cannot_measure_is_told_of_once_and_before_the_first_trial(kernel: Kernel) -> None:
+    events: list[str] = []
+    run = tune(
+        kernel,
+        settings(budget=3, observers=("absent", "resources", "effort", "time")),
+        on_progress=lambda _: events.append("trial"),
+        on_warning=events.append,
+    )
+    assert events[0] == "observer absent is not available here: there is no meter for host: buy one"
+    assert events[1].startswith("observer resources is not available here: backend 'host' has no registers")
+    assert events[2:] == ["trial"] * 3
+    assert run.settings["observers"] == ["effort"]
+    assert set(run.statuses) == {"ok"}
+
+
+def test_by_default_it_is_a_warning_of_python_s(kernel: Kernel) -> None:
+    with pytest.warns(UserWarning, match="observer absent is not available here") as told:
+        tune(kernel, settings(budget=2, observers=("absent",)))
+    assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": "absence_j"}, "objective 'absence_j' needs absence_j: there is no meter for host: buy one"),
+        ({"objective": "time_ms * absence_j"}, r"objective 'time_ms \* absence_j' needs absence_j: there is no"),
+        ({"constraints": ("absence_j < 1",)}, "a measured constraint needs absence_j: there is no meter"),
+        ({"objective": "flop_rate_gflop_s", "maximise": True}, "needs flop_rate_gflop_s: kernel poly does not declare"),
+        ({"constraints": ("occupancy >= 0.5",)}, "a measured constraint needs occupancy: backend 'host' has no"),
+    ],
+)
+def test_what_is_needed_and_cannot_be_measured_is_an_error(
+    kernel: Kernel, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ObserverUnavailableError, match=message):
+        tune(kernel, settings(**changes), output=tmp_path / "run.db")
+    assert not (tmp_path / "run.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"observers": ("enrgy",)}, "unknown observer 'enrgy'; did you mean 'energy'"),
+        ({"constraints": ("efort_j < 1",)}, "metric in a measured constraint: 'efort_j'; did you mean 'effort_j'"),
+        ({"constraints": ("error.z < 1",)}, "metric in a measured constraint: 'error.z'; did you mean 'error.y'"),
+        ({"objective": "enrgy_j"}, "did you mean 'energy_j'"),
+    ],
+)
+def test_misspelt_names(kernel: Kernel, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnknownNameError, match=message):
+        tune(kernel, settings(**changes))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "effort_j", "1 < 2", "effort_j = 1", "not effort_j < 1", "effort_j < (", "f(x) < 1"]
+)
+def test_constraints_that_are_none(kernel: Kernel, text: str) -> None:
+    with pytest.raises(MptuneError, match=r"measured constraint"):
+        tune(kernel, settings(constraints=(text,)))
+
+
+def test_a_trial_that_an_observer_could_not_measure_fails_alone(kernel: Kernel) -> None:
+    run = tune(kernel, settings(budget=2, observers=("forgetful",)))
+    assert run.statuses == {"error": 2}
+    assert run.failures[0].message == "observer 'forgetful' could not measure forgotten_j here"
+
+
+# -- the command line --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def mptune(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Outcome:
+        monkeypatch.setattr("sys.argv", ["mptune", *(str(own if a is OWN else a) for a in arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        captured = capfd.readouterr()
+        assert isinstance(leaving.value.code, int)
+        assert "Traceback" not in captured.err
+        return Outcome(leaving.value.code, captured.out, captured.err)
+
+    return call
+
+
+OWN = object()
+TUNE = ("tune", OWN, "--backend", "host", "--strategy", "random")
+
+
+def test_from_the_command_line(mptune: Callable[..., Outcome]) -> None:
+    limit = ("--objective", "error", "--constraint", "effort_j <= 1", "--constraint", "block_w <= 128")
+    done = mptune(
+        *TUNE, *limit, "--budget", 20, "--observe", "throughput", "--observe", "absent", "-o", "run.db", "--json"
+    )
+    assert done.code == 0, done.err
+    assert done.err.count("observer absent is not available here: there is no meter") == 1
+    document = json.loads(done.out)
+    assert document["measured_constraints"] == ["effort_j <= 1", "block_w <= 128"]
+    assert document["best"]["metrics"]["effort_j"] <= 1
+    assert document["best"]["metrics"]["bandwidth_gb_s"] > 0
+    assert document["statuses"]["violation"] > 0
+    shown = mptune("show", "run.db")
+    assert "where effort_j <= 1 and block_w <= 128" in shown.out
+    assert "effort_j" in shown.out.split("statuses")[0].split("where")[1]
+    assert "block_w <= 128 does not hold" not in shown.out.split("statuses")[0]
+    simulated = mptune("simulate", "run.db", "--objective", "error", "--constraint", "effort_j <= 1", "--json")
+    assert json.loads(simulated.out)["optimum"] >= document["best"]["error"]
+    refused = mptune("simulate", "run.db", "--constraint", "efort_j <= 1")
+    assert refused.code == 2
+    assert "did you mean 'effort_j'" in refused.err
+
+
+def test_exit_codes(mptune: Callable[..., Outcome]) -> None:
+    nothing = mptune(*TUNE, "--constraint", "effort_j < 0", "--budget", 3)
+    assert nothing.code == 1
+    assert "no configuration satisfies every constraint; the closest: effort_j < 0 does not hold" in nothing.err
+    needed = mptune(*TUNE, "--objective", "absence_j")
+    assert needed.code == 2
+    assert "error: objective 'absence_j' needs absence_j: there is no meter for host: buy one" in needed.err
+
+
+def test_list_names_observers_and_their_metrics(mptune: Callable[..., Outcome]) -> None:
+    listed = json.loads(mptune("list", "--observers", "--json").out)["observers"]
+    by_name = {row["observer"]: row for row in listed}
+    assert set(by_name) == set(OBSERVERS) >= {"energy", "clocks", "resources", "throughput", "effort"}
+    assert by_name["energy"]["metrics"] == ["energy_j", "power_w"]
+    assert by_name["time"]["always_on"] is True
+    assert by_name["effort"]["always_on"] is False
+    plain = mptune("list", "--observers")
+    assert "energy_j, power_w" in plain.out
+    assert mptune("list", "--observers", "--strategies").code == 2
