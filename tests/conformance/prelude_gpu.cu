@@ -55,14 +55,16 @@ extern "C" __global__ void types(double* d, float* f, half* h, bfloat16* b, fp8_
     atomicAdd(b, bfloat16(2));
 }
 
-extern "C" __global__ void vectors(float* f, half* h, bfloat16* b, fp8_e4m3* e) {
+extern "C" __global__ void vectors(float* f, half* h, bfloat16* b, fp8_e4m3* e, fp8_e5m2* g) {
     const vec<float, 4> v = load<4>(f);
     const vec<half, 3> odd = load<3>(h);
     vec<bfloat16, 6> six = load<6>(b);
     six = fma(six, bfloat16(2), six) * 3 + mp::exp<mp::approx>(six);
     store(e, v / 2);
     store(b, six - odd[0]);
-    store(f, vec<float, 4>(sum(odd), dot(odd, odd), 1, v[0]));
+    store(h, min(odd, max(odd, load<3>(h + 3))) / odd);
+    store(g, v);
+    store(f, vec<float, 4>(sum(odd), dot(odd, odd), 1, v[0]) + load<4>(e));
 }
 
 // What test_prelude_gpu.py looks for in the assembly.
