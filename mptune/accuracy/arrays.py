@@ -15,11 +15,12 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.accuracy.chunks import Pairs
+from mptune.accuracy.metrics import ErrorMetric
 from mptune.buffers.conversion import poison_margin, poison_pattern, poison_value
 from mptune.errors import MetricError
 from mptune.precision import PRECISIONS
 
-__all__ = ["PIECE", "ArrayPairs", "DeviceArray", "bits_type", "can_decode", "count_unwritten"]
+__all__ = ["PIECE", "ArrayPairs", "DeviceArray", "bits_type", "can_decode", "count_unwritten", "rehearse"]
 
 #: Elements decoded at a time: 32 MiB of doubles keep a device busy and are little of its memory.
 PIECE: Final = 1 << 22
@@ -154,3 +155,27 @@ def count_unwritten(pairs: ArrayPairs) -> int:
         return found
     value, margin = float(poison_value(output.stored)), poison_margin(output.stored)
     return sum(int(xp.count_nonzero((mine == value) & (xp.abs(expected - value) > margin))) for mine, expected in pairs)
+
+
+def rehearse(namespace: Any, metric: ErrorMetric) -> None:
+    """Compare small outputs of every precision once, before it counts: a namespace may compile what it is first asked.
+
+    Args:
+        namespace: the NumPy-like module.
+        metric: one that runs anywhere.
+
+    Raises:
+        MetricError: the errors are not those NumPy finds.
+    """
+    expected = np.array([1.0, 2.0, 4.0, 5.0])
+    reference = DeviceArray(namespace, namespace.asarray(expected.view(np.uint64)), expected.dtype, expected.shape)
+    for stored in (entry.dtype for entry in PRECISIONS.values()):
+        output = np.array([1.0, 2.0, 4.0, 6.0]).astype(stored)
+        bits = namespace.asarray(output.view(bits_type(stored)))
+        pairs = ArrayPairs(DeviceArray(namespace, bits, stored, output.shape), reference)
+        count_unwritten(pairs)
+        found, wanted = metric.measure(pairs), metric(output, expected)
+        if not math.isclose(found, wanted, rel_tol=1e-12):
+            raise MetricError(
+                f"the {metric.name} of {stored} data is {found!r} on the device and {wanted!r} on the host"
+            )

@@ -196,13 +196,7 @@ class _CupyDriver:
             self._runtime.streamSynchronize(self._stream.ptr)
 
     def array_namespace(self) -> Any:
-        try:
-            works = float((self._cupy.arange(3.0) + 1.0).sum()) == 6.0
-        except Exception:
-            # It compiles what it computes, with headers of its own that may be missing; what it raises then is of
-            # many kinds. Arrays can be compared on the host as well.
-            return None
-        return self._cupy if works else None
+        return self._cupy
 
     def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
         memory = self._cupy.cuda.UnownedMemory(address, nbytes, self)

@@ -70,7 +70,7 @@ class Driver(Protocol):
         """Wait for the device; raises what an earlier fault left behind."""
 
     def array_namespace(self) -> Any:
-        """Return the NumPy-like module that computes on the device, None where there is none or it does not work."""
+        """Return the NumPy-like module that computes on the device, None where there is none."""
 
     def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
         """Return device memory as a one-dimensional array of that module."""

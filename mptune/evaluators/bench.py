@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from mptune.accuracy.evaluate import Output, metrics_by_output
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
@@ -77,7 +76,7 @@ class Ready:
         constraints: device limits, over ``threads_per_block`` and ``shared_bytes``.
         options: with which another process compiles the very same binaries, without looking at the device.
         observers: names of the observers that can measure here, of those asked for.
-        unavailable: why an observer asked for, or a metric of one, cannot be had here.
+        unavailable: why an observer asked for, or a metric of one, or something else users expect, cannot be had here.
     """
 
     device: DeviceInfo
@@ -143,9 +142,8 @@ class Bench:
         self._data = DataManager(kernel, sizes, seed=seed)
         device = backend.device()
         chosen = metric if metric is not None else kernel.metric
-        self._device_data = DeviceData(
-            backend, self._data, device.memory_bytes // 4, _compared_anywhere(kernel, chosen)
-        )
+        metrics = metrics_by_output([output.name for output in kernel.outputs], chosen)
+        self._device_data = DeviceData(backend, self._data, device.memory_bytes // 4, metrics)
         self._accuracy = AccuracyObserver(self._data.references, chosen)
         self._flush: CacheFlush | None = None
         if wants_flush(self._plan, backend, kernel, sizes, self._data):
@@ -159,8 +157,12 @@ class Bench:
             backend.constraints(),
             backend.resolved(self._options),
             self._observation.names,
-            dict(self._observation.unavailable),
+            {**self._observation.unavailable, **self._without_arrays()},
         )
+
+    def _without_arrays(self) -> dict[str, str]:
+        reason = self._device_data.no_arrays
+        return {"comparing outputs on the device": f"{reason}; they are compared on the host"} if reason else {}
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
         """Return the trial of a configuration; a failure becomes its status and message.
@@ -318,12 +320,6 @@ class Bench:
         context = LaunchContext(configuration, self._data.footprint_bytes(configuration), lambda: outputs)
         self._accuracy.before(context)
         self._accuracy.after(context)
-
-
-def _compared_anywhere(kernel: Kernel, metric: Any) -> list[str]:
-    """Return the outputs whose error metric takes arrays that are on a device."""
-    metrics = metrics_by_output([output.name for output in kernel.outputs], metric)
-    return [name for name, chosen in metrics.items() if chosen.runs_anywhere]
 
 
 def _damage(bound: BoundArguments) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.accuracy.arrays import ArrayPairs, DeviceArray, bits_type, can_decode, count_unwritten
+from mptune.accuracy.arrays import ArrayPairs, DeviceArray, bits_type, can_decode, count_unwritten, rehearse
 from mptune.accuracy.evaluate import Output
+from mptune.accuracy.metrics import ErrorMetric
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer
 from mptune.buffers import DataManager
@@ -25,6 +27,8 @@ from mptune.space.configuration import Configuration
 __all__ = ["BoundArguments", "DeviceData", "OutputBuffer"]
 
 _Key = tuple[str, str, str]
+
+_NO_METRICS: Final[Mapping[str, ErrorMetric]] = MappingProxyType({})
 
 #: What is written at first to fill a buffer with a pattern; the device copies it on from there.
 _SEED_BYTES: Final = 1 << 16
@@ -76,18 +80,35 @@ class DeviceData:
         backend: allocates the buffers.
         data: supplies the values in every type.
         budget_bytes: device memory to keep; what one configuration needs is always allowed.
-        compared_there: the outputs to compare with their references on the device, as far as that is possible.
+        metrics: by output, the error metrics it is to be compared with its reference by, on the device as far as that
+            is possible; without them, outputs are read to the host.
+
+    Attributes:
+        no_arrays: why the device's arrays cannot be computed with though there are such; empty otherwise.
     """
 
     def __init__(
-        self, backend: Backend, data: DataManager, budget_bytes: int, compared_there: Collection[str] = ()
+        self,
+        backend: Backend,
+        data: DataManager,
+        budget_bytes: int,
+        metrics: Mapping[str, ErrorMetric] = _NO_METRICS,
     ) -> None:
         self._backend = backend
         self._data = data
         self._budget_bytes = budget_bytes
-        self._namespace = backend.array_namespace() if compared_there else None
-        self._compared_there = frozenset(compared_there)
+        self._metrics = {name: metric for name, metric in metrics.items() if metric.runs_anywhere}
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
+        self._namespace = backend.array_namespace() if self._metrics else None
+        self.no_arrays = ""
+        try:
+            for metric in dict.fromkeys(self._metrics.values()) if self._namespace is not None else ():
+                rehearse(self._namespace, metric)
+        except Exception as error:
+            # A module that compiles what it computes fails in as many ways as there are installations; the host
+            # compares as well, only later.
+            self._namespace = None
+            self.no_arrays = f"{type(error).__name__}: {error}"
 
     def bind(self, configuration: Configuration) -> BoundArguments:
         """Return the arguments of a configuration; read-only buffers are uploaded only the first time.
@@ -163,7 +184,7 @@ class DeviceData:
         the values, or there is no room for the reference beside what is ``held``, to which it is added.
         """
         argument, stored = output.argument, self._data.dtype_of(output.argument, output.precision)
-        if self._namespace is None or argument.name not in self._compared_there or not can_decode(stored):
+        if self._namespace is None or argument.name not in self._metrics or not can_decode(stored):
             return None
         reference = self._reference(argument, held)
         if reference is None:

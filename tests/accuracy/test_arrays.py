@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strict_arrays import Namespace, Strict
 
 from mptune.accuracy import METRICS, evaluate_outputs
-from mptune.accuracy.arrays import ArrayPairs, DeviceArray, bits_type, can_decode, count_unwritten
+from mptune.accuracy.arrays import ArrayPairs, DeviceArray, bits_type, can_decode, count_unwritten, rehearse
 from mptune.buffers.conversion import poisoned
 from mptune.errors import MetricError
 from mptune.precision import PRECISIONS
@@ -110,6 +110,11 @@ def test_nothing_is_used_that_a_device_s_namespace_lacks():
     assert len(DEVICE.used) > 10
     cupy = pytest.importorskip("cupy", reason='CuPy is not installed: pip install "mptune[cuda]"')
     assert {name for name in DEVICE.used if not hasattr(cupy, name)} == set()
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_rehearsal_finds_the_device_to_agree(name):
+    rehearse(Namespace(), METRICS[name])
 
 
 class TestOutputs:

@@ -36,7 +36,6 @@ class FakeCupy:
         self.pool_bytes = 0
         self.memory = {}
         self.elapsed_ms = 1.5
-        self.headers_missing = False
         runtime = types.SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError,
             memcpyHostToDevice=1,
@@ -93,7 +92,6 @@ class FakeCupy:
 
         cupy = types.ModuleType("cupy")
         cupy.__version__ = "14.2.0"
-        cupy.arange = self.arange
         cupy.ndarray = lambda shape, dtype, memory: np.frombuffer(
             (ctypes.c_char * memory.nbytes).from_address(memory.address), dtype
         ).reshape(shape)
@@ -143,11 +141,6 @@ class FakeCupy:
     def free_all_blocks(self):
         self.free_bytes += self.pool_bytes
         self.pool_bytes = 0
-
-    def arange(self, stop):
-        if self.headers_missing:
-            raise RuntimeError("Failed to find CUDA headers")
-        return np.arange(stop)
 
     @staticmethod
     def properties():

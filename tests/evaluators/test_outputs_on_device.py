@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from strict_arrays import Namespace, Strict
 
+from mptune.accuracy import METRICS
 from mptune.accuracy.arrays import ArrayPairs
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
@@ -26,6 +27,7 @@ from mptune.results import Status, Trial
 
 PLAN = TimingPlan(warmups=0, min_repeats=2, max_repeats=2)
 N = 1001
+METRICS_OF = dict.fromkeys(["y", "z", "labels"], METRICS["MaxAE"])
 
 
 class Arrays(HostBackend):
@@ -119,14 +121,49 @@ def test_a_device_without_room_to_compare_leaves_it_to_the_host(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Full(Namespace):
+        is_full = False
+
         def __getattr__(self, name: str) -> Any:
-            if name == "abs":
+            if name == "abs" and self.is_full:
                 raise MemoryError("no room for a piece")
             return super().__getattr__(name)
 
     backend = Arrays()
     backend.namespace = Full()
+    plain = DeviceData.outputs
+    monkeypatch.setattr(
+        DeviceData, "outputs", lambda self, bound: (setattr(Full, "is_full", True), plain(self, bound))[1]
+    )
     assert evaluate(backend, kernel, t="fp32").error == evaluate(HostBackend(workers=1), kernel, t="fp32").error
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (lambda function: None, "TypeError"),
+        (
+            lambda function: lambda *given, **named: function(*given, **named) * 1.001,
+            "MetricError: the MaxAE of float64",
+        ),
+    ],
+)
+def test_a_namespace_that_does_not_work_here_is_told_of_and_not_used(
+    kernel: Kernel, wrong: Callable[[Any], Any], reason: str
+) -> None:
+    class Broken(Namespace):
+        def __getattr__(self, name: str) -> Any:
+            function = super().__getattr__(name)
+            return wrong(function) if name == "abs" else function
+
+    backend = Arrays()
+    backend.namespace = Broken()
+    bench = Bench(kernel, kernel.resolve_sizes(), backend, metric="MaxAE", plan=PLAN)
+    told = bench.ready.unavailable["comparing outputs on the device"]
+    assert told.startswith(reason)
+    assert told.endswith("they are compared on the host")
+    bench.close()
+    assert evaluate(backend, kernel).status is Status.OK
+    assert backend.views == 0
 
 
 @pytest.mark.gpu
@@ -152,7 +189,7 @@ class TestReferences:
         return DataManager(kernel, kernel.resolve_sizes(), cache_dir=tmp_path)
 
     def test_they_are_uploaded_once(self, data: DataManager, monkeypatch: pytest.MonkeyPatch) -> None:
-        device = DeviceData(Arrays(), data, 10**9, ["y", "z", "labels"])
+        device = DeviceData(Arrays(), data, 10**9, METRICS_OF)
         bound = device.bind(data.kernel.configuration({}))
         device.poison(bound)
         first = device.outputs(bound)
@@ -165,7 +202,7 @@ class TestReferences:
 
     def test_without_room_in_the_budget_the_output_comes_to_the_host(self, data: DataManager) -> None:
         needed = 4 * 8 * N + 4 * N
-        device = DeviceData(Arrays(), data, needed + 8 * N, ["y", "z", "labels"])
+        device = DeviceData(Arrays(), data, needed + 8 * N, METRICS_OF)
         bound = device.bind(data.kernel.configuration({}))
         found = device.outputs(bound)
         assert isinstance(found["y"], ArrayPairs)
@@ -175,7 +212,7 @@ class TestReferences:
 
     def test_without_memory_the_output_comes_to_the_host(self, data: DataManager) -> None:
         backend = Arrays()
-        device = DeviceData(backend, data, 10**9, ["y", "z", "labels"])
+        device = DeviceData(backend, data, 10**9, METRICS_OF)
         bound = device.bind(data.kernel.configuration({}))
 
         def full(nbytes: int) -> HostBuffer:
@@ -186,7 +223,7 @@ class TestReferences:
         device.free()
 
     def test_a_device_without_arrays_compares_on_the_host(self, data: DataManager) -> None:
-        device = DeviceData(HostBackend(), data, 10**9, ["y", "z", "labels"])
+        device = DeviceData(HostBackend(), data, 10**9, METRICS_OF)
         bound = device.bind(data.kernel.configuration({}))
         assert {type(output) for output in device.outputs(bound).values()} == {np.ndarray}
         device.free()
