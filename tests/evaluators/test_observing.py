@@ -1,0 +1,321 @@
+"""The observers of a bench: which launches they see, and what becomes of those that cannot measure."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from mptune.backends.base import Binary
+from mptune.errors import LaunchError, ObserverUnavailableError, UnknownNameError
+from mptune.evaluators import observing
+from mptune.evaluators.observing import Observation, always_on, observers_for
+from mptune.kernel import InOut, Kernel, LaunchShape
+from mptune.observers.base import LaunchContext, Observer, Target
+from mptune.observers.energy import EnergyObserver
+from mptune.observers.sensors import EnergySource
+from mptune.resources import Resources
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import OrdinalParameter
+
+SHAPE = LaunchShape((4, 1, 1), (32, 1, 1))
+RESOURCES = Resources(10, 0, 0)
+KERNEL = Kernel(
+    name="scale",
+    template='extern "C" __global__ void scale(double* y) {}',
+    parameters=[OrdinalParameter("block", [32])],
+    arguments=[InOut("y", "n", precision="fp64")],
+    sizes={"default": {"n": 10}},
+    inputs=lambda rng, size: {"y": np.ones(size["n"])},
+    reference=lambda inputs, size: {"y": inputs["y"]},
+    grid=["1"],
+    block=["block"],
+)
+TARGET = Target(KERNEL, KERNEL.resolve_sizes(), "cuda", "sm_80", "0000:65:00.0")
+
+
+class Device:
+    """Time and energy that only launches and restorations move."""
+
+    def __init__(self, launch_s=0.01, restore_s=0.0):
+        self.now_s = 0.0
+        self.energy_j = 0.0
+        self.launch_s, self.restore_s = launch_s, restore_s
+        self.log: list[str] = []
+
+    def clock(self):
+        return self.now_s
+
+    def run(self, what, seconds, watts):
+        self.log.append(what)
+        self.now_s += seconds
+        self.energy_j += seconds * watts
+
+
+class LoadedFunction:
+    """What an observation needs of a function."""
+
+    def __init__(self, device):
+        self.device = device
+        self.fault = ""
+
+    def enqueue(self, shape, arguments):
+        assert (shape, arguments) == (SHAPE, ["y"])
+        self.device.run("launch", self.device.launch_s, 300.0)
+
+    def wait(self):
+        self.device.log.append("wait")
+        if self.fault:
+            raise LaunchError(self.fault)
+
+
+class Bound:
+    """Arguments; only restoring takes time."""
+
+    launch: ClassVar[list[str]] = ["y"]
+
+    def __init__(self, device, in_place):
+        self.device = device
+        self.pristine = (("working", "original"),) if in_place else ()
+
+    def restore(self):
+        if self.pristine:
+            self.device.run("restore", self.device.restore_s, 150.0)
+
+
+class Backend:
+    def resources(self, binary):
+        assert binary.function == "scale"
+        return RESOURCES
+
+
+class Seen(Observer):
+    """Remembers what it was shown."""
+
+    name = "seen"
+    metrics = ("seen_ms",)
+    opened: ClassVar[list[Target]] = []
+
+    def __init__(self):
+        self.contexts: list[LaunchContext] = []
+
+    @classmethod
+    def open(cls, target):
+        cls.opened.append(target)
+        return cls()
+
+    def before(self, context):
+        self.contexts.append(context)
+
+    def after(self, context):
+        self.contexts.append(context)
+
+    def results(self):
+        return {"seen_ms": float(len(self.contexts))}
+
+
+class Steady(Seen):
+    """Needs launches that follow on one another, and says what it sees in the device's log."""
+
+    name = "steady"
+    metrics = ("steady_ms",)
+    steady_s = 1.0
+    lead_s = 0.3
+    device: ClassVar[Any]
+
+    def before(self, context):
+        self.device.log.append("before")
+
+    def after(self, context):
+        self.device.log.append("after")
+        self.launches = context.steady_launches
+
+    def discount(self, context):
+        self.device.log.append("discount")
+        assert context.steady_launches == self.launches
+
+    def results(self):
+        return {"steady_ms": float(self.launches)}
+
+
+class Brief(Steady):
+    name = "brief"
+    metrics = ("brief_ms",)
+    steady_s = 0.2
+    lead_s = 0.5
+
+    def results(self):
+        return {"brief_ms": float(self.launches)}
+
+
+class Absent(Seen):
+    name = "absent"
+    metrics = ("absence_j", "absence_w")
+
+    @classmethod
+    def open(cls, target):
+        raise ObserverUnavailableError("buy a meter")
+
+
+class Partly(Seen):
+    name = "partly"
+    metrics = ("part_j", "part_w")
+
+    @property
+    def missing(self):
+        return {"part_w": "only joules here"}
+
+    def results(self):
+        return {"part_j": 1.0}
+
+
+class Always(Seen):
+    name = "always"
+    is_optional = False
+
+
+@pytest.fixture(autouse=True)
+def observers(monkeypatch):
+    kinds = (Seen, Steady, Brief, Absent, Partly, Always)
+    monkeypatch.setattr(observing, "OBSERVERS", {kind.name: kind for kind in kinds})
+    Seen.opened.clear()
+
+
+def measured(names, device=None, *, in_place=False, times_ms=(10.0,), function=None):
+    device = device or Device()
+    Steady.device = device
+    observation = Observation(names, TARGET, device.clock)
+    context = LaunchContext(Configuration({"block": 32}), 80, dict, times_ms)
+    function = function or LoadedFunction(device)
+    bound: Any = Bound(device, in_place)
+    backend: Any = Backend()
+    metrics = observation.measure(context, backend, Binary("scale", b""), function, SHAPE, bound)
+    return observation, metrics, device.log
+
+
+def test_who_is_on():
+    assert always_on() == ("always",)
+    assert observers_for(["absence_w", "time_ms"]) == ("absent",)
+    assert observers_for(["seen_ms", "part_j"]) == ("seen", "partly")
+    assert observers_for(["error"]) == ()
+
+
+def test_each_is_opened_once_and_one_that_is_always_on_not_here():
+    observation, metrics, _ = measured(["seen", "always", "seen"])
+    assert observation.names == ("seen",)
+    assert Seen.opened == [TARGET]
+    assert metrics == {"seen_ms": 2.0}
+
+
+def test_it_sees_the_launch_times_the_shape_and_the_resources():
+    observation, _, log = measured(["seen"], times_ms=(3.0, 4.0))
+    assert log == []  # nothing more is launched
+    for context in observation._observers[0].contexts:
+        assert context.times_ms == (3.0, 4.0)
+        assert context.shape == SHAPE
+        assert context.resources is RESOURCES
+        assert context.steady_launches == 0
+
+
+def test_launches_follow_on_one_another_for_as_long_as_the_neediest_needs():
+    _, metrics, log = measured(["steady", "brief"])
+    # 10 ms each, waited for after 0.1 s: 0.5 s before anything is measured, then 1 s.
+    lead, rest = log[: log.index("before")], log[log.index("before") :]
+    assert lead == (["launch"] * 10 + ["wait"]) * 5
+    assert rest == ["before"] * 2 + (["launch"] * 10 + ["wait"]) * 10 + ["after"] * 2
+    assert metrics == {"steady_ms": 100.0, "brief_ms": 100.0}
+
+
+@pytest.mark.parametrize(("launch_s", "times_ms", "launches"), [(5.0, (5000.0,), 1), (0.004, (1000.0,), 250)])
+def test_long_launches_run_once_and_an_estimate_may_be_wrong(launch_s, times_ms, launches):
+    _, metrics, log = measured(["steady"], Device(launch_s), times_ms=times_ms)
+    assert metrics == {"steady_ms": launches}
+    assert log.count("before") == 1
+
+
+def test_restorations_are_measured_alone():
+    _, metrics, log = measured(["steady"], Device(0.06, 0.04), in_place=True)
+    around = log[log.index("before") :]
+    assert around[1:3] == ["restore", "launch"]
+    launches = int(metrics["steady_ms"])
+    alone = around[around.index("after") :]
+    assert alone == ["after", "before", *["restore"] * launches, "wait", "discount"]
+
+
+def test_energy_of_an_in_place_kernel_is_that_of_its_launches():
+    device = Device(0.06, 0.04)
+
+    class Energy(EnergyObserver):
+        name = "energy"
+
+        @classmethod
+        def open(cls, target):
+            source = EnergySource("test", lambda: device.energy_j, is_counter=True, lead_s=0.1)
+            return cls(source, interval_s=3600.0, clock=device.clock)
+
+    observing.OBSERVERS["energy"] = Energy
+    # Every wait is a moment at which the counter is read.
+    function: Any = LoadedFunction(device)
+    observation = Observation(["energy"], TARGET, device.clock)
+    (observer,) = observation._observers
+    restoring = []
+
+    def wait():
+        if observer._sampler is not None:
+            observer._sampler._take()
+
+    bound: Any = Bound(device, True)
+    plain = bound.restore
+
+    def restore():
+        plain()
+        restoring.append(1)
+        if observer._sampler is not None and len(device.log) > 1 and device.log[-2] == "restore":
+            observer._sampler._take()
+
+    function.wait = wait
+    bound.restore = restore
+    backend: Any = Backend()
+    context = LaunchContext(Configuration({"block": 32}), 80, dict, (60.0,))
+    found = observation.measure(context, backend, Binary("scale", b""), function, SHAPE, bound)
+    assert found == pytest.approx({"energy_j": 0.06 * 300.0, "power_w": 300.0})
+    assert len(restoring) > 10
+
+
+def test_what_cannot_be_had_is_told_by_observer_and_by_metric():
+    observation, metrics, _ = measured(["absent", "partly"])
+    assert dict(observation.unavailable) == {
+        "absent": "buy a meter",
+        "absence_j": "buy a meter",
+        "absence_w": "buy a meter",
+        "part_w": "only joules here",
+    }
+    assert observation.names == ("partly",)
+    assert metrics == {"part_j": 1.0}
+
+
+def test_a_metric_that_was_promised_and_did_not_come():
+    class Silent(Seen):
+        name = "seen"
+
+        def results(self):
+            return {}
+
+    observing.OBSERVERS["seen"] = Silent
+    with pytest.raises(ObserverUnavailableError, match="observer 'seen' could not measure seen_ms here"):
+        measured(["seen"])
+
+
+def test_a_fault_in_steady_launches_is_a_launch_error():
+    device = Device()
+    function = LoadedFunction(device)
+    function.fault = "illegal address"
+    with pytest.raises(LaunchError, match="illegal address"):
+        measured(["steady"], device, function=function)
+
+
+def test_unknown_observer(monkeypatch):
+    monkeypatch.undo()
+    with pytest.raises(UnknownNameError, match="'enrgy'; did you mean 'energy'"):
+        Observation(["enrgy"], TARGET)
