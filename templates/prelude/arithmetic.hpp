@@ -65,8 +65,32 @@ using comparison_type = choose_t<either_is<A, B, kind::fp64>, double, float>;
 MPTUNE_HALF_OPERATOR(add, +)
 MPTUNE_HALF_OPERATOR(subtract, -)
 MPTUNE_HALF_OPERATOR(multiply, *)
+#if defined(MPTUNE_HOST)
 MPTUNE_HALF_OPERATOR(divide, /)
+#endif
 #undef MPTUNE_HALF_OPERATOR
+#endif
+
+#if !defined(MPTUNE_HOST)
+MPTUNE_INLINE float quick_reciprocal(float x) {
+#if defined(MPTUNE_CUDA)
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return __builtin_amdgcn_rcpf(x);
+#endif
+}
+// In float, whose own division is long for the sake of numbers that no half comes near, and whose reciprocal may be off
+// by its last bit, which is too much. Where nothing is left to correct the quotient by, or it is infinite, it is right.
+MPTUNE_INLINE half divide(half a, half b) {
+    const float x = a, y = b;
+    const float reciprocal = quick_reciprocal(y);
+    const float quotient = x * reciprocal;
+    const float remainder = ::fmaf(-quotient, y, x);
+    const float corrected = ::fmaf(remainder, reciprocal, quotient);
+    return half(absolute(remainder) > 0.0f ? corrected : quotient);
+}
 #endif
 
 #if !defined(MPTUNE_CUDA) || __CUDA_ARCH__ < 800

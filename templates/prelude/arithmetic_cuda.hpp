@@ -79,17 +79,6 @@ MPTUNE_BY_FUSED(*, multiply, a, b, minus_zero)
 #undef MPTUNE_BY_FUSED
 #endif
 
-// In float, whose own division is a subroutine because of numbers that no half comes near. Once corrected, the quotient
-// is the nearest float, and what is left where it cannot be corrected, of infinities and zeros, is right as it is.
-MPTUNE_INLINE half divide(half a, half b) {
-    const float x = a, y = b;
-    float reciprocal;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(y));
-    const float quotient = x * reciprocal;
-    const float remainder = ::fmaf(-quotient, y, x);
-    const float corrected = ::fmaf(remainder, reciprocal, quotient);
-    return half(absolute(remainder) > 0.0f ? corrected : quotient);
-}
 #if __CUDA_ARCH__ >= 800
 MPTUNE_INLINE bfloat16 divide(bfloat16 a, bfloat16 b) {
     return bfloat16(static_cast<float>(a) / static_cast<float>(b));
