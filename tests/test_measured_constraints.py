@@ -329,6 +329,10 @@ def test_from_the_command_line(mptune: Callable[..., Outcome]) -> None:
     assert "block_w <= 128 does not hold" not in shown.out.split("statuses")[0]
     simulated = mptune("simulate", "run.db", "--objective", "error", "--constraint", "effort_j <= 1", "--json")
     assert json.loads(simulated.out)["optimum"] >= document["best"]["error"]
+    options = ("--strategies", "random", "--repeats", 2, "--budget", 9, "--processes", 1, "--json")
+    compared = mptune("compare", "run.db", *options, "--objective", "error", "--constraint", "effort_j <= 1")
+    assert json.loads(compared.out)["spaces"], compared.err
+    assert mptune("compare", "run.db", *options, "--constraint", "effort_j < 0").code == 1
     refused = mptune("simulate", "run.db", "--constraint", "efort_j <= 1")
     assert refused.code == 2
     assert "did you mean 'effort_j'" in refused.err

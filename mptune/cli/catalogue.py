@@ -106,7 +106,7 @@ def _list_strategies(json: bool) -> None:
 
 
 def _list_observers(json: bool) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "observer": name,
             "metrics": list(kind.metrics),

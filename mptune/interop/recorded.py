@@ -49,7 +49,17 @@ _SPELLINGS: Final = frozenset(s.lower() for p in PRECISIONS.values() for s in (p
 _MAX_PERMUTED: Final = 8
 #: Errors within this factor count as one: the order of a sum changes them by less.
 _SAME_ERROR: Final = 2.0
-_UNIT_SUFFIXES: Final = {"_ms": "ms", "_s": "s", "_bytes": "bytes", "_j": "J", "_w": "W"}
+#: The longer ones first: a rate ends like a time.
+_UNIT_SUFFIXES: Final = {
+    "_gb_s": "GB/s",
+    "_gflop_s": "GFLOP/s",
+    "_ms": "ms",
+    "_s": "s",
+    "_bytes": "bytes",
+    "_j": "J",
+    "_w": "W",
+    "_mhz": "MHz",
+}
 
 
 @dataclass(frozen=True, slots=True)

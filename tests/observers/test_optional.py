@@ -8,6 +8,7 @@ import fake_devices
 import pytest
 
 from mptune.errors import ObserverUnavailableError
+from mptune.interop.recorded import unit_of
 from mptune.kernel import In, Kernel, LaunchShape, Out
 from mptune.observers import OBSERVERS
 from mptune.observers.base import LaunchContext, Target
@@ -143,6 +144,14 @@ def test_metrics_have_their_unit_in_the_name_and_one_observer():
     units = ("_ms", "_bytes", "_j", "_w", "_mhz", "_c", "_gb_s", "_gflop_s")
     plain = {"error", "log10_error", "registers", "occupancy"}
     assert [name for name in names if not name.endswith(units) and name not in plain] == []
+
+
+def test_the_unit_of_every_metric_is_known_to_reports():
+    found = {name: unit_of(name) for kind in OBSERVERS.values() for name in kind.metrics}
+    assert found["bandwidth_gb_s"] == "GB/s"
+    assert found["flop_rate_gflop_s"] == "GFLOP/s"
+    assert (found["energy_j"], found["power_w"], found["clock_mhz"]) == ("J", "W", "MHz")
+    assert (found["time_ms"], found["shared_bytes"], found["registers"]) == ("ms", "bytes", "")
 
 
 def test_three_observers_are_always_on():
