@@ -156,15 +156,16 @@ class Function(ABC):
             LaunchError: the device refused or aborted the launch.
         """
 
-    def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
-        """Run the grid after whatever the device does now, without waiting where the device allows it.
+    def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument], count: int = 1) -> None:
+        """Run the grid so many times after whatever the device does now, without waiting where the device allows it.
 
         Only for a shape :meth:`launch` has run before.
 
         Raises:
             LaunchError: the device refused the launch.
         """
-        self.launch(shape, arguments)
+        for _ in range(count):
+            self.launch(shape, arguments)
 
     def wait(self) -> None:  # noqa: B027 - nothing to wait for where launches do
         """Wait until everything enqueued has run.

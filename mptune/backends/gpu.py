@@ -148,11 +148,12 @@ class GpuFunction(Function):
         del values
         return elapsed_ms
 
-    def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
-        """Run the grid after whatever the device does now, without waiting."""
+    def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument], count: int = 1) -> None:
+        """Run the grid so many times after whatever the device does now, without waiting."""
         self._check(shape)
         pointers, values = _pack(self.name, arguments)
-        self._driver.enqueue(self._function, shape, ctypes.addressof(pointers))
+        for _ in range(count):
+            self._driver.enqueue(self._function, shape, ctypes.addressof(pointers))
         del values
 
     def wait(self) -> None:

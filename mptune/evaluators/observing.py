@@ -155,9 +155,12 @@ class _Steadily:
         assert self._context.shape is not None
         launches, start = 0, self._clock()
         while True:
-            for _ in range(self._batch):
-                self._bound.restore()
-                self._function.enqueue(self._context.shape, self._bound.launch)
+            if self._bound.pristine:
+                for _ in range(self._batch):
+                    self._bound.restore()
+                    self._function.enqueue(self._context.shape, self._bound.launch)
+            else:
+                self._function.enqueue(self._context.shape, self._bound.launch, self._batch)
             self._function.wait()
             launches += self._batch
             if self._clock() - start >= seconds:

@@ -136,8 +136,8 @@ def test_enqueued_launches_pass_the_same_and_are_waited_for(backend, driver):
     shape = LaunchShape((5, 2, 1), (32, 4, 1), 1024)
     arguments = [np.float16(1.5), np.float16(2.5), backend.allocate(16), np.int32(-7)]
     function.launch(shape, arguments)
-    function.enqueue(shape, arguments)
-    assert driver.launches[1] == driver.launches[0]
+    function.enqueue(shape, arguments, 3)
+    assert driver.launches[1:] == 3 * driver.launches[:1]
     function.wait()
     driver.fault = "CUDA_ERROR_ILLEGAL_ADDRESS"
     with pytest.raises(LaunchError, match="ILLEGAL_ADDRESS"):
