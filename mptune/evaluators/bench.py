@@ -73,7 +73,7 @@ class Ready:
         device: where launches go.
         identity: device, compiler, versions and flags, as text.
         data_key: identity of inputs and references.
-        constraints: device limits, over ``threads_per_block`` and ``shared_bytes``.
+        constraints: device limits, over ``threads_per_block``, ``shared_bytes`` and the axes of block and grid.
         options: with which another process compiles the very same binaries, without looking at the device.
         observers: names of the observers that can measure here, of those asked for.
         unavailable: why an observer asked for, or a metric of one, or something else users expect, cannot be had here.

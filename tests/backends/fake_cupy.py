@@ -25,6 +25,7 @@ class FakeCupy:
         failing: names of the calls that fail.
         free_bytes: what ``malloc`` still gives.
         pool_bytes: what CuPy's own pool would give back.
+        kernel: what a launch does, given the address of the pointers to its arguments.
     """
 
     STREAM = 77
@@ -35,6 +36,7 @@ class FakeCupy:
         self.free_bytes = 1 << 20
         self.pool_bytes = 0
         self.memory = {}
+        self.kernel = lambda arguments: None
         self.elapsed_ms = 1.5
         runtime = types.SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError,
@@ -63,7 +65,7 @@ class FakeCupy:
             moduleGetGlobal=self.recorded("moduleGetGlobal", lambda module, name: self.symbols[name], CUDADriverError),
             funcGetAttribute=self.recorded("funcGetAttribute", lambda attribute, function: 640, CUDADriverError),
             funcSetAttribute=self.recorded("funcSetAttribute", None, CUDADriverError),
-            launchKernel=self.recorded("launchKernel", None, CUDADriverError),
+            launchKernel=self.recorded("launchKernel", lambda *given: self.kernel(given[9]), CUDADriverError),
         )
         self.symbols = {}
         fake = self
@@ -90,7 +92,13 @@ class FakeCupy:
             def __init__(self, address, nbytes, owner):
                 self.address, self.nbytes, self.owner = address, nbytes, owner
 
-        cupy = types.ModuleType("cupy")
+        class Cupy(types.ModuleType):
+            """Computes on arrays as NumPy does."""
+
+            def __getattr__(self, name):
+                return getattr(np, name)
+
+        cupy = Cupy("cupy")
         cupy.__version__ = "14.2.0"
         cupy.ndarray = lambda shape, dtype, memory: np.frombuffer(
             (ctypes.c_char * memory.nbytes).from_address(memory.address), dtype
