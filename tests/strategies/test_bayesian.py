@@ -221,3 +221,22 @@ def test_features_leave_out_what_does_not_vary() -> None:
     rows = features.of(range(space.size))
     assert rows.shape == (space.size, features.count) == (8, 4)
     assert (np.ptp(rows, axis=0) == 1.0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_learns_where_a_measured_constraint_holds(seed: int) -> None:
+    """The faster half of the space breaks it, which is learnt like a failure; unlearnt, the optimum takes 48 trials."""
+    space = SearchSpace([OrdinalParameter("a", list(range(1, 33))), OrdinalParameter("b", list(range(1, 17)))])
+    objective = Objective(constraints=("energy_j <= 1.0",))
+    strategy = make("bayesian", space, objective, seed=seed)
+    best = np.inf
+    for _ in range(24):
+        (configuration,) = strategy.ask(1)
+        a, b = float(configuration["a"]), float(configuration["b"])  # type: ignore[arg-type]
+        metrics = {"time_ms": 1.0 + 1.0 / a + 0.01 * b, "error": 0.0, "energy_j": 2.0 if a > 16 else 0.5}
+        trial = objective.judge(Trial(configuration, Status.OK, measurement=Measurement(metrics)))
+        assert (trial.status is Status.VIOLATION) == (a > 16)
+        if trial.status is Status.OK:
+            best = min(best, trial.time_ms)
+        strategy.tell([trial])
+    assert best == 1.0 + 1.0 / 16 + 0.01

@@ -220,3 +220,21 @@ def test_it_ranks_the_signatures_of_a_kernel() -> None:
     assert likely[feasible].mean() > 0.6
     assert likely[~feasible].mean() < 0.1
     assert len(PRECISIONS) == 4
+
+
+def test_a_broken_constraint_says_nothing_about_the_signature() -> None:
+    space = SearchSpace([PrecisionParameter("x", TYPES), OrdinalParameter("block", [32, 64])])
+    objective = Objective(threshold=1e-3, constraints=("energy_j <= 1",))
+    signatures = Signatures(space, ["x"], objective)
+    costly = {"time_ms": 1.0, "error": 1e-6, "energy_j": 5.0}
+    inaccurate = {"time_ms": 1.0, "error": 1e-1, "energy_j": 5.0}
+    indices = np.arange(space.size)
+    codes = space.codes(indices)
+    fp32, fp16 = (int(np.flatnonzero(codes[:, 0] == code)[0]) for code in (1, 2))
+    trials = [
+        Trial(space.configuration(index), status, measurement=Measurement(metrics))
+        for index, status, metrics in ((fp32, Status.VIOLATION, costly), (fp16, Status.INACCURATE, inaccurate))
+    ]
+    signatures.observe(codes[[fp32, fp16]], trials)
+    assert signatures.known_bad(codes).tolist() == (codes[:, 0] == 2).tolist()
+    assert (signatures.log_probability(codes[codes[:, 0] == 1]) == 0).all()

@@ -1,0 +1,125 @@
+"""Observers on real devices: what they measure is plausible and agrees with what the driver says."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
+from mptune.errors import BackendUnavailableError, ObserverUnavailableError
+from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.timing import TimingPlan
+from mptune.observers import OBSERVERS
+from mptune.observers.sensors import energy_source
+from mptune.registry import load_kernel
+from mptune.rendering import render
+from mptune.resources import multiprocessor, occupancy
+from mptune.resources.cubin import RESERVED_SHARED_BYTES
+from mptune.results import Status
+
+# Of the driver's API, CUfunction_attribute.
+SHARED_SIZE_BYTES, LOCAL_SIZE_BYTES, NUM_REGS = 1, 3, 4
+
+
+def reason_not(backend):
+    found = get_backend(backend).availability()
+    return "" if found.can_run else found.reason
+
+
+def without_rapl():
+    try:
+        energy_source("host")
+    except ObserverUnavailableError as error:
+        return str(error)
+    return reason_not("host")
+
+
+NO_CUDA, NO_HIP, NO_RAPL = reason_not("cuda"), reason_not("hip"), without_rapl()
+
+
+def measured(backend, kernel, observers):
+    definition = load_kernel(kernel)
+    resolved = definition.resolve_sizes()
+    bench = Bench(definition, resolved, get_backend(backend), plan=TimingPlan(), observers=observers)
+    configuration = definition.search_space(resolved).configuration(0)
+    trial = bench.evaluate(Request(configuration, render(definition, configuration, resolved)))
+    bench.close()
+    assert trial.status is Status.OK, trial.message
+    return bench, trial
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA or "can run")]),
+        pytest.param("hip", marks=[pytest.mark.gpu, pytest.mark.skipif(bool(NO_HIP), reason=NO_HIP or "can run")]),
+        pytest.param("host", marks=pytest.mark.skipif(bool(NO_RAPL), reason=NO_RAPL or "there is a counter")),
+    ],
+)
+@pytest.mark.parametrize("kernel", ["axpy", "mriq"])  # in place, and not
+def test_energy_is_that_of_a_device(backend, kernel):
+    bench, trial = measured(backend, kernel, ["energy"])
+    if "energy" in bench.ready.unavailable:
+        pytest.skip(bench.ready.unavailable["energy"])
+    power_w, energy_j = trial.metric("power_w"), trial.metric("energy_j")
+    assert 1.0 < power_w < 3000.0
+    # Launches that follow on one another find data in the cache; alone they may not.
+    assert 0.2 < energy_j / (power_w * trial.time_ms * 1e-3) < 2.0
+    assert trial.measurement.durations_s["observe"] > 1.0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA or "can run")
+class TestCuda:
+    def test_clocks_and_temperature_of_a_gpu_at_work(self):
+        bench, trial = measured("cuda", "mriq", ["clocks"])
+        if "clocks" in bench.ready.unavailable:
+            pytest.skip(bench.ready.unavailable["clocks"])
+        assert 200 < trial.metric("clock_mhz") < 4000
+        assert 10 < trial.metric("temperature_c") < 120
+
+    @pytest.mark.parametrize("kernel", ["axpy", "gemm", "convolution2d", "mriq"])
+    def test_resources_are_those_the_driver_tells(self, kernel):
+        from cupy_backends.cuda.api import driver
+
+        definition = load_kernel(kernel)
+        sizes = definition.resolve_sizes()
+        space = definition.search_space(sizes)
+        backend = get_backend("cuda")
+        unit = multiprocessor(backend.device().architecture)
+        if unit is None:
+            pytest.skip(f"the multiprocessor of {backend.device().architecture} is not known")
+        for index in range(0, space.size, max(1, space.size // 4)):
+            configuration = space.configuration(index)
+            shape = definition.launch_shape(configuration, sizes)
+            binary = backend.compile(render(definition, configuration, sizes), definition.function, CompileOptions())
+            found = backend.resources(binary)
+            function = backend.load(binary)
+            handle = function._function
+            assert found.registers == driver.funcGetAttribute(NUM_REGS, handle)
+            assert found.local_bytes == driver.funcGetAttribute(LOCAL_SIZE_BYTES, handle)
+            # From sm_90 on the driver may count what the system keeps of each block.
+            counted = driver.funcGetAttribute(SHARED_SIZE_BYTES, handle) - found.shared_bytes
+            assert counted in (0, RESERVED_SHARED_BYTES)
+            threads = math.prod(shape.block)
+            blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(handle, threads, shape.shared_bytes)
+            warps = -(-threads // 32)
+            assert occupancy(unit, found, threads, shape.shared_bytes) == blocks * warps / unit.max_warps
+            function.unload()
+
+
+def test_every_optional_observer_opens_or_says_why_here():
+    definition = load_kernel("axpy")
+    sizes = definition.resolve_sizes("default", {"n": 1000})
+    optional = [name for name in OBSERVERS if OBSERVERS[name].is_optional]
+    try:
+        bench = Bench(definition, sizes, get_backend("host"), observers=optional)
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
+    for name in optional:
+        assert name in bench.ready.observers or len(bench.ready.unavailable[name]) > 20
+    assert "throughput" in bench.ready.observers
+    assert set(bench.ready.unavailable) & {"registers", "occupancy"} == {"registers", "occupancy"}
+    bench.close()
