@@ -2,35 +2,76 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import math
 
 import numpy as np
 import pytest
+from fake_devices import Ticking
 
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.kernel import In, Kernel, LaunchShape, Out
 from mptune.observers import OBSERVERS
 from mptune.observers.accuracy import AccuracyObserver
 from mptune.observers.base import LaunchContext, Observer
+from mptune.observers.clocks import ClocksObserver
+from mptune.observers.energy import EnergyObserver
 from mptune.observers.memory import MemoryObserver
+from mptune.observers.resources import ResourcesObserver
+from mptune.observers.sensors import EnergySource
+from mptune.observers.throughput import ThroughputObserver
 from mptune.observers.time import TimeObserver
+from mptune.resources import Resources, multiprocessor
 from mptune.space.configuration import Configuration
+from mptune.space.parameters import OrdinalParameter
 
 REFERENCES = {"y": np.array([1.0, 2.0]), "z": np.array([4.0])}
 
 
-def context(times_ms=(1.0,), footprint_bytes=64, outputs=None):
+KERNEL = Kernel(
+    name="copy",
+    template="",
+    parameters=[OrdinalParameter("n", [1, 2])],
+    arguments=[Out("y", "1000", dtype="int32"), In("x", "1000", dtype="int32")],
+    sizes={"default": {"m": 1}},
+    inputs=lambda rng, size: {"x": np.ones(1000)},
+    reference=lambda inputs, size: {"y": inputs["x"]},
+    grid=["1"],
+    block=["1"],
+    flops="250 * n",
+)
+SMALL = Resources(32, 0, 0)
+
+
+def context(times_ms=(1.0,), footprint_bytes=64, outputs=None, resources=SMALL):
     read = lambda: {"y": np.array([1.0, 2.0]), "z": np.array([4.0])} if outputs is None else outputs  # noqa: E731
-    return LaunchContext(Configuration({"n": 1}), footprint_bytes, read, times_ms)
+    shape = LaunchShape((1, 1, 1), (32, 1, 1))
+    return LaunchContext(Configuration({"n": 1}), footprint_bytes, read, times_ms, shape, resources)
 
 
 def observe(observer, around):
     observer.before(around)
-    observer.after(around)
+    observer.after(dataclasses.replace(around, steady_launches=3))
     return dict(observer.results())
 
 
-MAKE = {"accuracy": lambda: AccuracyObserver(REFERENCES, "MAE"), "memory": MemoryObserver, "time": TimeObserver}
+def energy():
+    gauge = EnergySource("test", lambda: 100.0, is_counter=False, lead_s=0.0)
+    return EnergyObserver(gauge, interval_s=3600.0, clock=Ticking(0.5))
+
+
+MAKE = {
+    "accuracy": lambda: AccuracyObserver(REFERENCES, "MAE"),
+    "clocks": lambda: ClocksObserver({"clock_mhz": lambda: 1500.0, "temperature_c": lambda: 60.0}, interval_s=3600.0),
+    "energy": energy,
+    "memory": MemoryObserver,
+    "resources": lambda: ResourcesObserver(multiprocessor("sm_80")),
+    "throughput": lambda: ThroughputObserver(KERNEL, KERNEL.resolve_sizes()),
+    "time": TimeObserver,
+}
+UNITS = ("_ms", "_bytes", "_j", "_w", "_mhz", "_c", "_gb_s", "_gflop_s")
+WITHOUT_UNIT = ("registers", "occupancy")
 
 
 @pytest.mark.parametrize("name", MAKE)
@@ -46,11 +87,17 @@ class TestEveryBundledObserver:
         results = observe(MAKE[name](), context())
         assert results
         assert all(isinstance(value, float) for value in results.values())
-        assert all(key.endswith(("_ms", "_bytes")) or "error" in key for key in results)
+        assert all(key.endswith(UNITS) or key in WITHOUT_UNIT or "error" in key for key in results)
+
+    def test_gives_every_metric_it_does_not_call_missing(self, name):
+        observer = MAKE[name]()
+        promised = {metric for metric in observer.metrics if metric not in observer.missing}
+        assert promised <= observe(observer, context()).keys()
+        assert set(observer.missing) <= set(observer.metrics)
 
     def test_forgets_the_previous_configuration(self, name):
         observer = MAKE[name]()
-        observe(observer, context((1.0, 5.0), 8, {"y": np.zeros(2), "z": np.ones(1)}))
+        observe(observer, context((1.0, 5.0), 8, {"y": np.zeros(2), "z": np.ones(1)}, Resources(255, 8, 96)))
         again = observe(observer, context())
         assert again == observe(MAKE[name](), context())
 
@@ -95,7 +142,7 @@ def test_memory_is_the_footprint():
 
 def test_names_of_a_registry():
     assert list(OBSERVERS) == sorted(OBSERVERS)
-    assert {"accuracy", "memory", "time"} <= set(OBSERVERS)
+    assert set(MAKE) <= set(OBSERVERS)
     assert "base" not in OBSERVERS
     assert len(OBSERVERS) == len(list(OBSERVERS))
     with pytest.raises(UnknownNameError, match="'acuracy'; did you mean 'accuracy'"):
