@@ -129,15 +129,16 @@ class ArrayPairs(Pairs):
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Yield pieces of output and reference, shape ``(at most piece,)``."""
-        for piece in self._pieces():
+        for piece in self.pieces():
             yield self.output.doubles(piece), self.reference.doubles(piece)
 
     def references(self) -> Iterator[Any]:
         """Yield pieces of the reference alone, likewise."""
-        for piece in self._pieces():
+        for piece in self.pieces():
             yield self.reference.doubles(piece)
 
-    def _pieces(self) -> Iterator[slice]:
+    def pieces(self) -> Iterator[slice]:
+        """Yield what is looked at at a time, as slices of the elements in C order."""
         for start in range(0, self.size, self.piece):
             yield slice(start, min(start + self.piece, self.size))
 
@@ -150,7 +151,7 @@ def count_unwritten(pairs: ArrayPairs) -> int:
     """
     xp, output = pairs.namespace, pairs.output
     pattern = bits_type(output.stored).type(poison_pattern(output.stored))
-    found = int(xp.count_nonzero(output.bits == pattern))
+    found = sum(int(xp.count_nonzero(output.bits[piece] == pattern)) for piece in pairs.pieces())
     if not found or output.stored.kind not in "iu":
         return found
     value, margin = float(poison_value(output.stored)), poison_margin(output.stored)

@@ -266,7 +266,8 @@ class Bench:
                 observer.before(context)
                 observer.after(context)
                 metrics.update(observer.results())
-        damage = _damage(bound)
+        with clock.phase("transfer"):
+            damage = _damage(bound)
         if damage:
             return trial(Status.CORRUPT, damage)
         if request.known_errors is not None:
@@ -299,27 +300,31 @@ class Bench:
                 return Status.CORRUPT, damage
             outputs = self._device_data.outputs(bound)
         with clock.phase("accuracy"):
-            missing = self._device_data.unwritten(bound, outputs)
-            if missing:
-                what = ", ".join(
-                    f"{count} of {outputs[name].size} elements of {name!r}" for name, count in missing.items()
-                )
-                return Status.UNWRITTEN, f"the kernel never wrote {what}"
             try:
-                self._observe_accuracy(configuration, outputs)
+                return self._compare(configuration, bound, outputs, metrics)
             except MemoryError:
                 # The device holds the data but not what it takes to compare them.
-                self._observe_accuracy(configuration, self._device_data.read_outputs(bound))
-            metrics.update(self._accuracy.results())
-            result = self._accuracy.result
-        if result is not None and (result.non_finite or math.isnan(result.error)):
-            return Status.NON_FINITE, result.message
-        return Status.OK, ""
+                return self._compare(configuration, bound, self._device_data.read_outputs(bound), metrics)
 
-    def _observe_accuracy(self, configuration: Configuration, outputs: Mapping[str, Output]) -> None:
+    def _compare(
+        self,
+        configuration: Configuration,
+        bound: BoundArguments,
+        outputs: Mapping[str, Output],
+        metrics: dict[str, float],
+    ) -> tuple[Status, str]:
+        missing = self._device_data.unwritten(bound, outputs)
+        if missing:
+            what = ", ".join(f"{count} of {outputs[name].size} elements of {name!r}" for name, count in missing.items())
+            return Status.UNWRITTEN, f"the kernel never wrote {what}"
         context = LaunchContext(configuration, self._data.footprint_bytes(configuration), lambda: outputs)
         self._accuracy.before(context)
         self._accuracy.after(context)
+        metrics.update(self._accuracy.results())
+        result = self._accuracy.result
+        if result is not None and (result.non_finite or math.isnan(result.error)):
+            return Status.NON_FINITE, result.message
+        return Status.OK, ""
 
 
 def _damage(bound: BoundArguments) -> str:
