@@ -242,6 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line = "python benchmarks/storage.py"
     if given.trials != parser.get_default("trials"):
         line += f" --trials {given.trials}"
+    if given.folder is not None:
+        line += f" --folder {given.folder}"
     text = report(rows, given.trials, line)
     notes = given.output.read_text().partition(NOTES)[2] if given.output.exists() else "\n"
     given.output.write_text(text + notes)

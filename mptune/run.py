@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FailureGroup", "Run", "in_short", "json_safe"]
 
-_ERROR: Final = re.compile(r"\berror\b", re.IGNORECASE)
+#: Of a compiler's output, the line that says what is wrong; that its linker failed says nothing.
+_ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|isn't defined", re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\d+")
 _SPEEDUP: Final = "speedup"
 

@@ -176,7 +176,7 @@ def _explain(path: Path, name: str, text: str) -> str:
         "SQLITE_READONLY_DBMOVED": f"run file {path} was moved or deleted while it was in use",
         "SQLITE_READONLY": f"run file {path} cannot be written: it was opened read-only, or it or its folder is",
         "SQLITE_CANTOPEN": f"run file {path} cannot be opened: no permission, or its folder is read-only",
-        "SQLITE_BUSY": f"run file {path} was kept busy by another process for {_BUSY_TIMEOUT_S:.0f} s; {_SETTLED}",
+        "SQLITE_BUSY": f"run file {path} was kept busy by another process for {_BUSY_TIMEOUT_S:g} s; {_SETTLED}",
         "SQLITE_IOERR": f"run file {path} cannot be read or written: input/output error ({text}); {_SETTLED}",
     }
     for prefix, explanation in explanations.items():

@@ -17,6 +17,7 @@ import pytest
 
 from mptune.backends.host_compiler import find_compiler
 from mptune.backends.processor import processor, usable_cores
+from mptune.run import in_short
 
 _OPTION = "--faults-table"
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")
@@ -54,9 +55,7 @@ _INJECTED = pytest.StashKey[list[Injected]]()
 
 def _shown(message: str) -> str:
     """Return the start of a message without what differs from machine to machine and run to run."""
-    lines = [line.strip() for line in message.strip().splitlines()]
-    text = next((f"{lines[0]}: {line}" for line in lines[1:] if "error:" in line), lines[0] if lines else "")
-    text = re.sub(r"\b(process) \d+ on [\w.-]+", r"\1 …", _PATH.sub("", text))
+    text = re.sub(r"\b(process) \d+ on [\w.-]+", r"\1 …", _PATH.sub("", in_short(message)))
     text = re.sub(r"/proc/self/fd/\d+: |fd/\d+: |\d+: (?=undefined)", "", text)
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 2]} …"
     return text.replace("|", "\\|").replace("<", "&lt;")
@@ -85,6 +84,7 @@ def _table(injected: list[Injected]) -> str:
         "",
         f"{processor().name}, {usable_cores()} cores; {find_compiler().version}; Python {platform.python_version()}.",
         "Every fault is a real kernel, a real signal or a real file, on the host backend.",
+        "Only the device of 3 MB is made up.",
         "The test run writes this table.",
         "",
         f"**{len(injected)} faults; {kept} of {finished} finished trials kept.**",

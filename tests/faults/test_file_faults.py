@@ -24,7 +24,7 @@ Record = Callable[[Injected], None]
 
 ENDLESS = "for (volatile int k = 0; k >= 0; k = k % 7) { }"
 
-BLOCKS = tuple(range(32, 32 * 25, 32))
+BLOCKS = tuple(range(32, 32 * 13, 32))
 TMPFS_KIB = 256
 
 
@@ -67,7 +67,7 @@ def test_disk_full_while_writing(small_disk: Path, tmp_path: Path, record: Recor
     # Room for the run file to begin, and no more than a few trials.
     tuned(kernel, path, budget=2)
     filler = small_disk / "filler"
-    filler.write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 24 * 1024))
+    filler.write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 28 * 1024))
     done = ended([*command(kernel, path, "--budget", len(BLOCKS), "--resume", "--log")], 2)
     assert (
         "cannot be written: the disk is full; every trial recorded so far is safe, free space and --resume"
@@ -93,7 +93,7 @@ def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def bounded(where: Path) -> sqlite3.Connection:
         connection = connect(where)
-        connection.execute("PRAGMA max_page_count = 11")
+        connection.execute("PRAGMA max_page_count = 10")
         return connection
 
     monkeypatch.setattr(database, "connect", bounded)
