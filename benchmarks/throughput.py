@@ -189,7 +189,7 @@ def median(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) -> fl
 def never_pausing() -> Iterator[None]:
     """Let compilers run while something is timed."""
     paused = HostBackend.compilations_paused
-    HostBackend.compilations_paused = lambda _: contextlib.nullcontext()  # type: ignore[method-assign]
+    HostBackend.compilations_paused = lambda _: contextlib.nullcontext()  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

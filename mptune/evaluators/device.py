@@ -16,7 +16,7 @@ from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.compile_ahead import CompileAhead
 from mptune.evaluators.identity import launch_identity, metric_identity, trial_key
-from mptune.evaluators.protocol import Job
+from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits, WorkerDied, WorkerProcess
 from mptune.kernel import Kernel, Sizes
@@ -113,8 +113,7 @@ class DeviceEvaluator(Evaluator):
     def remember(self, trial: Trial) -> None:
         """Take in a trial measured before, so that its signature's error is not measured again."""
         if trial.is_valid and not trial.measurement.reused_error:
-            errors = {k: v for k, v in trial.measurement.metrics.items() if k.startswith(("error", "log10_error"))}
-            self._errors.setdefault(self._kernel.signature_of(trial.configuration), errors)
+            self._errors.setdefault(self._kernel.signature_of(trial.configuration), _errors_of(trial))
             self._checked.append((trial.time_ms, trial.error))
 
     @property
@@ -132,14 +131,60 @@ class DeviceEvaluator(Evaluator):
                 self._sources[configuration] = source
                 self._ahead.submit(source)
 
-    def evaluate(self, configurations: Sequence[Configuration]) -> Iterator[Trial]:
-        """Yield one trial per configuration, in order."""
+    def evaluate(self, configurations: Sequence[Configuration], beaten_above_ms: float = math.inf) -> Iterator[Trial]:
+        """Yield one trial per configuration, in order.
+
+        Args:
+            configurations: what to evaluate.
+            beaten_above_ms: one that is clearly slower than this is not timed as often.
+        """
         for i, configuration in enumerate(configurations):
             for following in configurations[i : i + self.lead]:
                 self.prepare(following)
-            trial = self._evaluate(configuration)
+            trial = self._evaluate(configuration, beaten_above_ms)
             self.remember(trial)
             yield trial
+
+    def remeasure(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
+        """Measure the configurations of valid trials again in turn, so that whatever the machine does hits all alike.
+
+        An error that was reused is now measured. Where a configuration brings the worker down nothing is returned:
+        it has run before, and whether it is to blame is not known.
+
+        Args:
+            trials: what was measured before.
+            rounds: how often each configuration's turn comes.
+        """
+        self.start()
+        assert self._worker is not None
+        requests = [
+            Request(
+                trial.configuration,
+                render(self._kernel, trial.configuration, self._sizes),
+                None if trial.measurement.reused_error else _errors_of(trial),
+            )
+            for trial in trials
+        ]
+        try:
+            again = self._worker.remeasure(Rounds(tuple(requests), rounds), nullcontext)
+            if not self._worker.is_usable:
+                self._kill_worker()
+        except WorkerDied:
+            self._kill_worker()
+            return []
+        except BaseException:
+            self._kill_worker()
+            raise
+        keys = {trial.configuration: trial.key for trial in trials}
+        return [
+            dataclasses.replace(
+                # What was known of it was its own, and otherwise it is now.
+                trial,
+                key=keys[trial.configuration],
+                measurement=dataclasses.replace(trial.measurement, reused_error=False),
+            )
+            for trial in again
+        ]
 
     def close(self) -> None:
         """End the compilers and the worker."""
@@ -155,7 +200,7 @@ class DeviceEvaluator(Evaluator):
             self._worker.kill()
             self._worker = None
 
-    def _evaluate(self, configuration: Configuration) -> Trial:
+    def _evaluate(self, configuration: Configuration, beaten_above_ms: float) -> Trial:
         try:
             source = self._sources.pop(configuration, None) or render(self._kernel, configuration, self._sizes)
         except MptuneError as error:
@@ -167,7 +212,7 @@ class DeviceEvaluator(Evaluator):
             if self._ahead is not None:
                 self._ahead.take(source)
             waited_s = time.perf_counter() - start
-            trial = self._request(Request(configuration, source, known, self._check_below_ms(known)))
+            trial = self._request(Request(configuration, source, known, self._check_below_ms(known), beaten_above_ms))
         except CompileError as error:
             waited_s = time.perf_counter() - start
             trial = Trial(configuration, Status.COMPILE_ERROR, str(error))
@@ -208,3 +253,7 @@ class DeviceEvaluator(Evaluator):
         if known is None:
             return math.inf
         return min((time_ms for time_ms, error in self._checked if error <= known["error"]), default=math.inf)
+
+
+def _errors_of(trial: Trial) -> dict[str, float]:
+    return {k: v for k, v in trial.measurement.metrics.items() if k.startswith(("error", "log10_error"))}

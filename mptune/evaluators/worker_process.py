@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mptune.evaluators.bench import Request
-from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Quiet, Started
+from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Quiet, Rounds, RoundsFinished, Started
 from mptune.results import Status, Trial
 
 __all__ = ["Limits", "WorkerDied", "WorkerProcess"]
@@ -92,13 +92,17 @@ class WorkerProcess:
         Raises:
             WorkerDied: it crashed, or a phase ran out of time and it was killed.
         """
-        self._phase = "compile"
-        self._quiet = quiet
-        self._send(request)
-        answer = self._receive()
+        answer = self._ask(request, quiet)
         assert isinstance(answer, Finished)
         self.is_usable = answer.is_usable
         return answer.trial
+
+    def remeasure(self, rounds: Rounds, quiet: Callable[[], AbstractContextManager[None]]) -> tuple[Trial, ...]:
+        """Return a trial of each configuration, measured in turn; as :meth:`evaluate`."""
+        answer = self._ask(rounds, quiet)
+        assert isinstance(answer, RoundsFinished)
+        self.is_usable = answer.is_usable
+        return answer.trials
 
     def end(self) -> None:
         """Let the process free its device and leave; kill it where it does not."""
@@ -114,13 +118,21 @@ class WorkerProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def _send(self, message: Job | Request | Quiet) -> None:
+    def _ask(
+        self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]
+    ) -> Started | Finished | RoundsFinished | Failed:
+        self._phase = "compile"
+        self._quiet = quiet
+        self._send(request)
+        return self._receive()
+
+    def _send(self, message: Job | Request | Rounds | Quiet) -> None:
         try:
             self._connection.send(message)
         except OSError:
             raise WorkerDied(Status.CRASH, self._cause_of_death()) from None
 
-    def _receive(self) -> Started | Finished | Failed:
+    def _receive(self) -> Started | Finished | RoundsFinished | Failed:
         """Wait for the next message that is no phase, each phase within its limit."""
         with ExitStack() as quiet:
             while True:
@@ -133,7 +145,7 @@ class WorkerProcess:
                     quiet.enter_context(self._quiet())
                     self._send(Quiet())
 
-    def _next_message(self) -> Started | Finished | Failed | Phase:
+    def _next_message(self) -> Started | Finished | RoundsFinished | Failed | Phase:
         limit_s = self._limit_s()
         try:
             if not self._connection.poll(limit_s):

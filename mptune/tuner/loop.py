@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mptune.errors import EmptySpaceError
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.timing import BEATEN_FACTOR
 from mptune.kernel import Kernel
 from mptune.objective import Objective
 from mptune.precision import PRECISIONS, Precision, precision
@@ -21,9 +23,15 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
+from mptune.tuner.finalists import finalists, rounds_within
 from mptune.tuner.settings import Progress, TuneSettings
 
 __all__ = ["NoFile", "Tuning", "uniform_types"]
+
+#: How often finalists are chosen anew, because those measured again turned out slower than others.
+_SETTLING: Final = 10
+#: Share of the run's wall time that may add.
+_SETTLING_SHARE: Final = 0.1
 
 
 def _bits(entry: Precision) -> int:
@@ -114,6 +122,8 @@ class Tuning:
         self._prepare_s = float(file.settings.get("prepare_s", 0.0)) + time.monotonic() - start
         self._search_s = float(file.settings.get("search_s", 0.0))
         self._trials: dict[Configuration, Trial] = {}
+        self._phases: dict[Configuration, str] = {}
+        self._measured_here = False
         self._stored = self._read_stored()
 
     def run(self) -> Run:
@@ -133,6 +143,7 @@ class Tuning:
         self._search(strategy, budget, "search")
         # A smaller budget or a time limit may have ended the run before it came to them.
         self._take_leftovers()
+        self._settle()
         self._file.update(self._spent())
         return self._result()
 
@@ -157,7 +168,7 @@ class Tuning:
         siblings = [Configuration({**baseline.configuration, **types}) for types in uniform_types(self._kernel)]
         untried = [c for c in siblings if c not in self._trials and c in self._space]
         for i, configuration in enumerate(untried):
-            if not self._may_go_on(budget):
+            if not self._is_next(configuration, budget):
                 return
             for following in untried[i : i + self._evaluator.lead]:
                 if following not in self._stored:
@@ -172,7 +183,7 @@ class Tuning:
             siblings = (Configuration({**t.configuration, **types}) for t in reversed(valid))
             untried = (c for c in siblings if c not in self._trials and c in self._space)
             configuration = next(untried, None)
-            if configuration is None:
+            if configuration is None or not self._is_next(configuration, budget):
                 return
             self._evaluate(configuration, "baseline")
 
@@ -195,6 +206,24 @@ class Tuning:
             with self._searching():
                 strategy.tell([trial])
 
+    def _settle(self) -> None:
+        """Measure again in turn what can be the best or the baseline, until both have been."""
+        if not self._measured_here:
+            return
+        settled: set[Configuration] = set()
+        until = time.monotonic() + _SETTLING_SHARE * (time.monotonic() - self._start)
+        for _ in range(_SETTLING):
+            run = self._result()
+            last = finalists(run, self._objective, self._kernel.baseline_values())
+            rounds = rounds_within(last, until - time.monotonic())
+            deciding = {trial.configuration for trial in (run.best, run.baseline) if trial is not None}
+            if not last or not rounds or deciding <= settled:
+                return
+            for trial in self._evaluator.remeasure(last, rounds):
+                if trial.is_valid:
+                    self._keep(self._objective.judge(trial), self._phases[trial.configuration], None)
+            settled.update(trial.configuration for trial in last)
+
     def _strategy(self, space: SearchSpace) -> Strategy:
         return make(
             self._settings.strategy,
@@ -212,7 +241,9 @@ class Tuning:
         stored = self._stored.pop(configuration, None)
         trial = stored
         if trial is None:
-            trial = next(iter(self._evaluator.evaluate([configuration])))
+            self._measured_here = True
+            limit_ms = math.inf if phase == "baseline" else self._beaten_above_ms()
+            trial = next(iter(self._evaluator.evaluate([configuration], limit_ms)))
         else:
             self._evaluator.remember(trial)
         trial = self._keep(self._objective.judge(trial), phase, stored)
@@ -220,10 +251,18 @@ class Tuning:
         self._on_progress(Progress(phase, trial, self._result, self._settings.budget, elapsed_s, stored is not None))
         return trial
 
+    def _beaten_above_ms(self) -> float:
+        """Return the time above which a configuration is clearly beaten, in milliseconds."""
+        if self._objective.metric != "time_ms" or not self._objective.minimise:
+            return math.inf
+        best = self._objective.best(list(self._trials.values()))
+        return math.inf if best is None else BEATEN_FACTOR * best.time_ms
+
     def _keep(self, trial: Trial, phase: str, stored: Trial | None) -> Trial:
         if trial != stored or trial.configuration in self._revived:
             self._file.add(trial, phase, self._spent())
         self._trials[trial.configuration] = trial
+        self._phases[trial.configuration] = phase
         return trial
 
     def _read_stored(self) -> dict[Configuration, Trial]:
@@ -265,6 +304,12 @@ class Tuning:
             self._evaluator.remember(trial)
             leftovers.append(trial)
         return leftovers
+
+    def _is_next(self, configuration: Configuration, budget: int) -> bool:
+        """Whether a configuration is to be evaluated: what is stored counts against the budget before what is not."""
+        if configuration not in self._stored:
+            self._take_leftovers()
+        return self._may_go_on(budget)
 
     def _may_go_on(self, budget: int) -> bool:
         limit_s = self._settings.time_limit_s
