@@ -71,7 +71,8 @@ def fused(a: Array, b: Array, c: Array) -> Array:
     error = (product - (total - without)) + (c - without)
     inexact = np.isfinite(total) & (error != 0)
     truncated = np.where(inexact & ((error < 0) == (total > 0)), np.nextafter(total, 0), total)
-    return (truncated.view(np.uint64) | inexact).view(np.float64)
+    odd: Array = (truncated.view(np.uint64) | inexact).view(np.float64)
+    return odd
 
 
 class Threads:
@@ -278,7 +279,7 @@ def _elements(operand: str) -> list[str]:
 def _compare(comparison: str, a: Array, b: Array) -> Array:
     unordered = np.isnan(a) | np.isnan(b) if a.dtype.kind in "fV" else np.zeros(a.shape, dtype=bool)
     if comparison in ("num", "nan"):
-        return unordered == (comparison == "nan")
+        return np.asarray(unordered == (comparison == "nan"))
     or_unordered = comparison not in _COMPARISONS
     result = getattr(operator, _COMPARISONS[comparison[:2]])(a, b)
     return np.asarray((result | unordered) if or_unordered else (result & ~unordered))
@@ -289,7 +290,8 @@ def narrowed(values: Array, kind: str) -> Array:
     dtype = _TYPES[kind]
     exact = values if kind == "f64" else rounded(values, PRECISIONS[_PRECISIONS[kind]])
     bits = exact.astype(dtype).view(unsigned(dtype))
-    return np.where(np.isnan(exact), unsigned(dtype).type(_NAN_BITS[kind]), bits).view(dtype)
+    one_nan: Array = np.where(np.isnan(exact), unsigned(dtype).type(_NAN_BITS[kind]), bits).view(dtype)
+    return one_nan
 
 
 def floating(base: str, kind: str, values: Sequence[Array]) -> Array:
@@ -297,7 +299,14 @@ def floating(base: str, kind: str, values: Sequence[Array]) -> Array:
     if base in ("neg", "abs"):
         sign = unsigned(_TYPES[kind]).type(1 << (8 * _TYPES[kind].itemsize - 1))
         bits = values[0].view(unsigned(_TYPES[kind]))
-        return (bits ^ sign if base == "neg" else bits & ~sign).view(_TYPES[kind])
+        signed: Array = (bits ^ sign if base == "neg" else bits & ~sign).view(_TYPES[kind])
+        return signed
     wide = [value.astype(np.float64) for value in values]
-    exact = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "fma": fused}
+    exact: dict[str, Callable[..., Array]] = {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "div": np.divide,
+        "fma": fused,
+    }
     return narrowed(exact[base](*wide), kind)
