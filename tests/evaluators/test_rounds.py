@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from mptune.backends.base import CompileOptions
 from mptune.evaluators.bench import Request
-from mptune.evaluators.protocol import Job, Rounds, RoundsFinished
+from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.rounds import VISIT, Remeasured, measure_in_turn, remeasure
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits, WorkerProcess
@@ -149,15 +150,12 @@ def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
     worker = WorkerProcess(job, Limits())
     try:
         asked = tuple(Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND))
-        worker._phase = "compile"
-        worker._send(Rounds(asked, 3))  # type: ignore[arg-type]
-        answer: Any = worker._receive()
+        trials = worker.remeasure(Rounds(asked, 3), nullcontext)
+        assert worker.is_usable
     finally:
         worker.kill()
-    assert isinstance(answer, RoundsFinished)
-    assert answer.is_usable
-    assert [trial.configuration for trial in answer.trials] == [FIRST, SECOND]
-    for trial in answer.trials:
+    assert [trial.configuration for trial in trials] == [FIRST, SECOND]
+    for trial in trials:
         assert trial.status is Status.OK
         assert len(trial.measurement.times_ms) == 3 * VISIT.min_repeats
         assert trial.time_ms == statistics.median(trial.measurement.times_ms)
