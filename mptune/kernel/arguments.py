@@ -88,7 +88,7 @@ def In(  # noqa: N802 - reads as a declaration
 def Constant(  # noqa: N802
     name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
 ) -> Argument:
-    """Declare an input in constant memory: the template has ``__constant__ TYPE name[...];``, the function no parameter.
+    """Declare an input in constant memory: the template has ``__constant__ TYPE name[...];``, no parameter for it.
 
     A GPU has 64 KiB of it; threads that read the same element at a time read it at once.
     """
