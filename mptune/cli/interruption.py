@@ -26,7 +26,10 @@ class Interruption:
         self._before: Any = signal.SIG_DFL
 
     def __enter__(self) -> Interruption:
-        self._before = signal.signal(signal.SIGINT, self._handle)
+        self._before = signal.getsignal(signal.SIGINT)
+        # A shell lets its background jobs ignore what is typed to another.
+        if self._before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:

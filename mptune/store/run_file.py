@@ -48,10 +48,8 @@ class RunFile:
         path = Path(path)
         rows = [(name, _to_json(name, value)) for name, value in settings.items()]
         with database.explained(path):
-            _refuse_irregular(path)
+            _refuse_taken(path)
             path.parent.mkdir(parents=True, exist_ok=True)
-            if _has_content(path):
-                raise RunFileError(f"run file {path} exists already: {_ALTERNATIVES}")
             lock = _lock(path, os.O_CREAT)
         connection = None
         try:
@@ -69,6 +67,20 @@ class RunFile:
             if not _has_content(path):
                 path.unlink(missing_ok=True)
             raise
+
+    @classmethod
+    def check(cls, path: str | Path, *, resume: bool) -> None:
+        """Refuse now what :meth:`create`, or :meth:`open` of a file to go on with, would refuse later.
+
+        Raises:
+            RunFileError: as those do; no file is made, and no trial or setting changed.
+        """
+        path = Path(path)
+        if resume and path.exists():
+            cls.open(path).close()
+            return
+        with database.explained(path):
+            _refuse_taken(path)
 
     @classmethod
     def open(cls, path: str | Path, read_only: bool = False) -> RunFile:
@@ -220,6 +232,12 @@ def _abandon(connection: sqlite3.Connection | None, lock: int | None) -> None:
 
 def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
+
+
+def _refuse_taken(path: Path) -> None:
+    _refuse_irregular(path)
+    if _has_content(path):
+        raise RunFileError(f"run file {path} exists already: {_ALTERNATIVES}")
 
 
 def _refuse_irregular(path: Path) -> None:

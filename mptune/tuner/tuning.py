@@ -95,6 +95,9 @@ def tune(
     )
     observers = _observers(kernel, settings, objective)
     make(settings.strategy, kernel.search_space(sizes), objective, options=dict(settings.strategy_options))
+    if output is not None:
+        # Before minutes go into inputs and references.
+        RunFile.check(output, resume=resume)
     with DeviceEvaluator(
         kernel,
         sizes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import signal
@@ -188,7 +189,15 @@ def is_running(process: int) -> bool:
 @contextmanager
 def running(line: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Start a command and make sure that it ends."""
-    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    process = subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # The tests may be a shell's background job, which has it ignored.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        **options,
+    )
     try:
         yield process
     finally:

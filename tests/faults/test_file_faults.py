@@ -18,7 +18,7 @@ from injecting import Definition, command, exact, recorded, running, tuned, wait
 from mptune.errors import RunFileError
 from mptune.results import Status
 from mptune.run import Run
-from mptune.store import FORMAT_VERSION, database
+from mptune.store import FORMAT_VERSION, RunFile, database
 
 Record = Callable[[Injected], None]
 
@@ -153,6 +153,19 @@ def test_two_tuners_on_one_run_file(tmp_path: Path, record: Record) -> None:
     assert len(kept) == len({trial.configuration for trial in kept}) == len(BLOCKS)
     how = "a second `mptune tune --resume` meanwhile"
     record(Injected("two tuners on one run file", how, "exit code 2", message_of(second), len(kept), len(BLOCKS)))
+
+
+def test_run_file_is_looked_at_before_anything_takes_long(begun: tuple[Path, Path], tmp_path: Path) -> None:
+    _, path = begun
+    before = [exact(trial) for trial in recorded(path)]
+    kernel = Definition(inputs='lambda rng, size: __import__("time").sleep(600)').write(tmp_path)
+    with pytest.raises(RunFileError, match="exists already"):
+        tuned(kernel, path)
+    with RunFile.open(path), pytest.raises(RunFileError, match="is being written by process"):
+        tuned(kernel, path, resume=True)
+    with pytest.raises(RunFileError, match="is a folder"):
+        tuned(kernel, tmp_path)
+    assert [exact(trial) for trial in recorded(path)] == before
 
 
 def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
