@@ -81,7 +81,9 @@ def test_best_and_baseline_are_measured_in_turn(tmp_path: Path) -> None:
             t.configuration: t.measurement for t in run.trials
         }
     again = tune(kernel, backend="host", budget=9, max_error=1e-5, strategy="random", output=path, resume=True)
-    assert [t.measurement for t in again.trials] == [t.measurement for t in run.trials]
+    assert {t.configuration: t.measurement for t in again.trials} == {
+        t.configuration: t.measurement for t in run.trials
+    }
 
 
 def test_finalist_that_fails_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,7 @@ class Tuning:
         siblings = [Configuration({**baseline.configuration, **types}) for types in uniform_types(self._kernel)]
         untried = [c for c in siblings if c not in self._trials and c in self._space]
         for i, configuration in enumerate(untried):
-            if not self._is_next(configuration, budget):
+            if not self._may_evaluate(configuration, budget):
                 return
             for following in untried[i : i + self._evaluator.lead]:
                 if following not in self._stored:
@@ -183,7 +183,7 @@ class Tuning:
             siblings = (Configuration({**t.configuration, **types}) for t in reversed(valid))
             untried = (c for c in siblings if c not in self._trials and c in self._space)
             configuration = next(untried, None)
-            if configuration is None or not self._is_next(configuration, budget):
+            if configuration is None or not self._may_evaluate(configuration, budget):
                 return
             self._evaluate(configuration, "baseline")
 
@@ -198,8 +198,9 @@ class Tuning:
                     break
                 asked += proposed
                 if proposed[0] not in self._stored:
-                    strategy.tell(self._take_leftovers(asked))
                     self._evaluator.prepare(proposed[0])
+            if asked and asked[0] not in self._stored:
+                strategy.tell(self._take_leftovers(asked))
             if not asked or not self._may_go_on(budget):
                 return
             trial = self._evaluate(asked.popleft(), phase)
@@ -305,11 +306,9 @@ class Tuning:
             leftovers.append(trial)
         return leftovers
 
-    def _is_next(self, configuration: Configuration, budget: int) -> bool:
-        """Whether a configuration is to be evaluated: what is stored counts against the budget before what is not."""
-        if configuration not in self._stored:
-            self._take_leftovers()
-        return self._may_go_on(budget)
+    def _may_evaluate(self, configuration: Configuration, budget: int) -> bool:
+        """Whether a configuration may be evaluated: what is stored counts against the budget before what is not."""
+        return self._may_go_on(budget if configuration in self._stored else budget - len(self._stored))
 
     def _may_go_on(self, budget: int) -> bool:
         limit_s = self._settings.time_limit_s
