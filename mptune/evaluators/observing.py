@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -19,7 +17,7 @@ from mptune.observers.base import LaunchContext, Observer, Target
 
 __all__ = ["Observation", "always_on", "observers_for"]
 
-#: Launches are queued for so many seconds at a time before they are waited for.
+#: Launches are queued for at least so many seconds at a time before they are waited for.
 _BATCH_S: Final = 0.1
 
 
@@ -129,39 +127,50 @@ class _Steadily:
         self._function = function
         self._bound = bound
         self._clock = clock
-        self._batch = max(1, math.ceil(_BATCH_S * 1e3 / max(statistics.median(context.times_ms), 1e-3)))
+        #: Grows until it lasts long enough; launch times do not tell what it takes to launch.
+        self._batch = 1
 
     def run(self) -> None:
         """Let the observers look on, and at restorations alone where launches need some."""
-        self._launch_for(max(observer.lead_s for observer in self._observers))
+        steady_s = max(observer.steady_s for observer in self._observers)
+        self._repeat(max(observer.lead_s for observer in self._observers), self._launch)
         for observer in self._observers:
             observer.before(self._context)
-        launches = self._launch_for(max(observer.steady_s for observer in self._observers))
-        context = dataclasses.replace(self._context, steady_launches=launches)
+        launched = dataclasses.replace(self._context, steady_launches=self._repeat(steady_s, self._launch))
         for observer in self._observers:
-            observer.after(context)
+            observer.after(launched)
         if not self._bound.pristine:
             return
         for observer in self._observers:
-            observer.before(context)
-        for _ in range(launches):
-            self._bound.restore()
-        self._function.wait()
+            observer.before(launched)
+        restored = dataclasses.replace(launched, steady_restorations=self._repeat(steady_s, self._restore))
         for observer in self._observers:
-            observer.discount(context)
+            observer.discount(restored)
 
-    def _launch_for(self, seconds: float) -> int:
-        """Launch for at least so long, and once; return how often."""
-        assert self._context.shape is not None
-        launches, start = 0, self._clock()
+    def _repeat(self, seconds: float, begin_batch: Callable[[], None]) -> int:
+        """Run batches for at least so long, and one; return of how many launches or restorations."""
+        done, now_s = 0, self._clock()
+        until_s = now_s + seconds
         while True:
-            if self._bound.pristine:
-                for _ in range(self._batch):
-                    self._bound.restore()
-                    self._function.enqueue(self._context.shape, self._bound.launch)
-            else:
-                self._function.enqueue(self._context.shape, self._bound.launch, self._batch)
+            batch_began_s = now_s
+            begin_batch()
             self._function.wait()
-            launches += self._batch
-            if self._clock() - start >= seconds:
-                return launches
+            done += self._batch
+            now_s = self._clock()
+            if now_s - batch_began_s < _BATCH_S:
+                self._batch *= 2
+            if now_s >= until_s:
+                return done
+
+    def _launch(self) -> None:
+        assert self._context.shape is not None
+        if not self._bound.pristine:
+            self._function.enqueue(self._context.shape, self._bound.launch, self._batch)
+            return
+        for _ in range(self._batch):
+            self._bound.restore()
+            self._function.enqueue(self._context.shape, self._bound.launch)
+
+    def _restore(self) -> None:
+        for _ in range(self._batch):
+            self._bound.restore()

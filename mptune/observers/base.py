@@ -51,6 +51,7 @@ class LaunchContext:
         resources: what the compiled function takes; None where the backend does not know.
         steady_launches: launches that have followed on one another since :meth:`Observer.before`, untimed, for an
             observer of ``steady_s`` above 0.
+        steady_restorations: restorations of buffers that have followed on one another since then, without launches.
     """
 
     configuration: Configuration
@@ -60,6 +61,7 @@ class LaunchContext:
     shape: LaunchShape | None = None
     resources: Resources | None = None
     steady_launches: int = 0
+    steady_restorations: int = 0
 
 
 class Observer(ABC):
@@ -95,8 +97,8 @@ class Observer(ABC):
     def discount(self, context: LaunchContext) -> None:  # noqa: B027 - optional
         """Take off what restoring buffers took.
 
-        Called after another :meth:`before` and as many restorations as there were launches, without the launches, for
-        an observer of ``steady_s`` above 0 where a kernel works in place.
+        Called after another :meth:`before` and restorations without launches, as long as there were launches, for an
+        observer of ``steady_s`` above 0 where a kernel works in place, so that each launch came after a restoration.
         """
 
     @abstractmethod

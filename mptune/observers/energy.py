@@ -24,9 +24,10 @@ STEADY_S: Final = 1.0
 class EnergyObserver(Observer):
     """Measures ``energy_j`` of one launch and ``power_w``, the mean over its time.
 
-    The mean power while launches follow on one another, times how long they took, is their energy, that of the whole
-    device with what it draws at rest. Where buffers are restored between launches, what restorations alone take in
-    energy and time is taken off.
+    The mean power while launches follow on one another, times how long they took, is their energy: that of the whole
+    device, with what it draws at rest, and on a processor with what it takes to launch. Where buffers are restored
+    between launches, what restorations alone take in energy and time is taken off. Caches are as the launch before
+    left them.
 
     Args:
         source: tells energy or power.
@@ -74,11 +75,12 @@ class EnergyObserver(Observer):
         self._energy_j, self._elapsed_s = self._taken()
         self._launches = context.steady_launches
 
-    def discount(self, context: LaunchContext) -> None:  # noqa: ARG002
-        """Take off what the restorations took."""
+    def discount(self, context: LaunchContext) -> None:
+        """Take off what as many restorations as there were launches took."""
         energy_j, elapsed_s = self._taken()
-        self._energy_j -= energy_j
-        self._elapsed_s -= elapsed_s
+        share = self._launches / context.steady_restorations
+        self._energy_j -= energy_j * share
+        self._elapsed_s -= elapsed_s * share
 
     def results(self) -> Mapping[str, float]:
         """Return energy and power; nothing before the launches, or where restoring hid them."""

@@ -135,6 +135,7 @@ class Steady(Seen):
     def discount(self, context):
         self.device.log.append("discount")
         assert context.steady_launches == self.launches
+        assert context.steady_restorations == 27
 
     def results(self):
         return {"steady_ms": float(self.launches)}
@@ -221,27 +222,35 @@ def test_it_sees_the_launch_times_the_shape_and_the_resources():
 
 def test_launches_follow_on_one_another_for_as_long_as_the_neediest_needs():
     _, metrics, log = measured(["steady", "brief"])
-    # 10 ms each, waited for after 0.1 s: 0.5 s before anything is measured, then 1 s.
+    # 10 ms each: batches double until one lasts 0.1 s; 0.5 s before anything is measured, then 1 s.
     lead, rest = log[: log.index("before")], log[log.index("before") :]
-    assert lead == (["launch"] * 10 + ["wait"]) * 5
-    assert rest == ["before"] * 2 + (["launch"] * 10 + ["wait"]) * 10 + ["after"] * 2
-    assert metrics == {"steady_ms": 100.0, "brief_ms": 100.0}
+    assert lead == [entry for n in (1, 2, 4, 8, 16, 16, 16) for entry in (*["launch"] * n, "wait")]
+    assert rest == ["before"] * 2 + (["launch"] * 16 + ["wait"]) * 7 + ["after"] * 2
+    assert metrics == {"steady_ms": 112.0, "brief_ms": 112.0}
 
 
-@pytest.mark.parametrize(("launch_s", "times_ms", "launches"), [(5.0, (5000.0,), 1), (0.004, (1000.0,), 250)])
-def test_long_launches_run_once_and_an_estimate_may_be_wrong(launch_s, times_ms, launches):
-    _, metrics, log = measured(["steady"], Device(launch_s), times_ms=times_ms)
-    assert metrics == {"steady_ms": launches}
-    assert log.count("before") == 1
+def test_long_launches_run_once():
+    _, metrics, log = measured(["steady"], Device(5.0))
+    assert metrics == {"steady_ms": 1}
+    assert [entry for entry in log if entry != "wait"] == ["launch", "before", "launch", "after"]
+
+
+@pytest.mark.parametrize("launch_s", [1e-5, 3e-3])
+def test_short_launches_take_no_longer(launch_s):
+    device = Device(launch_s)
+    measured(["steady"], device)
+    assert 1.3 <= device.now_s <= 1.3 + 2 * 2 * 0.1
 
 
 def test_restorations_are_measured_alone():
-    _, metrics, log = measured(["steady"], Device(0.06, 0.04), in_place=True)
+    _, metrics, log = measured(["steady"], Device(0.07, 0.04), in_place=True)
     around = log[log.index("before") :]
     assert around[1:3] == ["restore", "launch"]
-    launches = int(metrics["steady_ms"])
     alone = around[around.index("after") :]
-    assert alone == ["after", "before", *["restore"] * launches, "wait", "discount"]
+    # 110 ms for both, one at a time; 40 ms for a restoration, so batches double until a second is over.
+    batches = [entry for n in (1, 2, 4, 4, 4, 4, 4, 4) for entry in (*["restore"] * n, "wait")]
+    assert alone == ["after", "before", *batches, "discount"]
+    assert metrics["steady_ms"] == around[: around.index("after")].count("launch") == 10
 
 
 def test_energy_of_an_in_place_kernel_is_that_of_its_launches():

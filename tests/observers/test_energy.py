@@ -16,8 +16,9 @@ from mptune.observers.sensors.sampling import Sample, Sampler, mean_rate, mean_v
 from mptune.space.configuration import Configuration
 
 
-def context(launches=0):
-    return LaunchContext(Configuration({"n": 1}), 64, dict, (2.0,), steady_launches=launches)
+def context(launches=0, restorations=0):
+    steady = {"steady_launches": launches, "steady_restorations": restorations}
+    return LaunchContext(Configuration({"n": 1}), 64, dict, (2.0,), **steady)
 
 
 # -- what readings say -------------------------------------------------------------------------
@@ -168,16 +169,16 @@ def test_what_restoring_takes_is_taken_off(kind):
     device.run(0.1, 150.0)
     observer.before(context(launches=400))
     for _ in range(4):
-        device.run(0.1, 150.0)
+        device.run(0.25, 150.0)
         observer.read()
-    observer.discount(context(launches=400))
+    observer.discount(context(launches=400, restorations=1000))
     assert observer.results() == pytest.approx({"energy_j": 0.6, "power_w": 300.0})
 
 
 def test_nothing_where_restoring_hides_the_launches():
     device = Device()
     observer = stepwise(device, device.counter())
-    for around in (context(), context(launches=10)):
+    for around in (context(), context(launches=10, restorations=10)):
         observer.before(around)
         for _ in range(4):
             device.run(0.1, 100.0)
