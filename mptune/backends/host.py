@@ -75,7 +75,9 @@ class HostBuffer(Buffer):
         try:
             memory = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
         except MemoryError as error:
-            raise OutOfMemoryError(f"{nbytes} bytes could not be allocated on the host") from error
+            raise OutOfMemoryError(
+                f"{nbytes} bytes could not be allocated on the host; smaller sizes or narrower types need fewer"
+            ) from error
         start = -memory.ctypes.data % _ALIGNMENT
         self._bytes: NDArray[np.uint8] | None = memory[start : start + nbytes]
 
