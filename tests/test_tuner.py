@@ -354,3 +354,27 @@ def test_baseline_is_measured_in_every_narrower_type(kernel: Kernel) -> None:
     fastest = min((p.trial for p in told[:2]), key=lambda t: t.time_ms).configuration
     for progress, name in zip(told[2:4], ("fp32", "fp16"), strict=True):
         assert dict(progress.trial.configuration) == {**fastest, "x_type": name, "y_type": name}
+
+
+@pytest.mark.parametrize("penalty", ["hard", "linear", "decay"])
+def test_inaccurate_are_timed_only_where_their_speed_matters(kernel: Kernel, penalty: str) -> None:
+    run = tune(kernel, settings(budget=30, max_error=1e-5, penalty=penalty, strategy="genetic"))
+    inaccurate = [t for t in run.trials if t.status is Status.INACCURATE]
+    assert len(inaccurate) > 3
+    assert all(t.error > 1e-5 for t in inaccurate)
+    assert all(math.isnan(t.time_ms) == (penalty != "decay") for t in inaccurate)
+    assert all("timing" not in t.measurement.durations_s for t in inaccurate if math.isnan(t.time_ms))
+    assert any(t.measurement.reused_error for t in inaccurate)
+    assert run.best is not None
+    assert run.speedup(run.best) > 0
+    assert run.summary()["feasible"] == sum(t.status is Status.OK for t in run.trials)
+
+
+def test_untimed_trials_survive_a_resume_and_are_timed_when_wanted(kernel: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "poly.db"
+    first = tune(kernel, settings(budget=20, penalty="hard"), output=path)
+    assert any(math.isnan(t.time_ms) for t in first.trials)
+    again = tune(kernel, settings(budget=20, penalty="hard"), output=path, resume=True)
+    assert {t.configuration for t in again.trials} == {t.configuration for t in first.trials}
+    timed = tune(kernel, settings(budget=20, penalty="decay"), output=path, resume=True)
+    assert not any(math.isnan(t.time_ms) for t in timed.trials)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from mptune.accuracy.evaluate import Output, metrics_by_output
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
@@ -20,13 +21,16 @@ from mptune.evaluators.timing import TimingPlan, repeat_launches
 from mptune.kernel import Kernel, Sizes
 from mptune.observers import OBSERVERS
 from mptune.observers.accuracy import AccuracyObserver
-from mptune.observers.base import LaunchContext, Target
+from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.memory import MemoryObserver
 from mptune.observers.time import TimeObserver
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["Bench", "Ready", "Request", "metric_names"]
+__all__ = ["UNTIMED", "Bench", "Ready", "Request", "metric_names"]
+
+#: Message of a trial whose error makes its time of no interest.
+UNTIMED: Final = "not timed: its error is above the threshold"
 
 _STATUS: dict[type[MptuneError], Status] = {
     CompileError: Status.COMPILE_ERROR,
@@ -54,6 +58,8 @@ class Request:
         beaten_above_ms: launches stop early once the median is clearly above this; the best feasible time times
             :data:`~mptune.evaluators.timing.BEATEN_FACTOR`, say. Infinite where every time matters, as it does in the
             search for a baseline.
+        error_limits: the largest errors, by the names of their metrics, with which a configuration is timed: what an
+            inaccurate one takes is not wanted. Empty where it is.
         observe: whether the observers asked for are to look on.
     """
 
@@ -62,7 +68,12 @@ class Request:
     known_errors: Mapping[str, float] | None = None
     check_below_ms: float = 0.0
     beaten_above_ms: float = math.inf
+    error_limits: Mapping[str, float] = field(default_factory=dict)
     observe: bool = True
+
+    def exceeds(self, errors: Mapping[str, float]) -> bool:
+        """Whether these errors are above a limit."""
+        return any(errors[name] > limit for name, limit in self.error_limits.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,17 +266,16 @@ class Bench:
         def trial(status: Status, message: str) -> Trial:
             return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s, reused))
 
+        metrics.update(_observed(MemoryObserver(), self._context(configuration, times)))
         if request.known_errors is None:
             status, message = self._check(configuration, bound, launch, metrics, clock)
             if status is not Status.OK:
                 return trial(status, message)
+            if request.exceeds(metrics):
+                return trial(Status.INACCURATE, UNTIMED)
         with clock.phase("timing"):
             times = repeat_launches(lambda: launch(True), plan, beaten_above_ms=request.beaten_above_ms)
-            context = self._context(configuration, times)
-            for observer in (TimeObserver(), MemoryObserver()):
-                observer.before(context)
-                observer.after(context)
-                metrics.update(observer.results())
+            metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
         with clock.phase("transfer"):
             damage = _damage(bound)
         if damage:
@@ -325,6 +335,12 @@ class Bench:
         if result is not None and (result.non_finite or math.isnan(result.error)):
             return Status.NON_FINITE, result.message
         return Status.OK, ""
+
+
+def _observed(observer: Observer, context: LaunchContext) -> Mapping[str, float]:
+    observer.before(context)
+    observer.after(context)
+    return observer.results()
 
 
 def _damage(bound: BoundArguments) -> str:

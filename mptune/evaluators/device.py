@@ -13,7 +13,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.errors import CompileError, LaunchError, MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
-from mptune.evaluators.bench import Ready, Request
+from mptune.evaluators.bench import UNTIMED, Ready, Request
 from mptune.evaluators.compile_ahead import CompileAhead
 from mptune.evaluators.identity import launch_identity, metric_identity, trial_key
 from mptune.evaluators.protocol import Job, Rounds
@@ -45,6 +45,7 @@ class DeviceEvaluator(Evaluator):
         reuse_errors: whether a signature's error is reused. Only sound where less time is what wins.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
         observers: names of what to measure besides.
+        error_limits: the largest errors, by the names of their metrics, with which a configuration is timed.
     """
 
     def __init__(
@@ -61,9 +62,11 @@ class DeviceEvaluator(Evaluator):
         reuse_errors: bool = True,
         compilers: int = 0,
         observers: Sequence[str] = (),
+        error_limits: Mapping[str, float] | None = None,
     ) -> None:
         self._kernel = kernel
         self._reuse_errors = reuse_errors
+        self._error_limits = dict(error_limits or {})
         self._sizes = sizes
         self._metric = metric_identity(metric if metric is not None else kernel.metric)
         self._limits = limits or Limits()
@@ -207,22 +210,33 @@ class DeviceEvaluator(Evaluator):
             status = Status.COMPILE_ERROR if isinstance(error, TemplateError) else Status.ERROR
             return Trial(configuration, status, str(error), key=self._key(str(error)))
         known = self._errors.get(self._kernel.signature_of(configuration)) if self._reuse_errors else None
+        request = Request(
+            configuration, source, known, self._check_below_ms(known), beaten_above_ms, self._error_limits
+        )
+        if known is not None and request.exceeds(known):
+            # Neither its error nor its time is left to find out.
+            trial = Trial(configuration, Status.INACCURATE, UNTIMED, Measurement(known, reused_error=True))
+        else:
+            trial = self._compiled_and_requested(request)
+        return dataclasses.replace(
+            trial, key=self._key(source, launch_identity(self._kernel, configuration, self._sizes))
+        )
+
+    def _compiled_and_requested(self, request: Request) -> Trial:
+        """Return the worker's trial of a configuration when its compiler is done; the wait is part of its phases."""
+        if self._ahead is None:
+            return self._request(request)
         start = time.perf_counter()
         try:
-            if self._ahead is not None:
-                self._ahead.take(source)
+            self._ahead.take(request.source)
             waited_s = time.perf_counter() - start
-            trial = self._request(Request(configuration, source, known, self._check_below_ms(known), beaten_above_ms))
+            trial = self._request(request)
         except CompileError as error:
             waited_s = time.perf_counter() - start
-            trial = Trial(configuration, Status.COMPILE_ERROR, str(error))
+            trial = Trial(request.configuration, Status.COMPILE_ERROR, str(error))
         durations_s = {**trial.measurement.durations_s}
         durations_s["compile"] = durations_s.get("compile", 0.0) + waited_s
-        return dataclasses.replace(
-            trial,
-            key=self._key(source, launch_identity(self._kernel, configuration, self._sizes)),
-            measurement=dataclasses.replace(trial.measurement, durations_s=durations_s),
-        )
+        return dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, durations_s=durations_s))
 
     def _request(self, request: Request) -> Trial:
         self.start()

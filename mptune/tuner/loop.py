@@ -179,8 +179,10 @@ class Tuning:
         """Give the fastest configurations the baseline's types, so that their speedup is not the tuning's alone."""
         types = {name: values[0] for name, values in self._kernel.baseline_values().items()}
         while self._may_go_on(budget):
-            valid = sorted((t for t in self._trials.values() if t.is_valid), key=self._objective.performance)
-            siblings = (Configuration({**t.configuration, **types}) for t in reversed(valid))
+            performance = {t.configuration: self._objective.performance(t) for t in self._trials.values()}
+            timed = [configuration for configuration, value in performance.items() if not math.isnan(value)]
+            fastest = sorted(timed, key=performance.__getitem__, reverse=True)
+            siblings = (Configuration({**configuration, **types}) for configuration in fastest)
             untried = (c for c in siblings if c not in self._trials and c in self._space)
             configuration = next(untried, None)
             if configuration is None or not self._may_evaluate(configuration, budget):
@@ -201,7 +203,7 @@ class Tuning:
                     self._evaluator.prepare(proposed[0])
             if asked and asked[0] not in self._stored:
                 strategy.tell(self._take_leftovers(asked))
-            if not asked or not self._may_go_on(budget):
+            if not asked or not self._may_evaluate(asked[0], budget):
                 return
             trial = self._evaluate(asked.popleft(), phase)
             with self._searching():
@@ -273,7 +275,7 @@ class Tuning:
         for trial in (*retired, *self._file.trials()):
             same_space = trial.configuration in self._space
             same_key = same_space and trial.key == self._evaluator.key_of(trial.configuration)
-            if same_key and not self._has_more_time(trial):
+            if same_key and not self._has_more_time(trial) and not self._lacks_time(trial):
                 current[trial.configuration] = trial
             else:
                 stale.append(trial)
@@ -290,8 +292,16 @@ class Tuning:
         limit_s = trial.measurement.metrics.get("limit_s", 0.0)
         return trial.status is Status.TIMEOUT and self._settings.limits.run_s > limit_s
 
+    def _lacks_time(self, trial: Trial) -> bool:
+        """Whether a trial was not timed under a threshold or penalty that did not need it, and is now."""
+        if not trial.is_valid or not math.isnan(trial.time_ms):
+            return False
+        return not self._objective.error_limits or self._objective.error_excess(trial) <= 0
+
     def _is_backed(self, trial: Trial, measured: Sequence[Trial]) -> bool:
         """Whether a trial whose error was never measured on it still cannot win by that error."""
+        if math.isnan(trial.time_ms):
+            return True
         return self._evaluator.reuses_errors and any(
             other.time_ms <= trial.time_ms and other.error <= trial.error for other in measured
         )

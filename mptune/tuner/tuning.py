@@ -110,6 +110,7 @@ def tune(
         compilers=usable_cores() if settings.compilers is None else settings.compilers,
         reuse_errors=objective.metric == "time_ms" and objective.minimise and not objective.constraints,
         observers=observers,
+        error_limits=objective.error_limits,
     ) as evaluator:
         ready = evaluator.start()
         _check_observed(settings, objective, ready, on_warning)
