@@ -12,6 +12,10 @@ int mptune_pthread_create(unsigned long*, const void*, void* (*)(void*), void*) 
 int mptune_pthread_join(unsigned long, void**) __asm__("pthread_join");
 int mptune_sched_yield() __asm__("sched_yield");
 int mptune_getpid() __asm__("getpid");
+#if defined(__linux__)
+int mptune_sched_getaffinity(int, unsigned long, void*) __asm__("sched_getaffinity");
+int mptune_sched_setaffinity(int, unsigned long, const void*) __asm__("sched_setaffinity");
+#endif
 int mptune_sem_init(void*, int, unsigned) __asm__("sem_init");
 int mptune_sem_post(void*) __asm__("sem_post");
 int mptune_sem_wait(void*) __asm__("sem_wait");
@@ -39,8 +43,49 @@ struct job {
     void (*run)(job&, worker&);
 };
 
+// Processors a thread may run on.
+struct processors {
+    unsigned long bits[128];
+
+    // Those of the calling thread; none where the system does not say.
+    static processors of_this_thread() {
+        processors set{};
+#if defined(__linux__)
+        mptune_sched_getaffinity(0, sizeof set, &set);
+#endif
+        return set;
+    }
+
+    unsigned count() const {
+        unsigned sum = 0;
+        for (unsigned long word : bits) sum += __builtin_popcountl(word);
+        return sum;
+    }
+
+    // The n-th of them alone; there must be as many.
+    processors only(unsigned n) const {
+        processors one{};
+        for (unsigned i = 0;; ++i) {
+            unsigned long word = bits[i];
+            for (; word != 0; word &= word - 1, --n) {
+                if (n == 0) {
+                    one.bits[i] = word & -word;
+                    return one;
+                }
+            }
+        }
+    }
+
+    void hold_this_thread() const {
+#if defined(__linux__)
+        mptune_sched_setaffinity(0, sizeof *this, this);
+#endif
+    }
+};
+
 struct alignas(128) worker {
     unsigned long thread;
+    processors home;
     job* work;
     bool prepared, running;
     void* shared;
@@ -55,6 +100,9 @@ struct pool {
     int process;
     unsigned ready, finished;
     bool go, stop;
+    // A thread that is woken tends to be put on the processor of the one that wakes it, and to stay there for the few
+    // milliseconds a launch takes. With a worker for each processor, each keeps to its own.
+    bool at_home;
 };
 static pool threads;
 
@@ -94,6 +142,7 @@ inline bool prepare_worker(job& work, worker& self, unsigned long shared_bytes) 
 
 inline void* worker_main(void* argument) {
     worker& self = *static_cast<worker*>(argument);
+    if (threads.at_home) self.home.hold_this_thread();
     for (;;) {
         while (mptune_sem_wait(self.wake) != 0) {
         }
@@ -132,6 +181,9 @@ inline bool start_pool(unsigned count) {
     threads.workers = static_cast<worker*>(map_pages(sizeof(worker) * count));
     if (threads.workers == nullptr) return false;
     threads.process = mptune_getpid();
+    const processors allowed = processors::of_this_thread();
+    threads.at_home = allowed.count() == count && count > 1;
+    for (unsigned i = 0; threads.at_home && i < count; ++i) threads.workers[i].home = allowed.only(i);
     for (threads.count = 1; threads.count < count; ++threads.count) {
         worker& added = threads.workers[threads.count];
         mptune_sem_init(added.wake, 0, 0);
@@ -152,6 +204,8 @@ inline long long run_job(job& work, unsigned long shared_bytes, unsigned workers
     }
     threads.ready = threads.finished = 0;
     threads.go = false;
+    const processors before = threads.at_home ? processors::of_this_thread() : processors{};
+    if (threads.at_home) threads.workers[0].home.hold_this_thread();
     for (unsigned i = 1; i < workers; ++i) mptune_sem_post(threads.workers[i].wake);
     spin_until(&threads.ready, workers - 1);
     dynamic_shared = threads.workers[0].shared;
@@ -160,6 +214,7 @@ inline long long run_job(job& work, unsigned long shared_bytes, unsigned workers
     work.run(work, threads.workers[0]);
     spin_until(&threads.finished, workers - 1);
     const long long elapsed = now_ns() - start;
+    if (threads.at_home) before.hold_this_thread();
     return elapsed > 0 ? elapsed : 1;
 }
 

@@ -392,3 +392,49 @@ def test_a_forked_child_starts_workers_of_its_own():
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+WHERE = """
+extern "C" int where_am_i() __asm__("sched_getcpu");
+extern "C" int who_am_i() __asm__("gettid");
+extern "C" __global__ void where(int* processors, int* threads, int n) {
+    const int i = blockIdx.x;
+    if (i >= n) return;
+    for (int k = 0; k < 20000; ++k) __asm__ volatile("" ::: "memory");
+    processors[i] = where_am_i();
+    threads[i] = who_am_i();
+}
+"""
+
+
+def processors_by_thread(function) -> dict[int, set[int]]:
+    """Return the processors each thread was seen on, over some launches."""
+    seen: dict[int, set[int]] = {}
+    n = 2000
+    for _ in range(20):
+        processors, threads = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+        run(function, (n,), (1,), processors, threads, np.int32(n))
+        for thread, processor in zip(threads.tolist(), processors.tolist(), strict=True):
+            seen.setdefault(thread, set()).add(processor)
+    return seen
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
+def test_with_a_worker_for_each_processor_each_keeps_to_its_own():
+    allowed = os.sched_getaffinity(0)
+    seen = processors_by_thread(build("where", WHERE, workers=len(allowed)))
+    assert all(len(processors) == 1 for processors in seen.values())
+    assert len(set().union(*seen.values())) == len(seen)
+    assert os.sched_getaffinity(0) == allowed
+
+
+@pytest.mark.parametrize("workers", [1, 3 * len(os.sched_getaffinity(0))])
+def test_workers_run_where_the_process_may(workers):
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        seen = processors_by_thread(build("where", WHERE, workers=workers))
+        assert set().union(*seen.values()) == {max(allowed)}
+        assert os.sched_getaffinity(0) == {max(allowed)}
+    finally:
+        os.sched_setaffinity(0, allowed)
