@@ -21,6 +21,16 @@
 #define __shared__ static thread_local __attribute__((aligned(64)))
 #define __grid_constant__
 
+// Around what runs once a launch: every source has it, and optimising it is a third of what a short kernel takes to
+// compile. clang knows no such thing.
+#if defined(__clang__)
+#define MPTUNE_ONCE_A_LAUNCH
+#define MPTUNE_OFTEN
+#else
+#define MPTUNE_ONCE_A_LAUNCH _Pragma("GCC push_options") _Pragma("GCC optimize (\"O0\")")
+#define MPTUNE_OFTEN _Pragma("GCC pop_options")
+#endif
+
 struct dim3 {
     int x, y, z;
 };
@@ -36,7 +46,7 @@ static thread_local void* dynamic_shared;
 // block must be able to wait for each other.
 constexpr int counter_before_kernel = __COUNTER__;
 
-void wait_for_block();
+inline void wait_for_block();
 
 template <int>
 inline __attribute__((always_inline)) void barrier() {

@@ -122,7 +122,7 @@ inline __attribute__((always_inline)) void resume(fiber* from, fiber* to) {
 #endif
 }
 
-__attribute__((noinline)) void wait_for_block() {
+inline __attribute__((noinline)) void wait_for_block() {
     block_of_fibers* const block = active_block;
     fiber* const self = block->current;
     if (self->next == self) return;
@@ -131,7 +131,7 @@ __attribute__((noinline)) void wait_for_block() {
 }
 
 // Takes a fiber whose thread has returned out of the ring; the last one gives the worker back its own stack.
-__attribute__((noinline)) void end_thread() {
+inline __attribute__((noinline)) void end_thread() {
     block_of_fibers* const block = active_block;
     fiber* const self = block->current;
     if (self->next == self) {
@@ -149,6 +149,12 @@ inline void fiber_main() {
         end_thread();
     }
 }
+
+}  // namespace mptune_host
+
+MPTUNE_ONCE_A_LAUNCH
+
+namespace mptune_host {
 
 inline void start_fiber(fiber* self, char* stack_top) {
 #if defined(MPTUNE_SWITCH_UCONTEXT)
@@ -201,6 +207,18 @@ inline bool block_of_fibers::prepare(dim3 block, void (*main)(), void* main_argu
     return true;
 }
 
+inline void block_of_fibers::release() {
+    if (fibers != nullptr) mptune_munmap(fibers, mapped_bytes);
+    fibers = nullptr;
+    count = 0;
+}
+
+}  // namespace mptune_host
+
+MPTUNE_OFTEN
+
+namespace mptune_host {
+
 // Runs one block to its end.
 inline void block_of_fibers::run() {
     for (unsigned i = 0; i + 1 < count; ++i) fibers[i].next = fibers + i + 1;
@@ -208,12 +226,6 @@ inline void block_of_fibers::run() {
     previous = fibers + count - 1;
     active_block = this;
     resume(&scheduler, fibers);
-}
-
-inline void block_of_fibers::release() {
-    if (fibers != nullptr) mptune_munmap(fibers, mapped_bytes);
-    fibers = nullptr;
-    count = 0;
 }
 
 }  // namespace mptune_host

@@ -27,6 +27,8 @@ int mptune_sem_wait(void*) __asm__("sem_wait");
 #define MPTUNE_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
 #endif
 
+MPTUNE_ONCE_A_LAUNCH
+
 namespace mptune_host {
 
 // What mptune_launch returns instead of a time.
@@ -217,6 +219,12 @@ inline long long run_job(job& work, unsigned long shared_bytes, unsigned workers
     if (threads.at_home) before.hold_this_thread();
     return elapsed > 0 ? elapsed : 1;
 }
+
+}  // namespace mptune_host
+
+MPTUNE_OFTEN
+
+namespace mptune_host {
 
 // The block's extents where the source fixes them, so that the thread loop has a constant length; else zeros.
 template <int X = 0, int Y = 1, int Z = 1>
