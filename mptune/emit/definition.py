@@ -1,0 +1,99 @@
+"""The kernel a run is of, loaded only from where its user put it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mptune.errors import KernelError, RunFileError
+from mptune.kernel import Kernel, Sizes
+from mptune.registry import bundled_folder, bundled_kernels, load_kernel
+from mptune.run import Run
+
+__all__ = ["kernel_of", "sizes_of"]
+
+
+def kernel_of(run: Run, kernel: Kernel | str | Path | None = None) -> Kernel:
+    """Return the kernel of a run.
+
+    A definition file is code. A run file may come from anyone, so what it names is loaded only where it is a bundled
+    kernel or lies in the current folder; any other definition has to be given.
+
+    Args:
+        run: the run.
+        kernel: the definition, where the run's own is not to be looked for.
+
+    Raises:
+        KernelError: the definition is not to be found, or not the one the run was made with.
+        UnknownNameError: no bundled kernel has the name given.
+    """
+    if isinstance(kernel, Kernel):
+        found = kernel
+    else:
+        found = load_kernel(kernel if kernel is not None else _recorded(run))
+    _check(run, found)
+    return found
+
+
+def sizes_of(run: Run, kernel: Kernel) -> Sizes:
+    """Return the sizes a run was made at.
+
+    Raises:
+        RunFileError: the run does not say.
+        KernelError: they are not the kernel's.
+    """
+    recorded = run.settings.get("sizes")
+    if not isinstance(recorded, dict):
+        raise RunFileError(f"the run of {run.kernel} does not say its sizes: it was not written to its end")
+    sizes = kernel.resolve_sizes("default", recorded)
+    if set(sizes) != set(recorded):
+        missing = ", ".join(sorted(set(sizes) - set(recorded)))
+        raise KernelError(f"kernel {kernel.name} has the size {missing}, which the run does not: it has changed since")
+    return sizes
+
+
+def _recorded(run: Run) -> str | Path:
+    name, recorded = run.kernel, run.settings.get("kernel_path")
+    bundled = bundled_folder("kernels") / f"{name}.py"
+    if recorded is None:
+        if name in bundled_kernels():
+            return name
+        raise KernelError(f"the run of {name} does not say where the kernel is defined: give its definition")
+    path = Path(recorded)
+    elsewhere = not path.exists() and path.name == bundled.name and path.parent.name == "kernels"
+    if path == bundled or (elsewhere and bundled.is_file()):
+        return name
+    if path.is_file() and path.resolve().is_relative_to(Path.cwd().resolve()):
+        return path
+    where = "which lies outside the current folder" if path.is_file() else "which is not here"
+    raise KernelError(
+        f"the run of {name} names {recorded} as its definition, {where}; if it is to be run as code, give it: "
+        f"--kernel {recorded}"
+    )
+
+
+def _check(run: Run, kernel: Kernel) -> None:
+    """Raise KernelError unless name and parameters are those of the run."""
+    if run.kernel != kernel.name:
+        raise KernelError(f"the run is of kernel {run.kernel!r}, not of {kernel.name!r}")
+    recorded = run.settings.get("parameters")
+    if recorded is None:
+        return
+    ours = _by_name([{"name": p.name, "values": list(p.values)} for p in kernel.parameters])
+    theirs = _by_name(recorded)
+    for name in dict.fromkeys((*theirs, *ours)):
+        if ours.get(name) != theirs.get(name):
+            raise KernelError(
+                f"kernel {kernel.name} has changed since the run: parameter {name!r} had {_said(theirs.get(name))} "
+                f"and has {_said(ours.get(name))}"
+            )
+
+
+def _by_name(parameters: list[Any]) -> dict[str, str]:
+    # As JSON, in which a permutation is a list here and there.
+    return {str(entry["name"]): json.dumps(entry["values"]) for entry in parameters}
+
+
+def _said(values: str | None) -> str:
+    return "no values" if values is None else f"the values {values[:200]}"

@@ -1,0 +1,117 @@
+"""Which trial of a run is taken home."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.kernel import Kernel, LaunchShape, Sizes
+from mptune.rendering import render
+from mptune.results import Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+
+__all__ = ["Winner", "select"]
+
+#: A comma that separates assignments is inside no brackets.
+_COMMA = re.compile(r",(?![^(\[]*[)\]])")
+_SHORTEST_KEY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """A trial with what it takes to launch it.
+
+    Attributes:
+        run: the run it is of.
+        kernel: the definition.
+        sizes: the sizes the run was made at.
+        trial: the trial.
+        threshold: the threshold it satisfies, None for a configuration that was asked for by name.
+    """
+
+    run: Run
+    kernel: Kernel
+    sizes: Sizes
+    trial: Trial
+    threshold: float | Mapping[str, float] | None
+
+    @property
+    def configuration(self) -> Configuration:
+        """What was measured."""
+        return self.trial.configuration
+
+    @property
+    def shape(self) -> LaunchShape:
+        """Grid, block and dynamic shared memory at the run's sizes."""
+        return self.kernel.launch_shape(self.configuration, self.sizes)
+
+    @property
+    def source(self) -> str:
+        """What was compiled, prelude and all."""
+        return render(self.kernel, self.configuration, self.sizes)
+
+
+def select(
+    run: Run, *, max_error: float | Mapping[str, float] | None = None, configuration: str = "", kernel: Kernel
+) -> Trial | None:
+    """Return the best feasible trial, or the one that was asked for; None where no trial is feasible.
+
+    Args:
+        run: the run.
+        max_error: a threshold instead of the run's own.
+        configuration: which trial: its number in order of evaluation from 1, the beginning of its key, or enough
+            ``NAME=VALUE`` by commas that no other valid trial has them all.
+        kernel: the definition, whose parameters the values are of.
+
+    Raises:
+        MptuneError: both are given, or no valid trial or several are meant.
+        UnknownNameError: no parameter has a name given, or no such value.
+    """
+    if configuration:
+        if max_error is not None:
+            raise MptuneError("a configuration and a maximal error exclude each other: the one is taken as it is")
+        trial = _named(run, configuration.strip(), kernel)
+        if not trial.is_valid:
+            raise MptuneError(f"configuration {trial.configuration} did not run: {trial.status.value}, {trial.message}")
+        return trial
+    if max_error is None:
+        return run.best
+    return dataclasses.replace(run.objective, threshold=max_error).best(run.trials)
+
+
+def _named(run: Run, text: str, kernel: Kernel) -> Trial:
+    if "=" in text:
+        return _with_values(run, text, kernel)
+    if text.isdecimal() and len(text) < _SHORTEST_KEY:
+        if not 1 <= int(text) <= len(run.trials):
+            raise MptuneError(f"configuration {text}: the run has the trials 1 to {len(run.trials)}")
+        return run.trials[int(text) - 1]
+    found = [trial for trial in run.trials if len(text) >= _SHORTEST_KEY and trial.key.startswith(text.lower())]
+    if len(found) != 1:
+        raise MptuneError(
+            f"configuration {text!r}: expected a trial's number from 1 to {len(run.trials)}, {_SHORTEST_KEY} or more "
+            f"digits a key begins with, or NAME=VALUE by commas ({len(found)} keys begin so)"
+        )
+    return found[0]
+
+
+def _with_values(run: Run, text: str, kernel: Kernel) -> Trial:
+    by_name = {parameter.name: parameter for parameter in kernel.parameters}
+    wanted = {}
+    for part in _COMMA.split(text):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or name in wanted:
+            raise MptuneError(f"configuration {text!r}: expected NAME=VALUE by commas, each name once, not {part!r}")
+        if name not in by_name:
+            raise UnknownNameError(f"parameter of kernel {kernel.name}:", name, by_name)
+        wanted[name] = by_name[name].parse(value)
+    agreeing = [t for t in run.trials if all(t.configuration.get(name) == value for name, value in wanted.items())]
+    found = [trial for trial in agreeing if trial.is_valid] or agreeing
+    if len(found) != 1:
+        few = "; ".join(str(trial.configuration) for trial in found[:3])
+        raise MptuneError(f"configuration {text!r}: {len(found)} trials have these values{': ' if few else ''}{few}")
+    return found[0]

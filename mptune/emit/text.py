@@ -1,0 +1,105 @@
+"""Putting values into files of other languages so that they stay what they are."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import jinja2
+
+__all__ = ["code_span", "comment", "fenced", "fill", "identifier", "literal", "quoted", "table_cell"]
+
+#: Words an identifier cannot be in C++20, and those that are macros or types wherever device code is compiled.
+_RESERVED: Final = frozenset(
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
+    concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete
+    do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable
+    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast
+    requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw
+    true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+    half NULL EOF errno assert linux unix""".split()
+)
+_LARGEST_INTEGER: Final = 2**63 - 1
+#: Control characters, line separators, and the marks that change the direction text is shown in.
+_INVISIBLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def identifier(name: str) -> str:
+    """Return a name as one C++ accepts."""
+    return f"{name}_" if name in _RESERVED else name
+
+
+def quoted(text: object) -> str:
+    """Return text as a C++ string literal of its UTF-8."""
+    escaped = []
+    for byte in str(text).encode("utf-8", "backslashreplace"):
+        plain = 0x20 <= byte < 0x7F and chr(byte) not in '"\\?'
+        # Three octal digits end by themselves; a hexadecimal escape would go on into the next character.
+        escaped.append(chr(byte) if plain else f"\\{byte:03o}")
+    return f'"{"".join(escaped)}"'
+
+
+def literal(value: object) -> str:
+    """Return a number or truth value as C++, and anything else as a string literal."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and abs(value) <= _LARGEST_INTEGER:
+        return f"{value}LL" if abs(value) >= 2**31 else str(value)
+    if isinstance(value, float):
+        return repr(value)
+    return quoted(value)
+
+
+def comment(text: object) -> str:
+    """Return text that cannot end a comment of C++ or Python: one line, nothing invisible, no continuation."""
+    shown = _INVISIBLE.sub(lambda match: f"<U+{ord(match[0]):04X}>", " ".join(str(text).splitlines()))
+    shown = shown.replace("*/", "* /").replace("??/", "? ?/").replace('"""', "'''")
+    return shown.rstrip("\\ ") if shown.endswith("\\") else shown
+
+
+def code_span(text: object) -> str:
+    """Return text as code inside a line of Markdown."""
+    shown = comment(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    pad = " " if shown.startswith("`") or shown.endswith("`") or not shown else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def table_cell(text: object) -> str:
+    """Return text as code inside a table of Markdown, where a bar would begin the next cell."""
+    return code_span(text).replace("|", "\\|")
+
+
+def fenced(text: object) -> str:
+    """Return text as a block of code in Markdown."""
+    shown = _INVISIBLE.sub(lambda match: match[0] if match[0] in "\n\t" else f"<U+{ord(match[0]):04X}>", str(text))
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    return f"{fence}\n{shown}\n{fence}"
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str:
+    """Return one of the files in ``files`` with values put in.
+
+    Args:
+        template: its name without ``.j2``.
+        values: by the names it uses.
+    """
+    return _environment().get_template(f"{template}.j2").render(**values)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("mptune.emit", "files"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    named = (code_span, comment, fenced, identifier, literal, quoted, table_cell)
+    environment.filters.update({function.__name__: function for function in named})
+    environment.filters["python"] = ascii
+    return environment
