@@ -34,6 +34,7 @@ from mptune.backends.base import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import Compiler, find_compiler
+from mptune.backends.precompiled import PrecompiledHeader
 from mptune.backends.process_group import ProcessGroup
 from mptune.backends.processor import (
     available_memory_bytes,
@@ -44,6 +45,7 @@ from mptune.backends.processor import (
 )
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
+from mptune.rendering import prelude
 
 __all__ = ["HostBackend", "HostBuffer", "HostFunction"]
 
@@ -249,6 +251,7 @@ class HostBackend(Backend):
         self.workers = workers if workers is not None else usable_cores()
         self._cache = cache if cache is not None else BinaryCache()
         self._compilers = ProcessGroup()
+        self._prelude = PrecompiledHeader(prelude(), self._cache, self._compilers)
 
     @classmethod
     def availability(cls) -> Availability:
@@ -286,7 +289,9 @@ class HostBackend(Backend):
             return Binary(function, cached, cached=True)
         start = time.perf_counter()
         with self._cache.workspace() as folder:
-            image, log = compiler.compile(source, function, flags, options.timeout_s, folder, self._compilers)
+            image, log = compiler.compile(
+                source, function, flags, options.timeout_s, folder, self._compilers, self._prelude
+            )
         compile_s = time.perf_counter() - start
         self._cache.put(key, image)
         return Binary(function, image, log=log, compile_s=compile_s)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mptune.backends.precompiled import PrecompiledHeader
 from mptune.backends.process_group import ProcessGroup
 from mptune.errors import BackendUnavailableError, CompileError
 
@@ -82,7 +83,14 @@ class Compiler:
         return (*_FLAGS, *own, f"-march={target or 'native'}", *extra, "-x", "c++", "-", *libraries)
 
     def compile(
-        self, source: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path, processes: ProcessGroup
+        self,
+        source: str,
+        name: str,
+        flags: Sequence[str],
+        timeout_s: float,
+        folder: Path,
+        processes: ProcessGroup,
+        header: PrecompiledHeader | None = None,
     ) -> tuple[bytes, str]:
         """Compile a source.
 
@@ -93,6 +101,7 @@ class Compiler:
             timeout_s: when to give up.
             folder: an empty folder for the compiler's files, absolute.
             processes: runs the compiler.
+            header: what the source may begin with.
 
         Returns:
             The shared library and what the compiler printed.
@@ -105,6 +114,10 @@ class Compiler:
         if self.family == "zig":
             environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
         command = [*self.command, *flags, "-o", str(library)]
+        included = self._included(source, flags, header)
+        if included is not None and header is not None:
+            command[len(self.command) : len(self.command)] = ["-include", str(included)]
+            source = source.removeprefix(header.text)
         try:
             ended = processes.run(
                 command, text=source, environment=environment, folder=str(folder), timeout_s=timeout_s
@@ -117,6 +130,13 @@ class Compiler:
         if ended.status == 0 and library.exists():
             return library.read_bytes(), log
         raise CompileError(self._explain(name, ended.status, log))
+
+    def _included(self, source: str, flags: Sequence[str], header: PrecompiledHeader | None) -> Path | None:
+        """Return the file that stands for the beginning of the source, where there is one."""
+        if header is None or self.family != "gcc" or not source.startswith(header.text):
+            return None
+        common = [flag for flag in flags[: flags.index("-x")] if flag not in ("-shared", "-nostdlib")]
+        return header.path([*self.command, *common], self.version)
 
     def _explain(self, name: str, status: int, log: str) -> str:
         if status < 0:
