@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mptune.kernel import Kernel as Kernel
     from mptune.kernel import Out as Out
     from mptune.kernel import Scalar as Scalar
+    from mptune.notebook import tune as tune
     from mptune.registry import load_kernel as load_kernel
     from mptune.run import Run as Run
     from mptune.simulation import simulate as simulate
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
     from mptune.space.parameters import PrecisionParameter as PrecisionParameter
     from mptune.space.parameters import RealParameter as RealParameter
     from mptune.space.search_space import SearchSpace as SearchSpace
+    from mptune.tuned import TunedKernel as TunedKernel
     from mptune.tuner import TuneSettings as TuneSettings
-    from mptune.tuner import tune as tune
 
 _MODULES = {
     "errors": ("MptuneError",),
     "kernel": ("Constant", "In", "InOut", "Kernel", "Out", "Scalar"),
+    "notebook": ("tune",),
     "registry": ("load_kernel",),
     "run": ("Run",),
     "simulation": ("simulate",),
@@ -51,7 +53,8 @@ _MODULES = {
         "RealParameter",
     ),
     "space.search_space": ("SearchSpace",),
-    "tuner": ("TuneSettings", "tune"),
+    "tuned": ("TunedKernel",),
+    "tuner": ("TuneSettings",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.markup import heading, table
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Status, Trial
@@ -67,6 +68,27 @@ class Run:
         best = self.best
         found = "no feasible trial" if best is None else f"best {best.time_ms:.4g} ms at {best.configuration}"
         return f"Run({self.kernel} on {self.settings.get('backend')}, {self.evaluations} evaluations, {found})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the winner beside the baseline, and how the trials ended."""
+        settings, best = self.settings, self.best
+        title = f"{self.kernel} on {settings.get('device')} ({settings.get('backend')}), {self.evaluations} evaluations"
+        second = ("best", best) if best is not None else ("closest, not feasible", self.closest)
+        shown = {name: trial for name, trial in (("baseline", self.baseline), second) if trial is not None}
+        rows: list[tuple[object, ...]] = [
+            ("time (ms)", *(f"{trial.time_ms:.4g}" for trial in shown.values())),
+            ("speedup", *(f"{self.speedup(trial):.3g}" for trial in shown.values())),
+            ("error", *(f"{trial.error:.3g}" for trial in shown.values())),
+        ]
+        rows += [(name, *(trial.configuration.get(name) for trial in shown.values())) for name in self.parameter_names]
+        groups = [(group.status, group.count, group.message) for group in self.failure_groups]
+        parts = [
+            heading(title),
+            table(("", *shown), rows) if shown else heading("no valid trial"),
+            table(("status", "trials"), self.statuses.items()),
+            table(("failure", "trials", "message"), groups) if groups else "",
+        ]
+        return "".join(parts)
 
     # -- what was evaluated --------------------------------------------------------------------
 

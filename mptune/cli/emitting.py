@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from mptune.cli.arguments import parse_threshold
 from mptune.cli.display import complain, number, output, print_json, remark
-from mptune.emit import Emission, Winner, winner_of
+from mptune.emit import Emission, Winner, remarks, winner_of
 from mptune.emit import emit as emit_winner
 from mptune.emit import emit_all_devices as emit_devices
 from mptune.errors import MptuneError
@@ -57,6 +57,8 @@ def emit(
         documents = [emission.to_json() for emission in emissions]
         print_json({"output": str(target), "devices": documents} if all_devices else documents[0])
         return
+    if all_devices:
+        output.print(escape(str(target / f"tuned_{winners[0].kernel.name}.hpp")), soft_wrap=True)
     for emission in emissions:
         _print(emission)
 
@@ -74,6 +76,8 @@ def _winners(
             return []
         if not run.objective.is_feasible(winner.trial) and threshold is None:
             remark(f"{path}: {winner.configuration} is not feasible ({winner.trial.message}); it was asked for by name")
+        for told in remarks(run, winner.kernel):
+            remark(f"{path}: {told}")
         winners.append(winner)
     return winners
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
 
+from mptune import __version__
 from mptune.errors import KernelError, RunFileError
 from mptune.kernel import Kernel, Sizes
 from mptune.registry import bundled_folder, bundled_kernels, load_kernel
 from mptune.run import Run
 
-__all__ = ["kernel_of", "sizes_of"]
+__all__ = ["kernel_of", "remarks", "sizes_of"]
 
 
 def kernel_of(run: Run, kernel: Kernel | str | Path | None = None) -> Kernel:
@@ -28,10 +30,7 @@ def kernel_of(run: Run, kernel: Kernel | str | Path | None = None) -> Kernel:
         KernelError: the definition is not to be found, or not the one the run was made with.
         UnknownNameError: no bundled kernel has the name given.
     """
-    if isinstance(kernel, Kernel):
-        found = kernel
-    else:
-        found = load_kernel(kernel if kernel is not None else _recorded(run))
+    found = kernel if isinstance(kernel, Kernel) else load_kernel(_recorded(run) if kernel is None else kernel)
     _check(run, found)
     return found
 
@@ -51,6 +50,32 @@ def sizes_of(run: Run, kernel: Kernel) -> Sizes:
         missing = ", ".join(sorted(set(sizes) - set(recorded)))
         raise KernelError(f"kernel {kernel.name} has the size {missing}, which the run does not: it has changed since")
     return sizes
+
+
+def remarks(run: Run, kernel: Kernel) -> tuple[str, ...]:
+    """Say why the source of a configuration may not be what the run measured: something is newer than the run."""
+    found = []
+    version = run.settings.get("mptune_version", __version__)
+    if version != __version__:
+        found.append(f"the run was made with mptune {version}, this is {__version__}: the source may differ")
+    try:
+        begun_s = datetime.datetime.fromisoformat(str(run.settings.get("created_at"))).timestamp()
+    except ValueError:
+        return tuple(found)
+    newer = [path.name for path in _files(kernel) if path.is_file() and path.stat().st_mtime > begun_s]
+    if newer:
+        found.append(f"changed after the run began: {', '.join(newer)}; if the source differs, so do the numbers")
+    return tuple(found)
+
+
+def _files(kernel: Kernel) -> tuple[Path, ...]:
+    if kernel.path is None:
+        return ()
+    folder, template = kernel.path.parent, kernel.template
+    if template is not None:
+        return (kernel.path,) if "\n" in str(template) else (kernel.path, folder / template)
+    name = f"{kernel.path.stem}.cu.j2"
+    return kernel.path, folder.parent / "templates" / name, folder / name
 
 
 def _recorded(run: Run) -> str | Path:

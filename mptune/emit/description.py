@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from mptune import __version__
+from mptune.emit.definition import remarks
 from mptune.emit.dependence import fixed_sizes
 from mptune.emit.formulas import NotTranslatableError, formula
 from mptune.emit.selection import Winner
@@ -98,20 +99,11 @@ def describe(winner: Winner, name: str) -> dict[str, Any]:
     Raises:
         MptuneError: the configuration cannot be rendered at the run's sizes.
     """
-    kernel, run, sizes, trial = winner.kernel, winner.run, winner.sizes, winner.trial
-    free = {size: f"sizes.{identifier(size)}" for size in sizes}
-    for size in fixed_sizes(kernel, winner.configuration, sizes):
-        del free[size]
+    kernel, sizes = winner.kernel, winner.sizes
+    free = _free_sizes(winner)
     values = {**winner.configuration, **sizes}
-    extents = [*kernel.grid, *(axis for argument in kernel.arguments for axis in argument.shape)]
-    for text in map(str, extents):
-        try:
-            formula(text, values, free)
-        except NotTranslatableError:
-            free = {size: cpp for size, cpp in free.items() if size not in Expression(text).names}
     shape = winner.shape
     grid = [formula(str(axis), values, free) for axis in kernel.grid]
-    settings = run.settings
     return {
         "mark": f"{MARK} {__version__}",
         "name": name,
@@ -121,26 +113,48 @@ def describe(winner: Winner, name: str) -> dict[str, Any]:
         "configuration": str(winner.configuration),
         "parameters": [{"name": n, "value": value} for n, value in winner.configuration.items()],
         "sizes": [{"name": n, "value": value, "is_fixed": n not in free} for n, value in sizes.items()],
-        "grid": (grid + ["1", "1"])[:3],
+        "grid": [*grid, "1", "1"][:3],
         "grid_now": shape.grid,
         "block": shape.block,
         "shared_bytes": shape.shared_bytes,
         "arguments": [_argument(winner, argument, values, free) for argument in kernel.arguments],
         "host_flags": HOST_FLAGS,
         "gcc_flags": GCC_FLAGS,
+        **_measured(winner),
+    }
+
+
+def _free_sizes(winner: Winner) -> dict[str, str]:
+    """Return the sizes that may differ at a launch, with their names in C++."""
+    kernel = winner.kernel
+    fixed = fixed_sizes(kernel, winner.configuration, winner.sizes)
+    free = {size: f"sizes.{identifier(size)}" for size in winner.sizes if size not in fixed}
+    for text in (*kernel.grid, *(axis for argument in kernel.arguments for axis in argument.shape)):
+        try:
+            formula(str(text), {**winner.configuration, **winner.sizes}, free)
+        except NotTranslatableError:
+            free = {size: cpp for size, cpp in free.items() if size not in Expression(str(text)).names}
+    return free
+
+
+def _measured(winner: Winner) -> dict[str, Any]:
+    run, trial, settings = winner.run, winner.trial, winner.run.settings
+    metrics = trial.measurement.metrics
+    prefix = "error."
+    return {
         **{key: settings.get(key) for key in ("backend", "device", "architecture", "metric", "command", "created_at")},
         "seed": settings.get("seed"),
         "versions": dict(settings.get("versions") or {}),
         "threshold": _threshold(winner.threshold),
-        "is_feasible": run.objective.is_feasible(trial) or winner.threshold is not None,
-        "trial": trial,
+        "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
         "time_ms": _number(trial.time_ms),
         "error": _number(trial.error),
-        "errors": {n.removeprefix("error."): _number(v) for n, v in trial.measurement.metrics.items() if "error." in n},
+        "errors": {n.removeprefix(prefix): _number(v) for n, v in metrics.items() if n.startswith(prefix)},
+        "is_error_reused": trial.measurement.reused_error,
         "speedup": _number(run.speedup(trial), 3),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
-        "warnings": trial.warnings,
+        "remarks": (*trial.warnings, *remarks(run, winner.kernel)),
     }
 
 

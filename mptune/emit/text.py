@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,15 +13,16 @@ import jinja2
 __all__ = ["code_span", "comment", "fenced", "fill", "identifier", "literal", "quoted", "table_cell"]
 
 #: Words an identifier cannot be in C++20, and those that are macros or types wherever device code is compiled.
-_RESERVED: Final = frozenset(
-    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
-    concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete
-    do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable
-    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast
-    requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw
-    true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
-    half NULL EOF errno assert linux unix""".split()
-)
+_WORDS: Final = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
+concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do
+double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new
+noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return short
+signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+half NULL EOF errno assert linux unix
+"""
+_RESERVED: Final = frozenset(_WORDS.split())
 _LARGEST_INTEGER: Final = 2**63 - 1
 #: Control characters, line separators, and the marks that change the direction text is shown in.
 _INVISIBLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -47,7 +49,7 @@ def literal(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int) and abs(value) <= _LARGEST_INTEGER:
         return f"{value}LL" if abs(value) >= 2**31 else str(value)
-    if isinstance(value, float):
+    if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     return quoted(value)
 

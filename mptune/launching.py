@@ -1,0 +1,304 @@
+"""Launching one configuration of a kernel on a user's arrays."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.backends.base import Argument as LaunchArgument
+from mptune.backends.base import Backend, Buffer, CompileOptions
+from mptune.buffers.conversion import convert
+from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.precision import PRECISIONS, Precision
+from mptune.rendering import render
+from mptune.space.configuration import Configuration
+
+__all__ = ["Arrays", "DeviceArrays", "HostArrays", "Launcher", "in_memory_of", "inputs_from"]
+
+_SMALL_FLOATS: Final = frozenset(entry.dtype for entry in PRECISIONS.values())
+#: The floating-point types every NumPy-like module has.
+_COMMON: Final = ("float64", "float32", "float16")
+
+
+def inputs_from(kernel: Kernel, sizes: Sizes, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a call by argument, checked against the declarations.
+
+    Raises:
+        UnknownNameError: no input has a name given.
+        KernelError: an input is missing, has another shape or kind of type than declared, or integers do not fit.
+    """
+    declared = {argument.name: argument for argument in kernel.arguments if argument.is_input}
+    for name in given:
+        if name not in declared:
+            raise UnknownNameError(f"input of kernel {kernel.name}:", name, declared)
+    checked = {}
+    for name, argument in declared.items():
+        if name in given:
+            checked[name] = _checked(kernel, argument, given[name], sizes)
+            if argument.role is Role.SCALAR and name in sizes and checked[name].item() != sizes[name]:
+                raise KernelError(
+                    f"{name}={checked[name].item()} is not the size {name}={sizes[name]} this tuned kernel is for"
+                )
+        elif argument.role is Role.SCALAR and name in sizes:
+            checked[name] = np.asarray(sizes[name])
+        else:
+            raise KernelError(f"kernel {kernel.name} needs an input {name!r}")
+    return checked
+
+
+def _checked(kernel: Kernel, argument: Argument, value: Any, sizes: Sizes) -> Any:
+    array = value if hasattr(value, "__cuda_array_interface__") else np.asarray(value)
+    what = f"input {argument.name!r} of kernel {kernel.name}"
+    shape = kernel.shape_of(argument, sizes)
+    if tuple(array.shape) != shape:
+        raise KernelError(f"{what} has shape {tuple(array.shape)}; expected {shape} at {sizes}")
+    if argument.dtype is None:
+        if array.dtype.kind not in "fiub" and array.dtype not in _SMALL_FLOATS:
+            raise KernelError(f"{what} has type {array.dtype}; expected real numbers")
+    elif array.dtype.kind not in "iub":
+        raise KernelError(f"{what} has type {array.dtype}; expected integers for {argument.dtype}")
+    return array
+
+
+# -- where arrays are ----------------------------------------------------------------------------
+
+
+class Arrays(ABC):
+    """How a user's arrays get into a backend's buffers and back."""
+
+    def settle(self) -> None:  # noqa: B027 - nothing to wait for where copies do
+        """Wait for what was asked of the device before: the user's streams are not the backend's."""
+
+    @abstractmethod
+    def store(self, buffer: Buffer, given: Any, dtype: np.dtype[Any], precision: Precision | None) -> bool:
+        """Write an input in the type it is stored in; say whether a finite value became infinite or NaN."""
+
+    @abstractmethod
+    def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new array of an output as it is stored."""
+
+    @abstractmethod
+    def all_finite(self, array: Any) -> bool:
+        """Whether an array has no infinity and no NaN."""
+
+    @abstractmethod
+    def returned(self, array: Any, converted: bool) -> Any:
+        """Return an output as the user wants it: as it is, or floating-point numbers in fp64."""
+
+
+class HostArrays(Arrays):
+    """NumPy's."""
+
+    def store(self, buffer: Buffer, given: Any, dtype: np.dtype[Any], precision: Precision | None) -> bool:
+        """Write an input, rounded once."""
+        values, overflows = stored(given, dtype, precision)
+        buffer.write(values)
+        return overflows
+
+    def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return a new array of an output."""
+        array = np.empty(shape, dtype)
+        buffer.read(array)
+        return array
+
+    def all_finite(self, array: Any) -> bool:
+        """Whether an array has no infinity and no NaN."""
+        return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float64)).all())
+
+    def returned(self, array: Any, converted: bool) -> Any:
+        """Return an output, in fp64 where that is wanted."""
+        return array.astype(np.float64) if converted and array.dtype.kind not in "iub" else array
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceArrays(Arrays):
+    """Those of a NumPy-like module in a device's own memory. Types it lacks (bf16, fp8) go by way of the host.
+
+    Attributes:
+        backend: whose buffers they are copied to and from.
+        namespace: the module.
+    """
+
+    backend: Backend
+    namespace: Any
+
+    def settle(self) -> None:
+        """Wait for everything the device was asked to do."""
+        self.namespace.cuda.runtime.deviceSynchronize()
+
+    def store(self, buffer: Buffer, given: Any, dtype: np.dtype[Any], precision: Precision | None) -> bool:
+        """Write an input, rounded once."""
+        if not _is_common(dtype):
+            return HostArrays().store(buffer, self.namespace.asnumpy(given), dtype, precision)
+        source = self.namespace.asarray(given)
+        if precision is None:
+            _check_range(source, dtype)
+        values = source.astype(dtype)
+        self.backend.array(buffer, dtype)[:] = values.reshape(-1)
+        lost = self.namespace.isfinite(source.astype(np.float64)) & ~self.namespace.isfinite(values)
+        return precision is not None and bool(lost.any())
+
+    def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new array of an output."""
+        if not _is_common(dtype):
+            array = np.empty(shape, dtype)
+            buffer.read(array)
+            return array
+        return self.backend.array(buffer, dtype).reshape(shape).copy()
+
+    def all_finite(self, array: Any) -> bool:
+        """Whether an array has no infinity and no NaN."""
+        if isinstance(array, np.ndarray):
+            return HostArrays().all_finite(array)
+        return array.dtype.kind in "iub" or bool(self.namespace.isfinite(array).all())
+
+    def returned(self, array: Any, converted: bool) -> Any:
+        """Return an output, in fp64 where that is wanted; one of a type the module lacks is NumPy's where it is not."""
+        if array.dtype.kind in "iub":
+            return self.namespace.asarray(array)
+        if converted:
+            return self.namespace.asarray(array.astype(np.float64))
+        return array if not _is_common(array.dtype) else self.namespace.asarray(array)
+
+
+def in_memory_of(backend: Backend, inputs: Mapping[str, Any]) -> Arrays:
+    """Return how inputs get to a backend: as the device's arrays where one of them is such an array.
+
+    Raises:
+        MptuneError: it is, and the backend's device has no arrays.
+    """
+    on_device = [name for name, array in inputs.items() if hasattr(array, "__cuda_array_interface__")]
+    if not on_device:
+        return HostArrays()
+    namespace = backend.array_namespace()
+    if namespace is None:
+        raise MptuneError(f"input {on_device[0]!r} is on a GPU, and the backend {backend.name} takes NumPy's arrays")
+    return DeviceArrays(backend, namespace)
+
+
+def stored(given: Any, dtype: np.dtype[Any], precision: Precision | None) -> tuple[NDArray[Any], bool]:
+    """Return an array as it is stored, and whether a finite value in it became infinite or NaN.
+
+    Raises:
+        KernelError: integers do not fit their type.
+    """
+    array = np.asarray(given)
+    if precision is None:
+        _check_range(array, dtype)
+        return np.asarray(array, dtype=dtype, order="C"), False
+    if array.dtype == dtype:
+        return np.ascontiguousarray(array).reshape(array.shape), False
+    values = np.ascontiguousarray(array, dtype=np.float64).reshape(array.shape)
+    with np.errstate(all="ignore"):
+        found = convert(np.atleast_1d(values), precision)[0].reshape(array.shape)
+    before, after = np.isfinite(values), np.isfinite(found.astype(np.float64))
+    return found, bool((before & ~after).any())
+
+
+def _check_range(array: Any, dtype: np.dtype[Any]) -> None:
+    if array.dtype == dtype or not array.size:
+        return
+    low, high, limits = int(array.min()), int(array.max()), np.iinfo(dtype)
+    if low < limits.min or high > limits.max:
+        raise KernelError(f"integers from {low} to {high} do not fit {dtype}")
+
+
+def _is_common(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "iub" or dtype.name in _COMMON
+
+
+# -- one configuration ---------------------------------------------------------------------------
+
+
+class Launcher:
+    """One configuration, compiled and with its buffers.
+
+    Args:
+        kernel: the kernel.
+        configuration: the configuration.
+        sizes: the problem sizes.
+        backend: compiles and launches.
+
+    Raises:
+        CompileError: the compiler rejected the source.
+        OutOfMemoryError: the device cannot hold the arguments.
+    """
+
+    def __init__(self, kernel: Kernel, configuration: Configuration, sizes: Sizes, backend: Backend) -> None:
+        self._kernel = kernel
+        self._configuration = configuration
+        self._sizes = sizes
+        self._shape = kernel.launch_shape(configuration, sizes)
+        binary = backend.compile(render(kernel, configuration, sizes), kernel.function, CompileOptions())
+        self._function = backend.load(binary)
+        self._buffers: dict[str, Buffer] = {}
+        try:
+            for argument in kernel.passed:
+                if argument.role is not Role.SCALAR:
+                    elements = int(np.prod(kernel.shape_of(argument, sizes), dtype=np.int64))
+                    self._buffers[argument.name] = backend.allocate(elements * self._dtype(argument).itemsize)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, inputs: Mapping[str, Any], arrays: Arrays) -> tuple[dict[str, Any], str]:
+        """Return the outputs by name as they are stored, and why they are not to be relied on.
+
+        Args:
+            inputs: as of :func:`inputs_from`.
+            arrays: where they are.
+
+        Raises:
+            LaunchError: the device refused or aborted the launch.
+            KernelError: an integer does not fit its type.
+        """
+        passed: list[LaunchArgument] = []
+        overflowing = []
+        arrays.settle()
+        for argument in self._kernel.arguments:
+            name, dtype = argument.name, self._dtype(argument)
+            precision = self._kernel.precision_of(argument, self._configuration)
+            overflows = False
+            if argument.is_constant or argument.role is Role.SCALAR:
+                values, overflows = stored(_on_host(inputs[name]), dtype, precision)
+                if argument.is_constant:
+                    self._function.set_constant(name, values)
+                else:
+                    scalar: np.generic = values.reshape(1)[0]
+                    passed.append(scalar)
+            else:
+                passed.append(self._buffers[name])
+                if argument.is_input:
+                    overflows = arrays.store(self._buffers[name], inputs[name], dtype, precision)
+            if overflows:
+                overflowing.append(f"input {name!r} overflows in {precision}")
+        arrays.settle()
+        self._function.launch(self._shape, passed)
+        outputs = {
+            output.name: arrays.fetch(
+                self._buffers[output.name], self._kernel.shape_of(output, self._sizes), self._dtype(output)
+            )
+            for output in self._kernel.outputs
+        }
+        infinite = [f"output {name!r} is not finite" for name, array in outputs.items() if not arrays.all_finite(array)]
+        return outputs, "; ".join((*overflowing, *infinite))
+
+    def close(self) -> None:
+        """Give memory and code back."""
+        while self._buffers:
+            self._buffers.popitem()[1].free()
+        self._function.unload()
+
+    def _dtype(self, argument: Argument) -> np.dtype[Any]:
+        precision = self._kernel.precision_of(argument, self._configuration)
+        return np.dtype(argument.dtype) if precision is None else precision.dtype
+
+
+def _on_host(array: Any) -> Any:
+    return array.get() if hasattr(array, "__cuda_array_interface__") else array
