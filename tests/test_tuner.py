@@ -24,7 +24,7 @@ from mptune.run import Run
 from mptune.space.parameters import PrecisionParameter
 from mptune.store import RunFile
 from mptune.tuner import Progress, TuneSettings, device_constraints, tune
-from mptune.tuner.loop import uniform_types
+from mptune.tuner.uniform import uniform_types
 
 OWN = Path(__file__).with_name("own_kernel.py")
 

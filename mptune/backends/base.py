@@ -199,6 +199,14 @@ class Backend(ABC):
             BackendUnavailableError: there is none.
         """
 
+    def environments(self) -> Sequence[Mapping[str, str]]:
+        """Return, for each device there is, the variables with which a process sees that device alone.
+
+        Raises:
+            BackendUnavailableError: there is none.
+        """
+        return ({},)
+
     @abstractmethod
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
         """Compile a rendered source; needs no device when ``options.architecture`` is given.

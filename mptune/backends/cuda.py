@@ -51,6 +51,7 @@ class CudaBackend(GpuBackend):
     name: ClassVar[str] = "cuda"
     architecture_flag: ClassVar[str] = "--gpu-architecture="
     flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
+    visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)
 
     @staticmethod
     def compiler() -> RuntimeCompiler:
@@ -60,6 +61,13 @@ class CudaBackend(GpuBackend):
     @staticmethod
     def require_device() -> None:
         """Check that the NVIDIA driver finds a device and CuPy is installed."""
+        CudaBackend.device_count()
+        if importlib.util.find_spec("cupy") is None:
+            raise BackendUnavailableError(f"CuPy is not installed: {_INSTALL}")
+
+    @staticmethod
+    def device_count() -> int:
+        """Return how many devices the NVIDIA driver finds."""
         count = ctypes.c_int()
         try:
             driver = ctypes.CDLL("libcuda.so.1")
@@ -67,8 +75,7 @@ class CudaBackend(GpuBackend):
             raise BackendUnavailableError("no CUDA device: the NVIDIA driver (libcuda.so.1) is not installed") from None
         if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
             raise BackendUnavailableError("no CUDA device: the NVIDIA driver finds none")
-        if importlib.util.find_spec("cupy") is None:
-            raise BackendUnavailableError(f"CuPy is not installed: {_INSTALL}")
+        return count.value
 
     def resources(self, binary: Binary) -> Resources:
         """Return what a compiled function takes of a multiprocessor."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import math
+import os
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -188,6 +189,8 @@ class GpuBackend(Backend):
     #: How the compiler is told the architecture, with a trailing "=".
     architecture_flag: ClassVar[str]
     flags: ClassVar[tuple[str, ...]]
+    #: Variables that say which devices a process sees, the one that counts first.
+    visibility: ClassVar[tuple[str, ...]]
 
     def __init__(self, cache: BinaryCache | None = None, driver: Driver | None = None) -> None:
         self._cache = cache if cache is not None else BinaryCache()
@@ -214,6 +217,15 @@ class GpuBackend(Backend):
 
     @staticmethod
     @abstractmethod
+    def device_count() -> int:
+        """Return how many devices this process sees, without initialising any.
+
+        Raises:
+            BackendUnavailableError: there is none.
+        """
+
+    @staticmethod
+    @abstractmethod
     def open_driver() -> Driver:
         """Open the device.
 
@@ -236,6 +248,13 @@ class GpuBackend(Backend):
             can_run=not without,
             reason="; ".join(reason for _, reason in missing),
         )
+
+    def environments(self) -> Sequence[Mapping[str, str]]:
+        """Return, for each visible device, the variables with which a process sees that device alone."""
+        count = self.device_count()
+        listed = next((value for name in self.visibility if (value := os.environ.get(name))), "")
+        names = [name.strip() for name in listed.split(",")] if listed else [str(i) for i in range(count)]
+        return [{self.visibility[0]: name} for name in names[:count]]
 
     def device(self) -> DeviceInfo:
         """Describe the device launches go to."""

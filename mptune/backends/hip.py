@@ -48,6 +48,7 @@ class HipBackend(GpuBackend):
     name: ClassVar[str] = "hip"
     architecture_flag: ClassVar[str] = "--offload-arch="
     flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
+    visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
     @staticmethod
     def compiler() -> RuntimeCompiler:
@@ -57,6 +58,13 @@ class HipBackend(GpuBackend):
     @staticmethod
     def require_device() -> None:
         """Check that the HIP library finds a device and HIP Python is installed."""
+        HipBackend.device_count()
+        if importlib.util.find_spec("hip") is None:
+            raise BackendUnavailableError(f"HIP Python is not installed: {_INSTALL_PYTHON}")
+
+    @staticmethod
+    def device_count() -> int:
+        """Return how many devices the HIP library finds."""
         paths = _library_paths("amdhip64")
         if not paths:
             raise BackendUnavailableError(f"no HIP device: the HIP library is not installed: {_INSTALL_ROCM}")
@@ -67,8 +75,7 @@ class HipBackend(GpuBackend):
             raise BackendUnavailableError(f"no HIP device: {error}") from error
         if library.hipGetDeviceCount(ctypes.byref(count)) != 0 or count.value == 0:
             raise BackendUnavailableError("no HIP device: the HIP library finds none")
-        if importlib.util.find_spec("hip") is None:
-            raise BackendUnavailableError(f"HIP Python is not installed: {_INSTALL_PYTHON}")
+        return count.value
 
     def resources(self, binary: Binary) -> Resources:
         """Return what a compiled function takes of a compute unit."""

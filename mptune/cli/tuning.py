@@ -53,7 +53,10 @@ def tune(
         str, typer.Option(metavar="auto|on|off", help="Empty caches between timed launches [on GPUs, where it shows].")
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Seeds inputs and strategy.")] = 0,
-    workers: Annotated[int, typer.Option(help="Evaluations under way at once.")] = 1,
+    workers: Annotated[int, typer.Option(help="Devices of this machine to evaluate on, a process for each.")] = 1,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler: evaluate on its workers' devices.")
+    ] = None,
     compilers: Annotated[
         int | None, typer.Option(metavar="N", help="Compilations at a time, ahead of the evaluations [one per core].")
     ] = None,
@@ -87,6 +90,7 @@ def tune(
         baseline_share=baseline_share,
         seed=seed,
         workers=workers,
+        scheduler=scheduler,
         compilers=compilers,
         flags=tuple(compiler_flag),
         flush_cache=flush_cache,

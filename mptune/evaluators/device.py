@@ -1,24 +1,23 @@
-"""Evaluation on a device, in a worker process that is replaced when a kernel brings it down."""
+"""Evaluation on devices, in worker processes that are replaced when a kernel brings them down."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import math
-import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 
-from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.errors import CompileError, LaunchError, MptuneError, TemplateError
+from mptune.errors import MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import UNTIMED, Ready, Request
-from mptune.evaluators.compile_ahead import CompileAhead
+from mptune.evaluators.devices import Devices
 from mptune.evaluators.identity import launch_identity, metric_identity, trial_key
+from mptune.evaluators.local_devices import LocalDevices
 from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.timing import TimingPlan
-from mptune.evaluators.worker_process import Limits, WorkerDied, WorkerProcess
+from mptune.evaluators.worker_process import Limits
 from mptune.kernel import Kernel, Sizes
 from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
@@ -28,10 +27,11 @@ __all__ = ["DeviceEvaluator", "Limits"]
 
 
 class DeviceEvaluator(Evaluator):
-    """Evaluates configurations of one kernel on one device.
+    """Evaluates configurations of one kernel, on one device or several that are alike.
 
-    The error of an accuracy signature is measured once and reused, except where a trial would otherwise
-    join the front of time against error on the strength of an error that was never measured on it.
+    What is submitted comes back in the order in which it ends (:meth:`submit`, :meth:`finished`). The error of an
+    accuracy signature is measured once and reused, except where a trial would otherwise join the front of time against
+    error on the strength of an error that was never measured on it.
 
     Args:
         kernel: the kernel.
@@ -46,6 +46,11 @@ class DeviceEvaluator(Evaluator):
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
         observers: names of what to measure besides.
         error_limits: the largest errors, by the names of their metrics, with which a configuration is timed.
+        workers: devices of this machine, one worker process for each.
+        devices: makes other devices than those of this machine; ``workers`` and ``compilers`` are then not looked at.
+
+    Raises:
+        MptuneError: there are not as many devices as workers, or the kernel cannot be sent to a worker.
     """
 
     def __init__(
@@ -63,41 +68,36 @@ class DeviceEvaluator(Evaluator):
         compilers: int = 0,
         observers: Sequence[str] = (),
         error_limits: Mapping[str, float] | None = None,
+        workers: int = 1,
+        devices: Callable[[Job, Limits], Devices] | None = None,
     ) -> None:
         self._kernel = kernel
         self._reuse_errors = reuse_errors
         self._error_limits = dict(error_limits or {})
         self._sizes = sizes
         self._metric = metric_identity(metric if metric is not None else kernel.metric)
-        self._limits = limits or Limits()
-        options = CompileOptions(flags=tuple(flags), timeout_s=self._limits.compile_s)
+        limits = limits or Limits()
+        options = CompileOptions(flags=tuple(flags), timeout_s=limits.compile_s)
         self._plan = plan or TimingPlan()
-        self._job = Job.of(kernel, sizes, backend, metric, seed, options, self._plan, tuple(observers))
-        self._worker: WorkerProcess | None = None
+        job = Job.of(kernel, sizes, backend, metric, seed, options, self._plan, tuple(observers))
+        self._devices = LocalDevices(job, limits, workers, compilers) if devices is None else devices(job, limits)
         self._ready: Ready | None = None
-        self._compilers = compilers
-        self._ahead: CompileAhead | None = None
         self._sources: dict[Configuration, str] = {}
         self._errors: dict[tuple[Value, ...], Mapping[str, float]] = {}
         self._checked: list[tuple[float, float]] = []
+        #: Keys of the configurations on a device.
+        self._under_way: dict[Configuration, str] = {}
+        #: What needed no device.
+        self._settled: deque[Trial] = deque()
 
     def start(self) -> Ready:
-        """Start the worker if it is not running and return what it says of itself.
+        """Start the workers if they are not running and return what they say of themselves.
 
         Raises:
-            MptuneError: the kernel, its data or the backend is not usable.
+            MptuneError: the kernel, its data or the backend is not usable, or the devices are not alike.
         """
-        if self._worker is None:
-            try:
-                self._worker = WorkerProcess(self._job, self._limits)
-            except WorkerDied as death:
-                raise LaunchError(f"the worker process could not start: {death}") from death
-            self._ready = self._worker.ready
-        assert self._ready is not None
-        if self._compilers and self._ahead is None:
-            self._ahead = CompileAhead(
-                get_backend(self._job.backend), self._kernel.function, self._ready.options, self._compilers
-            )
+        if self._ready is None:
+            self._ready = self._devices.start()
         return self._ready
 
     @property
@@ -109,9 +109,10 @@ class DeviceEvaluator(Evaluator):
         """Return the key a trial of this configuration has under the present conditions."""
         try:
             source = render(self._kernel, configuration, self._sizes)
+            launch = launch_identity(self._kernel, configuration, self._sizes)
         except MptuneError as error:
             return self._key(str(error))
-        return self._key(source, launch_identity(self._kernel, configuration, self._sizes))
+        return self._key(source, launch)
 
     def remember(self, trial: Trial) -> None:
         """Take in a trial measured before, so that its signature's error is not measured again."""
@@ -120,46 +121,104 @@ class DeviceEvaluator(Evaluator):
             self._checked.append((trial.time_ms, trial.error))
 
     @property
+    def capacity(self) -> int:
+        """How many configurations may be under way now, at least 1."""
+        return self._devices.capacity
+
+    @property
     def lead(self) -> int:
-        """How many configurations, with the one being evaluated, are worth preparing at a time."""
-        return self._compilers + 1
+        """How many configurations are worth preparing at a time, with those under way."""
+        return self._devices.lead
+
+    @property
+    def under_way(self) -> int:
+        """How many configurations have been submitted and not come back."""
+        return len(self._under_way) + len(self._settled)
 
     def prepare(self, configuration: Configuration) -> None:
         """Begin to compile a configuration that is going to be evaluated."""
-        self.start()
-        if self._ahead is not None and configuration not in self._sources:
+        if configuration not in self._sources:
             # What cannot be rendered is told of in its turn.
             with contextlib.suppress(MptuneError):
-                source = render(self._kernel, configuration, self._sizes)
-                self._sources[configuration] = source
-                self._ahead.submit(source)
+                self._sources[configuration] = render(self._kernel, configuration, self._sizes)
+            if configuration in self._sources:
+                self._devices.prepare(self._sources[configuration])
+
+    def submit(self, configuration: Configuration, beaten_above_ms: float = math.inf) -> None:
+        """Begin to evaluate a configuration; at most :attr:`capacity` are under way.
+
+        Args:
+            configuration: what to evaluate.
+            beaten_above_ms: if it is clearly slower than this it is not timed as often.
+        """
+        try:
+            source = self._sources.pop(configuration, None) or render(self._kernel, configuration, self._sizes)
+            launch = launch_identity(self._kernel, configuration, self._sizes)
+        except MptuneError as error:
+            status = Status.COMPILE_ERROR if isinstance(error, TemplateError) else Status.ERROR
+            self._settled.append(Trial(configuration, status, str(error), key=self._key(str(error))))
+            return
+        key = self._key(source, launch)
+        known = self._errors.get(self._kernel.signature_of(configuration)) if self._reuse_errors else None
+        request = Request(
+            configuration, source, known, self._check_below_ms(known), beaten_above_ms, self._error_limits
+        )
+        if known is not None and request.exceeds(known):
+            # Neither its error nor its time is left to find out.
+            untimed = Measurement(known, reused_error=True)
+            self._settled.append(Trial(configuration, Status.INACCURATE, UNTIMED, untimed, key=key))
+            return
+        self._devices.submit(request)
+        self._under_way[configuration] = key
+
+    def finished(self) -> list[Trial]:
+        """Wait for one of the configurations under way; return its trial and those of all others that have ended.
+
+        Raises:
+            MptuneError: no device can go on.
+        """
+        trials = list(self._settled)
+        self._settled.clear()
+        if not trials:
+            trials = [
+                dataclasses.replace(trial, key=self._under_way.pop(trial.configuration))
+                for trial in self._devices.finished()
+            ]
+        for trial in trials:
+            self.remember(trial)
+        return trials
 
     def evaluate(self, configurations: Sequence[Configuration], beaten_above_ms: float = math.inf) -> Iterator[Trial]:
-        """Yield one trial per configuration, in order.
+        """Yield one trial per configuration, in the order given.
 
         Args:
             configurations: what to evaluate.
             beaten_above_ms: one that is clearly slower than this is not timed as often.
         """
-        for i, configuration in enumerate(configurations):
-            for following in configurations[i : i + self.lead]:
-                self.prepare(following)
-            trial = self._evaluate(configuration, beaten_above_ms)
-            self.remember(trial)
-            yield trial
+        waiting = deque(configurations)
+        finished: dict[Configuration, Trial] = {}
+        for configuration in configurations:
+            while configuration not in finished:
+                for following in list(waiting)[: self.lead - self.under_way]:
+                    self.prepare(following)
+                # One that comes twice is evaluated twice, but not at the same time.
+                busy = finished.keys() | self._under_way.keys()
+                while waiting and waiting[0] not in busy and self.under_way < self.capacity:
+                    busy.add(waiting[0])
+                    self.submit(waiting.popleft(), beaten_above_ms)
+                finished |= {trial.configuration: trial for trial in self.finished()}
+            yield finished.pop(configuration)
 
     def remeasure(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
         """Measure the configurations of valid trials again in turn, so that whatever the machine does hits all alike.
 
         An error that was reused is now measured. Where a configuration brings the worker down nothing is returned:
-        it has run before, and whether it is to blame is not known.
+        it has run before, and whether it is to blame is not known. Only while nothing is under way.
 
         Args:
             trials: what was measured before.
             rounds: how often each configuration's turn comes.
         """
-        self.start()
-        assert self._worker is not None
         requests = [
             Request(
                 trial.configuration,
@@ -168,16 +227,6 @@ class DeviceEvaluator(Evaluator):
             )
             for trial in trials
         ]
-        try:
-            again = self._worker.remeasure(Rounds(tuple(requests), rounds), nullcontext)
-            if not self._worker.is_usable:
-                self._kill_worker()
-        except WorkerDied:
-            self._kill_worker()
-            return []
-        except BaseException:
-            self._kill_worker()
-            raise
         keys = {trial.configuration: trial.key for trial in trials}
         return [
             dataclasses.replace(
@@ -186,79 +235,15 @@ class DeviceEvaluator(Evaluator):
                 key=keys[trial.configuration],
                 measurement=dataclasses.replace(trial.measurement, reused_error=False),
             )
-            for trial in again
+            for trial in self._devices.remeasure(Rounds(tuple(requests), rounds))
         ]
 
     def close(self) -> None:
-        """End the compilers and the worker."""
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = None
-        if self._worker is not None:
-            self._worker.end()
-            self._worker = None
-
-    def _kill_worker(self) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker = None
-
-    def _evaluate(self, configuration: Configuration, beaten_above_ms: float) -> Trial:
-        try:
-            source = self._sources.pop(configuration, None) or render(self._kernel, configuration, self._sizes)
-        except MptuneError as error:
-            status = Status.COMPILE_ERROR if isinstance(error, TemplateError) else Status.ERROR
-            return Trial(configuration, status, str(error), key=self._key(str(error)))
-        known = self._errors.get(self._kernel.signature_of(configuration)) if self._reuse_errors else None
-        request = Request(
-            configuration, source, known, self._check_below_ms(known), beaten_above_ms, self._error_limits
-        )
-        if known is not None and request.exceeds(known):
-            # Neither its error nor its time is left to find out.
-            trial = Trial(configuration, Status.INACCURATE, UNTIMED, Measurement(known, reused_error=True))
-        else:
-            trial = self._compiled_and_requested(request)
-        return dataclasses.replace(
-            trial, key=self._key(source, launch_identity(self._kernel, configuration, self._sizes))
-        )
-
-    def _compiled_and_requested(self, request: Request) -> Trial:
-        """Return the worker's trial of a configuration when its compiler is done; the wait is part of its phases."""
-        if self._ahead is None:
-            return self._request(request)
-        start = time.perf_counter()
-        try:
-            self._ahead.take(request.source)
-            waited_s = time.perf_counter() - start
-            trial = self._request(request)
-        except CompileError as error:
-            waited_s = time.perf_counter() - start
-            trial = Trial(request.configuration, Status.COMPILE_ERROR, str(error))
-        durations_s = {**trial.measurement.durations_s}
-        durations_s["compile"] = durations_s.get("compile", 0.0) + waited_s
-        return dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, durations_s=durations_s))
-
-    def _request(self, request: Request) -> Trial:
-        self.start()
-        assert self._worker is not None
-        start = time.perf_counter()
-        try:
-            trial = self._worker.evaluate(request, nullcontext if self._ahead is None else self._ahead.paused)
-            if not self._worker.is_usable:
-                self._kill_worker()
-            return trial
-        except WorkerDied as death:
-            self._kill_worker()
-            # Under a larger limit a trial that ran out of time is worth another try.
-            limit = {"limit_s": self._limits.run_s} if death.status is Status.TIMEOUT else {}
-            lost = Measurement(limit, durations_s={"lost": time.perf_counter() - start})
-            return Trial(request.configuration, death.status, str(death), lost)
-        except BaseException:
-            self._kill_worker()
-            raise
+        """End the compilers and the workers, and what is under way."""
+        self._devices.close()
 
     def _key(self, source: str, launch: str = "") -> str:
-        ready = self._ready or self.start()
+        ready = self.start()
         parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan))
         return trial_key((*parts, *sorted(ready.observers)))
 

@@ -42,6 +42,7 @@ class Job:
         seed: seeds the inputs.
         options: how to compile.
         plan: how often to launch.
+        function: name of the kernel's function.
         observers: names of what to measure besides.
     """
 
@@ -53,6 +54,7 @@ class Job:
     seed: int
     options: CompileOptions
     plan: TimingPlan
+    function: str
     observers: tuple[str, ...] = ()
 
     @classmethod
@@ -77,7 +79,9 @@ class Job:
             cloudpickle.register_pickle_by_value(module)
         try:
             packed = pickled(kernel) if version is None else str(kernel.path)
-            return cls(packed, version, dict(sizes), backend, pickled(metric), seed, options, plan, observers)
+            return cls(
+                packed, version, dict(sizes), backend, pickled(metric), seed, options, plan, kernel.function, observers
+            )
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise KernelError(
                 f"kernel {kernel.name} cannot be sent to a worker process ({error}); put its definition in a file"

@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
-from mptune.evaluators.bench import Request
+from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Quiet, Rounds, RoundsFinished, Started
 from mptune.results import Status, Trial
 
@@ -58,9 +58,16 @@ class WorkerDied(Exception):
 
 
 class WorkerProcess:
-    """One worker process and the connection to it."""
+    """One worker process and the connection to it.
 
-    def __init__(self, job: Job, limits: Limits) -> None:
+    Args:
+        job: what it is told first.
+        limits: wall-clock limits.
+        environment: variables it has beside those of this process.
+    """
+
+    def __init__(self, job: Job, limits: Limits, environment: Mapping[str, str] | None = None) -> None:
+        self._job = job
         self._limits = limits
         self._quiet: Callable[[], AbstractContextManager[None]] = nullcontext
         self._phase = "start"
@@ -71,9 +78,32 @@ class WorkerProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                env={**os.environ, **(environment or {})},
             )
+        self._ready: Ready | None = None
+        #: Whether it can evaluate more; a fault can leave a device unusable for as long as the process lives.
+        self.is_usable = True
+
+    @property
+    def process_id(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    @property
+    def ready(self) -> Ready:
+        """What it said of itself when it had started."""
+        assert self._ready is not None
+        return self._ready
+
+    def start(self) -> None:
+        """Tell the process its job and wait until it is ready; anything else comes after that.
+
+        Raises:
+            MptuneError: the kernel, its data or the backend is not usable.
+            WorkerDied: it crashed, or took too long and was killed.
+        """
         try:
-            self._send(job)
+            self._send(self._job)
             answer = self._receive()
         except BaseException:
             self.kill()
@@ -82,9 +112,7 @@ class WorkerProcess:
             self.kill()
             raise answer.error
         assert isinstance(answer, Started)
-        self.ready = answer.ready
-        #: Whether it can evaluate more; a fault can leave a device unusable for as long as the process lives.
-        self.is_usable = True
+        self._ready = answer.ready
 
     def evaluate(self, request: Request, quiet: Callable[[], AbstractContextManager[None]]) -> Trial:
         """Return the worker's trial; what is timed in it is timed inside a block of ``quiet()``.
@@ -114,9 +142,13 @@ class WorkerProcess:
     def kill(self) -> None:
         """End the process and everything it started."""
         self._connection.close()
+        self.abort()
+        self._process.wait()
+
+    def abort(self) -> None:
+        """End the process and everything it started, from whatever thread; the one that waits for it is told."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
 
     def _ask(
         self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]

@@ -46,7 +46,8 @@ class TuneSettings:
         time_limit_s: no further evaluation once the run took this long.
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
-        workers: evaluations under way at once.
+        workers: devices of this machine to evaluate on, one worker process for each.
+        scheduler: address of a Dask scheduler, or the path of its JSON file: evaluate on the devices of its workers.
         compilers: compilations at a time, of the configurations asked for ahead; None: one per core, 0: each
             configuration is asked for when the one before it has been measured, and compiled by the worker.
         flags: further compiler flags.
@@ -73,6 +74,7 @@ class TuneSettings:
     baseline_share: float = 0.2
     seed: int = 0
     workers: int = 1
+    scheduler: str | None = None
     compilers: int | None = None
     flags: tuple[str, ...] = ()
     flush_cache: str = "auto"
@@ -91,8 +93,12 @@ class TuneSettings:
             raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
         if self.compilers is not None and self.compilers < 0:
             raise MptuneError(f"compilers {self.compilers}: expected 0 or more")
-        if self.workers != 1:
-            raise MptuneError(f"workers {self.workers}: one worker per device, and one device, is what there is")
+        if self.workers < 1:
+            raise MptuneError(f"workers {self.workers}: expected at least 1")
+        if self.scheduler is not None and self.workers != 1:
+            raise MptuneError(
+                f"workers {self.workers}: are those of this machine; with a scheduler, its own are used"
+            )
 
 
 @dataclass(frozen=True, slots=True)

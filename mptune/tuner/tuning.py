@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
+import functools
 import re
 import time
 import warnings
@@ -13,13 +15,17 @@ from typing import Any, Final
 
 from mptune import __version__
 from mptune.accuracy.evaluate import metric_text, metrics_by_output
-from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
-from mptune.errors import BackendUnavailableError, MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
+from mptune.evaluators.dask_cluster import Cluster
+from mptune.evaluators.dask_devices import DaskDevices
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.devices import Devices, runnable_backend
 from mptune.evaluators.observing import observers_for
+from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
+from mptune.evaluators.worker_process import Limits
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
@@ -29,7 +35,8 @@ from mptune.run import Run
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile
 from mptune.strategies import make
-from mptune.tuner.loop import NoFile, Tuning
+from mptune.tuner.loop import Tuning
+from mptune.tuner.no_file import NoFile
 from mptune.tuner.settings import OBJECTIVES, Progress, TuneSettings
 
 __all__ = ["device_constraints", "tune"]
@@ -83,7 +90,6 @@ def tune(
     _check_outputs(kernel, settings.max_error)
     metric = settings.metric if settings.metric is not None else kernel.metric
     metrics_by_output([output.name for output in kernel.outputs], metric)
-    backend = _runnable_backend(settings.backend)
     objective = Objective(
         metric=OBJECTIVES.get(settings.objective, settings.objective),
         minimise=not settings.maximise,
@@ -98,7 +104,36 @@ def tune(
     if output is not None:
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
-    with DeviceEvaluator(
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(settings.scheduler)) if settings.scheduler is not None else None
+        evaluator = stack.enter_context(_evaluator(kernel, sizes, settings, objective, observers, cluster, on_warning))
+        ready = evaluator.start()
+        _check_observed(settings, objective, ready, on_warning)
+        space = kernel.search_space(sizes, device_constraints(kernel, ready.constraints))
+        # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
+        render_body(kernel, space.configuration(0), sizes)
+        described = _describe(kernel, sizes, settings, objective, metric_text(metric), space, ready, command)
+        file = stack.enter_context(_open_run(output, resume, described))
+        return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
+
+
+def _evaluator(
+    kernel: Kernel,
+    sizes: Sizes,
+    settings: TuneSettings,
+    objective: Objective,
+    observers: tuple[str, ...],
+    cluster: Cluster | None,
+    on_warning: Callable[[str], None],
+) -> DeviceEvaluator:
+    """Return what evaluates on the devices of this machine, or of a cluster."""
+    devices: Callable[[Job, Limits], Devices] | None = None
+    if cluster is None:
+        backend = runnable_backend(settings.backend)
+    else:
+        backend = cluster.backend(settings.backend, settings.limits.start_s)
+        devices = functools.partial(DaskDevices, cluster, on_warning=on_warning)
+    return DeviceEvaluator(
         kernel,
         sizes,
         backend,
@@ -111,15 +146,9 @@ def tune(
         reuse_errors=objective.metric == "time_ms" and objective.minimise and not objective.constraints,
         observers=observers,
         error_limits=objective.error_limits,
-    ) as evaluator:
-        ready = evaluator.start()
-        _check_observed(settings, objective, ready, on_warning)
-        space = kernel.search_space(sizes, device_constraints(kernel, ready.constraints))
-        # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
-        render_body(kernel, space.configuration(0), sizes)
-        described = _describe(kernel, sizes, settings, objective, metric_text(metric), space, ready, command)
-        with _open_run(output, resume, described) as file:
-            return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
+        workers=settings.workers,
+        devices=devices,
+    )
 
 
 def _observers(kernel: Kernel, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
@@ -165,14 +194,6 @@ def _check_outputs(kernel: Kernel, threshold: float | Mapping[str, float] | None
     for name in threshold if isinstance(threshold, Mapping) else ():
         if name not in outputs:
             raise UnknownNameError(f"output of kernel {kernel.name}:", name, outputs)
-
-
-def _runnable_backend(name: str) -> str:
-    backend = get_backend(name)
-    found = backend.availability()
-    if not found.can_run:
-        raise BackendUnavailableError(f"backend {backend.name} cannot run here: {found.reason}")
-    return backend.name
 
 
 def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]:
@@ -248,6 +269,8 @@ def _describe(
         "strategy": settings.strategy,
         "strategy_options": {k: str(v) for k, v in settings.strategy_options.items()},
         "budget": settings.budget,
+        "workers": settings.workers,
+        "scheduler": settings.scheduler,
         "baseline_share": settings.baseline_share,
         "baseline_values": {name: list(values) for name, values in kernel.baseline_values().items()},
         "signature": list(kernel.signature_names),

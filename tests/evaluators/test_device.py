@@ -19,8 +19,9 @@ import pytest
 
 from mptune.backends.host import HostBackend, HostBuffer
 from mptune.errors import KernelError
-from mptune.evaluators.bench import Bench, Ready, Request
+from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator, Limits
+from mptune.evaluators.local_devices import LocalDevices
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
@@ -42,6 +43,12 @@ def evaluator(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[Device
     sizes = kernel.resolve_sizes()
     with DeviceEvaluator(kernel, sizes, "host", plan=PLAN, limits=LIMITS, compilers=request.param) as made:
         yield made
+
+
+def process_of(evaluator: DeviceEvaluator) -> int:
+    assert isinstance(evaluator._devices, LocalDevices)
+    (process,) = evaluator._devices.process_ids
+    return process
 
 
 def evaluate(evaluator: DeviceEvaluator, *configurations: Configuration) -> list[Trial]:
@@ -115,8 +122,7 @@ def test_a_leader_s_error_is_its_own(kernel: Kernel, evaluator: DeviceEvaluator)
 
 def test_killed_worker_is_replaced(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
     evaluator.start()
-    assert evaluator._worker is not None
-    os.kill(evaluator._worker._process.pid, signal.SIGKILL)
+    os.kill(process_of(evaluator), signal.SIGKILL)
     lost, good = evaluate(evaluator, kernel.configuration({}), kernel.configuration({"block": 64}))
     assert lost.status is Status.CRASH
     assert "SIGKILL" in lost.message
@@ -132,7 +138,7 @@ def test_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
         f"kernel = load_kernel({str(Path(__file__).with_name('faulty.py'))!r})\n"
         "evaluator = DeviceEvaluator(kernel, kernel.resolve_sizes(), 'host')\n"
         "evaluator.start()\n"
-        "print(evaluator._worker._process.pid, flush=True)\n"
+        "print(*evaluator._devices.process_ids, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
@@ -166,13 +172,10 @@ def test_key_changes_with_everything_the_numbers_depend_on(kernel: Kernel, evalu
 
 
 class _Faulted:
-    """A worker whose kernel faulted on a GPU: it answers, and can do nothing more."""
+    """A worker process whose kernel faulted on a GPU: it answers, and can do nothing more."""
 
     is_usable = False
     killed = False
-
-    def __init__(self, ready: Ready) -> None:
-        self.ready = ready
 
     def evaluate(self, request: Request, quiet: object) -> Trial:
         return Trial(request.configuration, Status.LAUNCH_ERROR, "illegal address")
@@ -182,9 +185,12 @@ class _Faulted:
 
 
 def test_worker_whose_device_is_unusable_is_replaced(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
-    faulted = _Faulted(evaluator.start())
-    evaluator.close()
-    evaluator._worker = faulted  # type: ignore[assignment]
+    faulted = _Faulted()
+    evaluator.start()
+    assert isinstance(evaluator._devices, LocalDevices)
+    (worker,) = evaluator._devices._workers
+    worker._kill()
+    worker._process = faulted  # type: ignore[assignment]
     bad, good = evaluate(evaluator, kernel.configuration({}), kernel.configuration({"block": 64}))
     assert bad.status is Status.LAUNCH_ERROR
     assert faulted.killed
@@ -215,8 +221,7 @@ def test_memory_that_runs_out_is_a_status(kernel: Kernel) -> None:
 
 def test_worker_ended_by_a_signal_without_a_name(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
     evaluator.start()
-    assert evaluator._worker is not None
-    os.kill(evaluator._worker._process.pid, signal.SIGRTMIN + 3)
+    os.kill(process_of(evaluator), signal.SIGRTMIN + 3)
     (lost,) = evaluate(evaluator, kernel.configuration({}))
     assert lost.status is Status.CRASH
     assert f"signal {signal.SIGRTMIN + 3}" in lost.message

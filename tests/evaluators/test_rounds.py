@@ -149,6 +149,7 @@ def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
     job = Job.of(AXPY, sizes, "host", None, 0, CompileOptions(), TimingPlan())
     worker = WorkerProcess(job, Limits())
     try:
+        worker.start()
         asked = tuple(Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND))
         trials = worker.remeasure(Rounds(asked, 3), nullcontext)
         assert worker.is_usable

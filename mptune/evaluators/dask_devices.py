@@ -1,0 +1,266 @@
+"""The devices of a Dask cluster, whose workers may leave and join while a search goes on.
+
+Each trial is sent to one Dask worker and no other: it is the tuner that knows which devices are alike and free. So it
+is also the tuner that sends it elsewhere when that worker is lost.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+import uuid
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mptune import __version__
+from mptune.errors import MptuneError
+from mptune.evaluators import dask_worker
+from mptune.evaluators.bench import Ready, Request
+from mptune.evaluators.dask_cluster import Cluster
+from mptune.evaluators.dask_worker import Description, Lease
+from mptune.evaluators.devices import Devices, check_alike
+from mptune.evaluators.protocol import Job, Rounds
+from mptune.evaluators.worker_process import Limits
+from mptune.results import Status, Trial
+
+__all__ = ["DaskDevices"]
+
+#: How often the workers there are are looked at.
+_LOOK_S: Final = 1.0
+#: How long the result of a finished call may take to come: a worker lost meanwhile never sends it.
+_FETCH_S: Final = 30.0
+#: With how many workers a trial may be lost before that is taken for its own doing.
+_LOSSES: Final = 3
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    """A request, and why the workers it was sent to did not answer."""
+
+    request: Request
+    losses: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class _Seat:
+    """A Dask worker and what it is doing for this tuner."""
+
+    address: str
+    threads: int
+    lease: Any
+    description: Description | None = None
+    under_way: dict[str, tuple[_Task, Any]] = field(default_factory=dict)
+
+    @property
+    def has_room(self) -> bool:
+        return self.description is not None and len(self.under_way) < self.threads
+
+
+class DaskDevices(Devices):
+    """One device per Dask worker; of a worker of several threads all but one compile while it measures.
+
+    Args:
+        cluster: the connection; stays open.
+        job: what the worker of each device is told first.
+        limits: wall-clock limits; their ``start_s`` also bounds how long the search goes on without any worker.
+        on_warning: told about Dask workers that are not used, and why.
+    """
+
+    def __init__(self, cluster: Cluster, job: Job, limits: Limits, on_warning: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._job = job
+        self._limits = limits
+        self._on_warning = on_warning
+        self._ready: Ready | None = None
+        self._seats: dict[str, _Seat] = {}
+        self._refused: set[str] = set()
+        self._waiting: deque[_Task] = deque()
+        self._trials: list[Trial] = []
+        self._events: queue.SimpleQueue[tuple[_Seat, str, Any]] = queue.SimpleQueue()
+        self._names = (f"mptune-{uuid.uuid4().hex[:12]}-{i}" for i in itertools.count())
+        self._looked = self._had_seats = time.monotonic()
+
+    def start(self) -> Ready:
+        """Wait for every Dask worker there is to start its device's, at least one."""
+        if self._ready is None:
+            self._look()
+            while not self._seats or any(seat.description is None for seat in self._seats.values()):
+                self._take_event()
+            seat = next(iter(self._seats.values()))
+            assert seat.description is not None
+            self._ready = seat.description.ready
+        return self._ready
+
+    @property
+    def capacity(self) -> int:
+        """As many requests as the Dask workers have threads."""
+        return max(1, sum(seat.threads for seat in self._seats.values() if seat.description is not None))
+
+    @property
+    def lead(self) -> int:
+        """None is asked for that could not begin: it is the Dask workers that compile."""
+        return self.capacity
+
+    def prepare(self, source: str) -> None:
+        """Leave it to the Dask workers."""
+
+    def submit(self, request: Request) -> None:
+        """Begin an evaluation."""
+        self.start()
+        self._waiting.append(_Task(request))
+        self._place()
+
+    def finished(self) -> list[Trial]:
+        """Wait for one of the trials under way, and return it with all others that have ended."""
+        while not self._trials or not self._events.empty():
+            self._take_event()
+        trials, self._trials = self._trials, []
+        return trials
+
+    def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
+        """Measure configurations in turn, on any one device."""
+        self.start()
+        while (seat := next((seat for seat in self._seats.values() if seat.has_room), None)) is None:
+            self._take_event()
+        future = self._cluster.submit(next(self._names), seat.address, dask_worker.remeasure, seat.lease, rounds)
+        answered = threading.Event()
+        future.add_done_callback(lambda _: answered.set())
+        while not answered.wait(_LOOK_S):
+            self._look()
+            if self._seats.get(seat.address) is not seat:
+                return ()
+        try:
+            return tuple(future.result(timeout=_FETCH_S))
+        except MptuneError:
+            raise
+        except (Exception, CancelledError):
+            return ()
+
+    def close(self) -> None:
+        """Let go of every device; a trial under way ends where it is, and nobody is told."""
+        futures = [future for seat in self._seats.values() for _, future in seat.under_way.values()]
+        self._cluster.give_up([*futures, *(seat.lease for seat in self._seats.values())])
+        self._seats.clear()
+        self._waiting.clear()
+
+    # -- the workers there are -----------------------------------------------------------------
+
+    def _look(self) -> None:
+        """See which Dask workers have left and joined."""
+        threads = self._cluster.threads()
+        for seat in [seat for address, seat in self._seats.items() if address not in threads]:
+            del self._seats[seat.address]
+            for task, _ in seat.under_way.values():
+                self._lose(task, f"{seat.address} left the cluster")
+        for address in threads.keys() - self._seats.keys() - self._refused:
+            self._join(address, max(1, threads[address]))
+        self._looked = time.monotonic()
+        if self._seats:
+            self._had_seats = self._looked
+        elif self._looked - self._had_seats > self._limits.start_s:
+            refused = f" that is used; {len(self._refused)} are not" if self._refused else ""
+            where = f"the Dask scheduler at {self._cluster.address!r}"
+            raise MptuneError(f"{where} has had no worker for {self._limits.start_s:g} s{refused}")
+        self._place()
+
+    def _join(self, address: str, threads: int) -> None:
+        lease = self._cluster.submit(next(self._names), address, Lease, self._job, self._limits, threads)
+        seat = _Seat(address, threads, lease)
+        self._seats[address] = seat
+        self._watch(seat, self._cluster.submit(next(self._names), address, dask_worker.describe, lease))
+
+    def _seat(self, seat: _Seat, future: Any) -> None:
+        """Use a Dask worker that has started its device's, unless something is against it."""
+        try:
+            description = future.result(timeout=_FETCH_S)
+            self._check(seat, description)
+        except (Exception, CancelledError) as error:
+            reason = str(error) if isinstance(error, MptuneError) else f"{type(error).__name__}: {error}"
+            message = f"Dask worker {seat.address} cannot take part: {reason}"
+            if self._ready is None and seat.address in self._cluster.threads():
+                raise MptuneError(message) from error
+            del self._seats[seat.address]
+            if self._ready is not None:
+                self._refused.add(seat.address)
+                self._on_warning(message)
+            return
+        seat.description = description
+        self._place()
+
+    def _check(self, seat: _Seat, description: Description) -> None:
+        """Check that a Dask worker measures what the others do, and neither them nor with them.
+
+        Raises:
+            MptuneError: it does not.
+        """
+        if description.version != __version__:
+            raise MptuneError(f"it has mptune {description.version}, and this is {__version__}")
+        name = f"worker {seat.address}"
+        for other in self._seats.values():
+            if other.description is None:
+                continue
+            shared = sorted(description.places & other.description.places)
+            if shared and description.host == other.description.host:
+                raise MptuneError(
+                    f"it would measure on {shared[0]} of {description.host} together with {other.address}; start "
+                    "one worker per GPU, as dask-cuda does, or on the host backend one per machine or set of cores"
+                )
+            check_alike({f"worker {other.address}": other.description.ready, name: description.ready})
+        if self._ready is not None:
+            check_alike({"the search": self._ready, name: description.ready})
+
+    # -- trials --------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        """Send what waits to the workers that do least."""
+        while self._waiting:
+            free = [seat for seat in self._seats.values() if seat.has_room]
+            if not free:
+                return
+            seat = min(free, key=lambda seat: len(seat.under_way))
+            task = self._waiting.popleft()
+            name = next(self._names)
+            future = self._cluster.submit(name, seat.address, dask_worker.evaluate, seat.lease, task.request)
+            seat.under_way[name] = task, future
+            self._watch(seat, future)
+
+    def _watch(self, seat: _Seat, future: Any) -> None:
+        future.add_done_callback(lambda done: self._events.put((seat, done.key, done)))
+
+    def _take_event(self) -> None:
+        """Wait for a call that ended, or until it is time to look again."""
+        try:
+            seat, name, future = self._events.get(timeout=_LOOK_S)
+        except queue.Empty:
+            self._look()
+            return
+        if self._seats.get(seat.address) is seat:
+            if name in seat.under_way:
+                self._end(seat.under_way.pop(name)[0], future)
+            else:
+                self._seat(seat, future)
+        if time.monotonic() - self._looked > _LOOK_S:
+            self._look()
+        self._place()
+
+    def _end(self, task: _Task, future: Any) -> None:
+        try:
+            self._trials.append(future.result(timeout=_FETCH_S))
+        except MptuneError:
+            raise
+        except (Exception, CancelledError) as error:
+            self._lose(task, f"{type(error).__name__}: {error}")
+
+    def _lose(self, task: _Task, reason: str) -> None:
+        """Send a request elsewhere, unless that has been tried too often."""
+        task.losses.append(reason)
+        if len(task.losses) < _LOSSES:
+            self._waiting.appendleft(task)
+            return
+        message = f"lost with {_LOSSES} Dask workers that evaluated it: {'; '.join(task.losses)}"
+        self._trials.append(Trial(task.request.configuration, Status.CRASH, message))
