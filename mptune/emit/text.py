@@ -15,12 +15,12 @@ __all__ = ["code_span", "comment", "fenced", "fill", "identifier", "literal", "q
 #: Words an identifier cannot be in C++20, and those that are macros or types wherever device code is compiled.
 _WORDS: Final = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
-concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do
-double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new
-noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return short
-signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
-typename union unsigned using virtual void volatile wchar_t while xor xor_eq
-half NULL EOF errno assert linux unix
+concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete
+do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable
+namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast
+requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw
+true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq half NULL EOF
+errno assert linux unix
 """
 _RESERVED: Final = frozenset(_WORDS.split())
 _LARGEST_INTEGER: Final = 2**63 - 1

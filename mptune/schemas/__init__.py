@@ -1,0 +1,29 @@
+"""JSON Schemas (draft 2020-12) of what commands print with ``--json``, one file for each command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from mptune.errors import UnknownNameError
+
+__all__ = ["SCHEMAS", "schema"]
+
+_FOLDER: Final = Path(__file__).parent
+#: Names of the commands that have one; ``show`` prints what ``tune`` does.
+SCHEMAS: Final[tuple[str, ...]] = tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
+_SAME: Final = {"show": "tune"}
+
+
+def schema(command: str) -> dict[str, Any]:
+    """Return the schema of what a command prints with ``--json`` (``export``: with ``--format json``).
+
+    Raises:
+        UnknownNameError: there is no such command, or it prints no JSON.
+    """
+    name = _SAME.get(command, command)
+    if name not in SCHEMAS:
+        raise UnknownNameError("command with a JSON schema", command, (*SCHEMAS, *_SAME))
+    found: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return found
