@@ -99,3 +99,23 @@ def test_finalist_that_fails_keeps_what_it_had(tmp_path: Path, monkeypatch: pyte
         pytest.fail(str(error))
     assert all(t.is_valid for t in run.trials)
     assert run.best is not None
+
+
+def test_both_measurements_count_as_time_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
+    spent: dict[Configuration, tuple[float, float]] = {}
+    remeasure = DeviceEvaluator.remeasure
+
+    def watched(self: DeviceEvaluator, trials: list[Trial], rounds: int) -> list[Trial]:
+        again = remeasure(self, trials, rounds)
+        before = {t.configuration: t.measurement.durations_s for t in trials}
+        for each in again:
+            after = each.measurement.durations_s
+            assert all(after[phase] >= seconds for phase, seconds in before[each.configuration].items())
+            spent[each.configuration] = before[each.configuration]["timing"], after["timing"]
+        return again
+
+    monkeypatch.setattr(DeviceEvaluator, "remeasure", watched)
+    tune(kernel, backend="host", budget=6, max_error=1e-5, strategy="random", output=tmp_path / "poly.db")
+    assert spent
+    assert all(after > before for before, after in spent.values())

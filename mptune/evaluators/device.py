@@ -227,16 +227,9 @@ class DeviceEvaluator(Evaluator):
             )
             for trial in trials
         ]
-        keys = {trial.configuration: trial.key for trial in trials}
-        return [
-            dataclasses.replace(
-                # What was known of it was its own, and otherwise it is now.
-                trial,
-                key=keys[trial.configuration],
-                measurement=dataclasses.replace(trial.measurement, reused_error=False),
-            )
-            for trial in self._devices.remeasure(Rounds(tuple(requests), rounds))
-        ]
+        before = {trial.configuration: trial for trial in trials}
+        again = self._devices.remeasure(Rounds(tuple(requests), rounds))
+        return [_measured_again(before[trial.configuration], trial) for trial in again]
 
     def close(self) -> None:
         """End the compilers and the workers, and what is under way."""
@@ -252,6 +245,15 @@ class DeviceEvaluator(Evaluator):
         if known is None:
             return math.inf
         return min((time_ms for time_ms, error in self._checked if error <= known["error"]), default=math.inf)
+
+
+def _measured_again(before: Trial, after: Trial) -> Trial:
+    """Return a trial with its new numbers, and the time that both measurements took."""
+    first, second = before.measurement.durations_s, after.measurement.durations_s
+    durations_s = {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {**first, **second}}
+    # Where the error was known it was the configuration's own; otherwise it has been measured now.
+    measurement = dataclasses.replace(after.measurement, durations_s=durations_s, reused_error=False)
+    return dataclasses.replace(after, key=before.key, measurement=measurement)
 
 
 def _errors_of(trial: Trial) -> dict[str, float]:
