@@ -1,8 +1,7 @@
 """Bayesian optimisation that models time, validity and error apart (mptune's default).
 
 - Time: a Gaussian process on the log of the objective over all parameters, length scales, signal and noise
-  at the maximum of their posterior (Hellsten 2023, Sec. 4.2), in turn with length scales fixed beforehand (as
-  Willemsen 2021 has them). Inaccurate trials teach it too: precision costs
+  at the maximum of their posterior (Hellsten 2023, Sec. 4.2). Inaccurate trials teach it too: precision costs
   and saves time whether or not the result is good enough.
 - Hidden constraints: a learned probability to run.
 - Accuracy: the error depends on the accuracy signature alone. Measured signatures are known exactly, and
@@ -53,7 +52,6 @@ class BayesianOptions(Options):
         refit: hyperparameters are fitted anew when the observations have grown by this factor.
         iterations: of each fit.
         warp: strength of the compression of values worse than the median, 0 for none.
-        alternate: whether every second fit keeps the length scales at the centre of their prior.
         length_spread: standard deviation of the prior of a log length scale.
         noise: centre of the prior of the noise, relative to the deviation of all values.
         max_observations: observations the model of time holds; of more, the best and a random part.
@@ -65,7 +63,6 @@ class BayesianOptions(Options):
     refit: float = 1.25
     iterations: int = 30
     warp: float = 1.0
-    alternate: bool = True
     length_spread: float = 0.6
     noise: float = 0.03
     max_observations: int = 800
@@ -102,7 +99,6 @@ class BayesianStrategy(Strategy):
             self._signatures,
             iterations=options.iterations,
             warp=options.warp,
-            alternate=options.alternate,
             max_observations=options.max_observations,
             rng=self.rng,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -90,7 +90,6 @@ class Surrogate:
         signatures: what is known of errors; None where they do not matter.
         iterations: of each fit of hyperparameters.
         warp: of :class:`Scale`.
-        alternate: whether every second fit is set aside for the length scales the prior expects.
         max_observations: most the model of time holds.
         rng: chooses which observations a full model leaves out.
     """
@@ -103,13 +102,10 @@ class Surrogate:
         *,
         iterations: int,
         warp: float,
-        alternate: bool,
         max_observations: int,
         rng: np.random.Generator,
     ) -> None:
         self._prior = prior
-        self._alternate = alternate
-        self._expects = False
         self._hyperparameters: Hyperparameters = prior.centre
         self._signatures = signatures
         self._iterations = iterations
@@ -135,7 +131,10 @@ class Surrogate:
         x = np.array([o.features for o in known])
         values = np.array([o.value for o in known])
         self._scale = Scale.of(values if len(values) else np.zeros(1), self._warp)
-        self._posterior = Posterior(self._next_hyperparameters(x, values), candidates.features)
+        if len(known) > 1:
+            start = [self._hyperparameters]
+            self._hyperparameters = fit(x, self._scale.apply(values), self._prior, start, self._iterations)
+        self._posterior = Posterior(self._hyperparameters, candidates.features)
         if known:
             self._posterior.condition(x, self._scale.apply(values))
         self._n_real, self._fantasies = len(known), []
@@ -212,22 +211,6 @@ class Surrogate:
         return log_expected_improvement(mean, deviation, self._best)
 
     # -- internals -----------------------------------------------------------------------------
-
-    def _next_hyperparameters(self, x: Array, values: Array) -> Hyperparameters:
-        """Return the fitted hyperparameters or, every second time, the prior's length scales.
-
-        Few observations can make length scales likely under which nothing is left to find, and then none comes that
-        would show them wrong.
-        """
-        if len(values) < 2:
-            return self._hyperparameters
-        if self._expects:
-            self._expects = False
-            return replace(self._hyperparameters, lengths=self._prior.centre.lengths)
-        self._expects = self._alternate
-        start = [self._hyperparameters]
-        self._hyperparameters = fit(x, self._scale.apply(values), self._prior, start, self._iterations)
-        return self._hyperparameters
 
     def _find_best(self, outcomes: Mapping[int, Outcome]) -> None:
         values = [o.value for o in outcomes.values() if o.feasible and o.is_known]
