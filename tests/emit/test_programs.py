@@ -1,0 +1,256 @@
+"""The emitted files compile, run and give the reported error, without mptune."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mptune.accuracy.evaluate import evaluate_outputs
+from mptune.backends.base import Backend, CompileOptions
+from mptune.backends.cuda import CudaBackend
+from mptune.backends.hip import HipBackend
+from mptune.buffers import DataManager
+from mptune.emit import emit, emit_all_devices, winner_of
+from mptune.emit.description import GCC_FLAGS, HOST_FLAGS
+from mptune.errors import BackendUnavailableError
+from mptune.kernel import Kernel
+from mptune.run import Run
+from tests.emit.awkward import AWKWARD, NASTY, data_folder, file_name, measured, run_of
+from tests.own_kernel import kernel as POLY
+
+GXX = shutil.which("g++")
+NVCC = shutil.which("nvcc")
+CLANG = shutil.which("clang++") or next(map(str, sorted(Path("/usr/lib").glob("llvm-*/bin/clang++"))), None)
+HIP_HEADERS = next((p for p in (Path("/usr/include"), Path("/opt/rocm/include")) if (p / "hip").is_dir()), None)
+needs_gxx = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
+
+#: Narrow types of every kind, the nasty text among the values.
+NARROW = {"register": NASTY, "order": (2, 0, 1), "x_type": "bf16", "a_type": "fp16", "w_type": "fp8_e4m3"}
+
+
+def _missing(backend: type[CudaBackend] | type[HipBackend]) -> str:
+    try:
+        backend.compiler()
+    except BackendUnavailableError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module")
+def awkward_run() -> Run:
+    return run_of(AWKWARD, measured(AWKWARD, {}, NARROW), threshold=1.0, command=f"mptune tune '{NASTY}'")
+
+
+@pytest.fixture(scope="module")
+def awkward(awkward_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the narrow configuration of the awkward kernel."""
+    folder = tmp_path_factory.mktemp("awkward")
+    winner = winner_of(awkward_run, configuration="2", kernel=AWKWARD)
+    assert winner is not None
+    emit(winner, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def poly(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    """A folder with a kernel of one free size, fp16 to fp32."""
+    folder = tmp_path_factory.mktemp("poly")
+    trials = measured(POLY, {}, {"x_type": "fp16", "y_type": "fp32", "unroll": 2})
+    run = run_of(POLY, trials)
+    winner = winner_of(run, configuration="x_type=fp16", kernel=POLY)
+    assert winner is not None
+    emit(winner, folder)
+    return run, folder
+
+
+def build(folder: Path, *sources: str, flags: str = f"{HOST_FLAGS} {GCC_FLAGS}") -> Path:
+    program = folder / "program"
+    command = ["g++", *flags.split(), "-w", *sources, "-o", str(program), "-pthread"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def run_program(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*map(str, words)], capture_output=True, text=True, check=False, timeout=60)
+
+
+def error_of(kernel: Kernel, data: DataManager, folder: Path) -> float:
+    outputs = {}
+    for argument in kernel.outputs:
+        values = np.fromfile(folder / file_name(argument), dtype=argument.dtype or np.float64)
+        outputs[argument.name] = values.reshape(data.shape_of(argument))
+    return evaluate_outputs(outputs, data.references, kernel.metric).error
+
+
+@needs_gxx
+@pytest.mark.parametrize("which", ["poly", "awkward"])
+def test_host_program_gets_the_reported_error(
+    which: str, poly: tuple[Run, Path], awkward: Path, awkward_run: Run, tmp_path: Path
+) -> None:
+    kernel, run, folder = (POLY, *poly) if which == "poly" else (AWKWARD, awkward_run, awkward)
+    data = DataManager(kernel, kernel.resolve_sizes())
+    program = build(folder, f"tuned_{kernel.name}_host.cpp")
+    inputs = data_folder(data, tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    done = run_program(program, inputs, tmp_path / "out", 3)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.removesuffix(" ms\n")) > 0
+    reported = run.trials[1].error
+    assert reported > 1e-5
+    assert error_of(kernel, data, tmp_path / "out") == pytest.approx(reported, rel=1e-9)
+
+
+@needs_gxx
+def test_host_program_refuses_arrays_of_another_size(poly: tuple[Run, Path], tmp_path: Path) -> None:
+    _, folder = poly
+    program = build(folder, "tuned_poly_host.cpp", flags="-std=c++17 -O0")
+    np.ones(5002).tofile(tmp_path / "x.f64")
+    short = run_program(program, tmp_path, tmp_path)
+    assert short.returncode == 1
+    assert f"x.f64 has {8 * 5002} bytes; expected {8 * 5003}" in short.stderr
+    (tmp_path / "x.f64").unlink()
+    assert "cannot open" in run_program(program, tmp_path, tmp_path).stderr
+    assert run_program(program).returncode == 2
+
+
+@needs_gxx
+def test_header_computes_the_grid_of_free_sizes_and_throws_for_fixed_ones(awkward: Path, tmp_path: Path) -> None:
+    sizes = [1, 31, 32, 33, 64, 1003, 65537]
+    (tmp_path / "check.cpp").write_text(
+        """
+        #include "tuned_awkward.hpp"
+        #include <cstdio>
+        #include <cstring>
+        static_assert(tuned_awkward::grid().x == 32 && tuned_awkward::block.x == 32 && tuned_awkward::shared_bytes == 256);
+        static_assert(tuned_awkward::elements::weights() == 3 && tuned_awkward::parameters::order[0] == 2);
+        static_assert(tuned_awkward::arguments[2].is_constant && tuned_awkward::arguments[0].element_bytes == 2);
+        int main() {
+            std::puts(tuned_awkward::parameters::register_);
+            for (long long n : {%s}) {
+                tuned_awkward::Sizes sizes;
+                sizes.n = n;
+                std::printf("%%u %%lld\\n", tuned_awkward::grid(sizes).x, tuned_awkward::elements::count(sizes));
+            }
+            for (int which : {0, 1, 2}) {
+                tuned_awkward::Sizes sizes;
+                (which == 0 ? sizes.taps : sizes.n) = which == 2 ? 0 : which == 1 ? 1000000000000 : 4;
+                try {
+                    tuned_awkward::grid(sizes);
+                } catch (const std::invalid_argument& error) {
+                    std::puts(error.what());
+                }
+            }
+        }
+        """
+        % ", ".join(map(str, sizes))
+    )
+    program = build(tmp_path, "check.cpp", flags=f"-std=c++17 -Wall -Wextra -Werror -I{awkward}")
+    lines = run_program(program).stdout.splitlines()
+    assert lines[0] == NASTY
+    configuration = AWKWARD.configuration(NARROW)
+    expected = [AWKWARD.launch_shape(configuration, AWKWARD.resolve_sizes("default", {"n": n})).grid[0] for n in sizes]
+    assert lines[1:-3] == [f"{blocks} {n}" for blocks, n in zip(expected, sizes, strict=True)]
+    assert lines[-3:] == [
+        "awkward: made for taps = 3 alone; tune or emit it for another",
+        "awkward: the grid is empty or too large at these sizes",
+        "awkward: n is below 1",
+    ]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.skipif(bool(_missing(CudaBackend)), reason=_missing(CudaBackend) or "NVRTC is there")
+def test_nvrtc_compiles_the_source_and_what_the_cupy_example_adds(awkward: Path) -> None:
+    script = (awkward / "tuned_awkward_cupy.py").read_text()
+    assigned = {
+        node.targets[0].id: node.value
+        for node in ast.parse(script).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    conversions = ast.literal_eval(assigned["CONVERSIONS"])
+    assert "store_fp8_e4m3" in conversions
+    assert "fetch_long_long" in conversions
+    source = (awkward / "tuned_awkward.cu").read_text() + conversions
+    assert CudaBackend().compile(source, "awkward", CompileOptions("sm_80")).image
+
+
+@pytest.mark.hiprtc
+@pytest.mark.skipif(bool(_missing(HipBackend)), reason=_missing(HipBackend) or "hiprtc is there")
+def test_hiprtc_compiles_the_source(awkward: Path) -> None:
+    backend: Backend = HipBackend()
+    source = (awkward / "tuned_awkward.cu").read_text()
+    assert b"gfx90a" in backend.compile(source, "awkward", CompileOptions("gfx90a")).image
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
+def test_nvcc_compiles_the_cuda_example(awkward: Path, tmp_path: Path) -> None:
+    command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-c", "tuned_awkward_cuda.cu", "-o", tmp_path / "awkward.o"]
+    done = subprocess.run(command, cwd=awkward, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
+@pytest.mark.parametrize("side", ["host", "device"])
+def test_clang_accepts_the_hip_example(side: str, awkward: Path, tmp_path: Path) -> None:
+    # A ROCm of headers alone: enough to check every name and type, not to link.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / ".hipVersion").write_text("HIP_VERSION_MAJOR=5\nHIP_VERSION_MINOR=2\nHIP_VERSION_PATCH=0\n")
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "hip").symlink_to(HIP_HEADERS / "hip")
+    command = [CLANG, "-x", "hip", f"--cuda-{side}-only", "--offload-arch=gfx90a", f"--rocm-path={tmp_path}"]
+    command += ["-nogpulib", "-std=c++17", "-fsyntax-only", "-w", "tuned_awkward_hip.hip"]
+    done = subprocess.run(command, cwd=awkward, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_gxx
+def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: Path) -> None:
+    wide, narrow = measured(POLY, {}, {"x_type": "fp16", "y_type": "fp16", "block": 64})
+    runs = [
+        run_of(POLY, [wide], device='one "quoted" \\ device'),
+        run_of(POLY, [narrow], device="other <device>", backend="cuda", architecture="sm_90"),
+    ]
+    winners = [winner for run in runs if (winner := winner_of(run, kernel=POLY)) is not None]
+    emissions = emit_all_devices(winners, tmp_path)
+    assert [emission.folder.name for emission in emissions] == ["one_quoted_device", "other_device"]
+    (tmp_path / "both.cpp").write_text(
+        r"""
+        #include "tuned_poly.hpp"
+        #include <cstdio>
+        int main() {
+            const auto* one = tuned_poly::select("host", "one \"quoted\" \\ device");
+            const auto* other = tuned_poly::select("cuda", "other <device>");
+            if (!one || !other || tuned_poly::select("cuda", "other") || tuned_poly::select("hip", "other <device>")) return 1;
+            std::printf("%s %s %s %u %u\n", one->types.x, other->types.x, other->source, other->block.x, one->block.x);
+            tuned_poly::Sizes sizes;
+            sizes.n = 64;
+            const tuned_poly::Extents grid = other->grid(sizes);
+            alignas(64) double x[64], y[64];
+            alignas(64) unsigned short x16[64], y16[64];
+            for (int i = 0; i < 64; ++i) x[i] = 0.1, x16[i] = 0x3800;
+            void *px = x, *py = y, *px16 = x16, *py16 = y16;
+            int n = 64;
+            void* wide[] = {&py, &px, &n};
+            void* narrow[] = {&py16, &px16, &n};
+            const unsigned wide_grid[] = {one->grid(sizes).x, 1, 1}, wide_block[] = {one->block.x, 1, 1};
+            const unsigned narrow_grid[] = {grid.x, 1, 1}, narrow_block[] = {other->block.x, 1, 1};
+            if (tuned_poly_one_quoted_device_launch(wide, wide_grid, wide_block, 0, 1) < 0) return 2;
+            if (tuned_poly_other_device_launch(narrow, narrow_grid, narrow_block, 0, 1) < 0) return 3;
+            std::printf("%.17g %x\n", y[63], y16[63]);
+        }
+        """
+    )
+    sources = [str(emission.folder / emission.files[0]) for emission in emissions]
+    program = build(tmp_path, "-x", "c++", "both.cpp", *sources, flags="-std=c++17 -O1")
+    done = run_program(program)
+    assert done.returncode == 0
+    first, second = done.stdout.splitlines()
+    assert first == "fp64 fp16 other_device/tuned_poly_other_device.cu 64 32"
+    wide_y, narrow_y = second.split()
+    assert float(wide_y) == pytest.approx(np.polyval([0.5, -1.0, 2.0, 1.0], 0.1), rel=1e-15)
+    assert int(narrow_y, 16) == np.float16(np.polyval([0.5, -1.0, 2.0, 1.0], 0.5)).view(np.uint16)
