@@ -24,8 +24,6 @@ errno assert linux unix
 """
 _RESERVED: Final = frozenset(_WORDS.split())
 _LARGEST_INTEGER: Final = 2**63 - 1
-#: Control characters, line separators, and the marks that change the direction text is shown in.
-_INVISIBLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 def identifier(name: str) -> str:
@@ -56,9 +54,10 @@ def literal(value: object) -> str:
 
 def comment(text: object) -> str:
     """Return text that cannot end a comment of C++ or Python: one line, nothing invisible, no continuation."""
-    shown = _INVISIBLE.sub(lambda match: f"<U+{ord(match[0]):04X}>", " ".join(str(text).splitlines()))
-    shown = shown.replace("*/", "* /").replace("??/", "? ?/").replace('"""', "'''")
-    return shown.rstrip("\\ ") if shown.endswith("\\") else shown
+    shown = _visible(" ".join(str(text).splitlines()))
+    shown = shown.replace("*/", "* /").replace("/*", "/ *").replace("??/", "? ?/").replace('"""', "'''")
+    # A backslash before the end of a line, blanks between them or not, would draw the next line in.
+    return shown.rstrip("\\ ") if shown.rstrip().endswith("\\") else shown
 
 
 def code_span(text: object) -> str:
@@ -76,9 +75,14 @@ def table_cell(text: object) -> str:
 
 def fenced(text: object) -> str:
     """Return text as a block of code in Markdown."""
-    shown = _INVISIBLE.sub(lambda match: match[0] if match[0] in "\n\t" else f"<U+{ord(match[0]):04X}>", str(text))
+    shown = _visible(str(text), keep="\n\t")
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     return f"{fence}\n{shown}\n{fence}"
+
+
+def _visible(text: str, keep: str = "") -> str:
+    """Return text with the code of each character that is not shown, or changes how others are."""
+    return "".join(char if char.isprintable() or char in keep else f"<U+{ord(char):04X}>" for char in text)
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:

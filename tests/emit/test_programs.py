@@ -20,8 +20,8 @@ from mptune.emit.description import GCC_FLAGS, HOST_FLAGS
 from mptune.errors import BackendUnavailableError
 from mptune.kernel import Kernel
 from mptune.run import Run
-from tests.emit.awkward import AWKWARD, NASTY, data_folder, file_name, measured, run_of
-from tests.own_kernel import kernel as POLY
+from awkward_kernel import AWKWARD, NASTY, data_folder, file_name, measured, run_of
+from own_kernel import kernel as POLY
 
 GXX = shutil.which("g++")
 NVCC = shutil.which("nvcc")

@@ -1,0 +1,191 @@
+"""What reaches a file stays what it is: text, numbers, formulas; and which sizes a source depends on."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from awkward_kernel import AWKWARD, NASTY
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mptune.emit.dependence import fixed_sizes
+from mptune.emit.formulas import NotTranslatableError, formula
+from mptune.emit.text import code_span, comment, fenced, identifier, literal, quoted, table_cell
+from mptune.kernel import In, Kernel, Out, Scalar
+from mptune.registry import load_kernel
+from mptune.space.expression import Expression
+from mptune.space.parameters import OrdinalParameter
+
+needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+
+def _printed(folder: Path, body: str) -> bytes:
+    (folder / "main.cpp").write_text(f"#include <cstdio>\n{body}")
+    command = ["g++", "-std=c++17", "-Wall", "-Werror", "-trigraphs", "main.cpp", "-o", "main"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return subprocess.run([folder / "main"], capture_output=True, check=True).stdout
+
+
+@needs_gxx
+def test_string_literals_of_cpp_are_the_text(tmp_path: Path) -> None:
+    texts = [NASTY, "??/", "a\nb\tc\0d", "\u202eabc\u2028", "\x1b[31m", "\\", "9\x019", "%s", "😀"]
+    calls = "".join(f"std::fwrite({quoted(t)}, 1, sizeof({quoted(t)}), stdout);" for t in texts)
+    assert _printed(tmp_path, f"int main() {{ {calls} }}") == b"".join(t.encode() + b"\0" for t in texts)
+
+
+@needs_gxx
+def test_comments_end_where_they_should(tmp_path: Path) -> None:
+    texts = [
+        NASTY,
+        "ends in \\",
+        "a\nint x = ;",
+        "*/ int x = ;",
+        "trigraph ??/",
+        "\r\n#error",
+        "\u2028#error",
+        "\\ \\ ",
+    ]
+    lines = "\n".join(f"// {comment(text)}\n/* {comment(text)} */" for text in texts)
+    assert _printed(tmp_path, f'{lines}\nint main() {{ std::fputs("end", stdout); }}') == b"end"
+
+
+@given(st.text())
+def test_comments_fit_a_docstring_and_show_nothing_invisible(text: str) -> None:
+    shown = comment(text)
+    assert ast.literal_eval(f'r"""{shown} """') == f"{shown} "
+    assert shown.isprintable()
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\ufeff\n]", shown)
+
+
+@given(st.text(alphabet="`|a \n<"))
+def test_markdown_fences_are_longer_than_what_they_hold(text: str) -> None:
+    block = fenced(text)
+    fence = block.partition("\n")[0]
+    assert set(fence) == {"`"}
+    assert fence not in block[len(fence) : -len(fence)]
+    span = code_span(text)
+    opened = re.match("`+", span)
+    assert opened is not None
+    assert opened[0] not in re.findall("`+", span[len(opened[0]) : -len(opened[0])])
+    assert "|" not in table_cell(text).replace("\\|", "")
+
+
+def test_identifiers_and_literals() -> None:
+    assert identifier("n") == "n"
+    assert identifier("register") == "register_"
+    assert [literal(v) for v in (True, 3, 2**40, -(2**40), 0.1, "x")] == [
+        "true",
+        "3",
+        "1099511627776LL",
+        "-1099511627776LL",
+        "0.1",
+        '"x"',
+    ]
+    assert literal(2**70) == f'"{2**70}"'
+    assert literal(float("nan")) == '"nan"'
+
+
+FORMULAS = [
+    "ceildiv(n, block * 4)",
+    "n // m - -n % 7",
+    "(n - 5 * m) // 3 + (n - 5 * m) % 4",
+    "max(n, m, block) + min(n, 9)",
+    "n if n > m else m ** 3",
+    "(n <= m) + abs(m - n)",
+    "sizeof(t) * n",
+]
+
+
+@needs_gxx
+def test_formulas_of_cpp_give_what_the_expressions_do(tmp_path: Path) -> None:
+    header = Path(__file__).parents[2] / "mptune" / "emit" / "files" / "header.hpp.j2"
+    functions = re.findall(r"^constexpr long long \w+\(long long.*", header.read_text(), re.MULTILINE)
+    assert len(functions) == 6
+    values = {"block": 64, "t": "fp16"}
+    points = [(n, m) for n in (1, 2, 7, 63, 64, 65, 1000) for m in (1, 3, 8)]
+    sums = "".join(
+        f'std::printf("%lld ", static_cast<long long>({formula(text, values, {"n": "n", "m": "m"})}));'
+        for text in FORMULAS
+    )
+    calls = "".join(f"all({n}, {m});" for n, m in points)
+    body = f"void all(long long n, long long m) {{ {sums} }}"
+    program = f"namespace detail {{ {' '.join(functions)} }}\n{body}\nint main() {{ {calls} }}"
+    expected = [int(Expression(text).evaluate({**values, "n": n, "m": m})) for n, m in points for text in FORMULAS]
+    assert list(map(int, _printed(tmp_path, program).split())) == expected
+
+
+def test_what_does_not_depend_on_free_names_is_evaluated() -> None:
+    assert formula("ceildiv(n, block) * 2", {"n": 100, "block": 32}, {}) == "8LL"
+    assert formula("ceildiv(n, block)", {"block": 32}, {"n": "s.n"}) == "detail::ceil_div(s.n, 32LL)"
+
+
+@pytest.mark.parametrize("text", ["n / 2", "sqrt(n)", "n << 2", "1 < n < 3", "len([n])", "0.5", "n and 2", "n ** n"])
+def test_what_integers_of_cpp_do_not_have_is_refused(text: str) -> None:
+    with pytest.raises(NotTranslatableError):
+        formula(text, {"block": 32}, {"n": "n"})
+
+
+# -- which sizes are fixed -----------------------------------------------------------------------
+
+
+def _kernel(template: str, **changes: object) -> Kernel:
+    given: dict[str, object] = {
+        "name": "k",
+        "parameters": [OrdinalParameter("block", [32])],
+        "arguments": [Out("y", "n * m", precision="fp64"), In("x", "n", precision="fp64"), Scalar("n", dtype="int32")],
+        "sizes": {"default": {"n": 8, "m": 4}},
+        "inputs": lambda rng, size: {},
+        "grid": ["n"],
+        "block": ["block"],
+        "template": f'{template}\nextern "C" __global__ void k(double* y, const double* x, int n) {{}}\n',
+    }
+    return Kernel(**{**given, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("template", "fixed"),
+    [
+        ("", set()),
+        ("int a = {{ m }};", {"m"}),
+        ("{% if n > 3 %}int a;{% endif %}", {"n"}),
+        ("{% if block > 64 and n > 3 %}int a;{% endif %}", set()),
+        ("{% for i in range(m) %}{% endfor %}", {"m"}),
+        ("{% set rows = min(m, n) %}", {"m", "n"}),
+        ("{{ '%d' % n }}", {"n"}),
+        ("{{ ceildiv(n, block) }}", {"n"}),
+        ("{{ 'x' if m in (1, 4) }}", {"m"}),
+        ("{{ [1, 2, 3, 4, 5][m] }}", {"m"}),
+        ("{{ n | string }}", {"n"}),
+        # What is asked of the type and not of the value is answered wrongly; then nothing is known to be free.
+        ("{{ 1 if m is number }}", {"m", "n"}),
+    ],
+)
+def test_sizes_the_template_looks_at_are_fixed(template: str, fixed: set[str]) -> None:
+    kernel = _kernel(template)
+    assert fixed_sizes(kernel, kernel.configuration({}), kernel.resolve_sizes()) == fixed
+
+
+def test_sizes_of_blocks_shared_memory_and_constraints_are_fixed() -> None:
+    for changes in (
+        {"block": ["min(block, m)"]},
+        {"shared_bytes": "m * 8"},
+        {"constraints": ["block > m"]},
+        {"constraints": [lambda block, m: block > m]},
+    ):
+        kernel = _kernel("", **changes)
+        assert fixed_sizes(kernel, kernel.configuration({}), kernel.resolve_sizes()) == {"m"}, changes
+
+
+def test_sizes_of_constant_memory_are_fixed_and_those_of_bundled_kernels_known() -> None:
+    assert fixed_sizes(AWKWARD, AWKWARD.configuration({}), AWKWARD.resolve_sizes()) == {"taps"}
+    axpy, convolution = load_kernel("axpy"), load_kernel("convolution2d")
+    assert fixed_sizes(axpy, axpy.configuration({}), axpy.resolve_sizes()) == set()
+    sizes = convolution.resolve_sizes()
+    configuration = convolution.configuration({"block_size_x": 64, "use_shared": False})
+    assert fixed_sizes(convolution, configuration, sizes) == set(sizes)
