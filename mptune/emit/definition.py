@@ -45,11 +45,12 @@ def sizes_of(run: Run, kernel: Kernel) -> Sizes:
     recorded = run.settings.get("sizes")
     if not isinstance(recorded, dict):
         raise RunFileError(f"the run of {run.kernel} does not say its sizes: it was not written to its end")
-    sizes = kernel.resolve_sizes("default", recorded)
-    if set(sizes) != set(recorded):
-        missing = ", ".join(sorted(set(sizes) - set(recorded)))
-        raise KernelError(f"kernel {kernel.name} has the size {missing}, which the run does not: it has changed since")
-    return sizes
+    missing = [name for name in kernel.sizes["default"] if name not in recorded]
+    if missing:
+        raise KernelError(
+            f"kernel {kernel.name} has the size {missing[0]}, which the run does not: it has changed since"
+        )
+    return kernel.resolve_sizes("default", recorded)
 
 
 def remarks(run: Run, kernel: Kernel) -> tuple[str, ...]:

@@ -1,0 +1,300 @@
+"""Which trial is taken home, of which kernel; and what the README says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import runpy
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import own_kernel
+import pytest
+from awkward_kernel import AWKWARD, NASTY, run_of
+
+from mptune.emit import emit, emit_all_devices, kernel_of, remarks, sizes_of, winner_of
+from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
+from mptune.kernel import Kernel
+from mptune.registry import bundled_folder, load_kernel
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.space.parameters import OrdinalParameter
+
+POLY = own_kernel.kernel
+
+
+def trial(kernel: Kernel, status: Status = Status.OK, **values: object) -> Trial:
+    metrics = {name: float(values.pop(name)) for name in ("time_ms", "error") if name in values}  # type: ignore[arg-type]
+    configuration = kernel.configuration(values)
+    message = "" if status is Status.OK else f"it was {status}"
+    return Trial(configuration, status, message, Measurement(metrics), key=f"{abs(hash(configuration)):016x}")
+
+
+@pytest.fixture
+def run() -> Run:
+    trials = [
+        trial(POLY, time_ms=8, error=1e-16),
+        trial(POLY, block=64, time_ms=4, error=1e-15),
+        trial(POLY, x_type="fp32", y_type="fp32", time_ms=2, error=1e-7),
+        trial(POLY, Status.INACCURATE, x_type="fp16", y_type="fp16", time_ms=1, error=1e-3),
+        trial(POLY, Status.CRASH, x_type="fp16"),
+    ]
+    return run_of(POLY, trials, threshold=1e-6)
+
+
+def chosen(run: Run, **options: object) -> Trial | None:
+    winner = winner_of(run, kernel=POLY, **options)  # type: ignore[arg-type]
+    return None if winner is None else winner.trial
+
+
+def test_best_under_the_runs_threshold_or_another(run: Run) -> None:
+    assert chosen(run) is run.trials[2]
+    assert chosen(run, max_error=1e-10) is run.trials[1]
+    assert chosen(run, max_error=1e-2) is run.trials[3]
+    assert chosen(run, max_error=1e-30) is None
+
+
+def test_configuration_by_number_key_or_values(run: Run) -> None:
+    assert chosen(run, configuration="1") is run.trials[0]
+    assert chosen(run, configuration=run.trials[3].key[:12].upper()) is run.trials[3]
+    assert chosen(run, configuration="x_type=half, y_type = fp16") is run.trials[3]
+    assert chosen(run, configuration=str(run.trials[1].configuration)) is run.trials[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0", "the run has the trials 1 to 5"),
+        ("6", "the run has the trials 1 to 5"),
+        ("5", "did not run: crash, it was crash"),
+        ("zzzzzzzzzz", "0 keys begin so"),
+        ("x_type=fp64", "2 trials have these values: block=32"),
+        ("block=256", "0 trials have these values"),
+        ("block=32,block=32", "each name once"),
+        ("blok=32", "unknown parameter of kernel poly: 'blok'; did you mean 'block'"),
+        ("block=33", "unknown value of parameter block"),
+    ],
+)
+def test_a_configuration_that_is_not_one_is_told(run: Run, text: str, message: str) -> None:
+    with pytest.raises(MptuneError, match=message):
+        chosen(run, configuration=text)
+
+
+def test_a_configuration_and_a_threshold_exclude_each_other(run: Run) -> None:
+    with pytest.raises(MptuneError, match="exclude each other"):
+        chosen(run, configuration="1", max_error=1e-3)
+
+
+def test_permutations_have_commas_of_their_own() -> None:
+    both = [trial(AWKWARD, order=order, time_ms=1, error=0) for order in ((0, 1, 2), (2, 1, 0))]
+    winner = winner_of(run_of(AWKWARD, both), configuration="order=(2, 1, 0), block=32", kernel=AWKWARD)
+    assert winner is not None
+    assert winner.trial is both[1]
+
+
+# -- the definition ------------------------------------------------------------------------------
+
+
+def test_a_bundled_kernel_is_found_wherever_the_run_was_made() -> None:
+    axpy = load_kernel("axpy")
+    here = bundled_folder("kernels") / "axpy.py"
+    for path in (str(here), "/elsewhere/site-packages/mptune/kernels/axpy.py", None):
+        assert kernel_of(run_of(axpy, [], kernel_path=path)).path == here
+
+
+def test_what_a_run_file_names_is_run_only_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "there" / "poly.py"
+    path.parent.mkdir()
+    path.write_text(Path(own_kernel.__file__).read_text() + f"\nopen({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    run = run_of(POLY, [], kernel_path=str(path))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(KernelError, match=f"outside the current folder.*--kernel {path}"):
+        kernel_of(run)
+    assert not (tmp_path / "ran").exists()
+    assert kernel_of(run, path).name == "poly"
+    (tmp_path / "ran").unlink()
+    monkeypatch.chdir(path.parent)
+    assert kernel_of(run).name == "poly"
+    assert (tmp_path / "ran").exists()
+    path.unlink()
+    with pytest.raises(KernelError, match="which is not here"):
+        kernel_of(run)
+    with pytest.raises(KernelError, match="does not say where the kernel is defined"):
+        kernel_of(run_of(POLY, []))
+
+
+def test_another_kernel_or_a_changed_one_is_refused(run: Run) -> None:
+    with pytest.raises(KernelError, match="the run is of kernel 'poly', not of 'awkward'"):
+        kernel_of(run, AWKWARD)
+    changed = dataclasses.replace(POLY, parameters=[OrdinalParameter("block", [32, 64]), *POLY.parameters[1:]])
+    with pytest.raises(
+        KernelError, match=r"parameter 'block' had the values \[32, 64, 128, 256\] and has .*\[32, 64\]"
+    ):
+        kernel_of(run, changed)
+    with pytest.raises(KernelError, match="parameter 'unroll' had the values .* and has no values"):
+        kernel_of(run, dataclasses.replace(POLY, parameters=[p for p in POLY.parameters if p.name != "unroll"],
+                                           grid=["ceildiv(n, block)"]))  # fmt: skip
+
+
+def test_sizes_are_those_of_the_run(run: Run) -> None:
+    assert dict(sizes_of(run, POLY)) == {"n": 5003}
+    with pytest.raises(UnknownNameError, match="'m'"):
+        sizes_of(run_of(POLY, [], sizes={"m": 3}), POLY)
+    with pytest.raises(KernelError, match="has the size n, which the run does not"):
+        sizes_of(run_of(POLY, [], sizes={}), POLY)
+    with pytest.raises(RunFileError, match="does not say its sizes"):
+        sizes_of(run_of(POLY, [], sizes=None), POLY)
+
+
+def test_what_is_newer_than_the_run_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "poly.py"
+    path.write_text(Path(own_kernel.__file__).read_text())
+    kernel = load_kernel(path)
+    assert remarks(run_of(kernel, [], created_at="2000-01-01T00:00:00+00:00"), kernel) == (
+        "changed after the run began: poly.py; if the source differs, so do the numbers",
+    )
+    assert remarks(run_of(kernel, [], created_at="2999-01-01T00:00:00+00:00"), kernel) == ()
+    assert "made with mptune 0.0.1" in remarks(run_of(kernel, [], mptune_version="0.0.1"), kernel)[0]
+
+
+# -- the files -----------------------------------------------------------------------------------
+
+
+def test_readme_has_the_numbers_and_says_what_they_are_of(run: Run, tmp_path: Path) -> None:
+    winner = winner_of(run, kernel=POLY)
+    assert winner is not None
+    emission = emit(winner, tmp_path)
+    assert set(emission.files) == {path.name for path in tmp_path.iterdir()}
+    text = (tmp_path / "README.md").read_text()
+    assert "| time | 2 ms | 4 ms |" in text
+    assert "| speedup | 2 | 1 |" in text
+    assert "| `NRMSE` | 1e-07 | |" in text
+    assert "```\nmptune tune\n```" in text
+    assert "threshold: 1e-06" in text
+    assert "`n`: may differ from 5003" in text
+    assert "asked for by name" not in text
+
+
+def test_an_infeasible_configuration_is_marked_as_one(run: Run, tmp_path: Path) -> None:
+    winner = winner_of(run, configuration="4", kernel=POLY)
+    assert winner is not None
+    emit(winner, tmp_path)
+    assert "not within the limits of the run" in (tmp_path / "README.md").read_text()
+
+
+def test_readme_shows_every_text_as_text(tmp_path: Path) -> None:
+    nasty = f"{NASTY} <img src=x onerror=alert(1)> ![x](y) | ```"
+    run = run_of(
+        AWKWARD,
+        [trial(AWKWARD, register=NASTY, time_ms=1, error=0.0)],
+        device=nasty,
+        command=f"mptune {nasty}\n```\n# heading",
+        versions={nasty: nasty},
+    )
+    winner = winner_of(run, kernel=AWKWARD)
+    assert winner is not None
+    emit(winner, tmp_path)
+    outside, fence = [], ""
+    for line in (tmp_path / "README.md").read_text().splitlines():
+        if not fence and line.startswith("```"):
+            fence = line
+        elif line == fence:
+            fence = ""
+        elif not fence:
+            outside.append(line)
+    assert "# heading" not in outside
+    for line in outside:
+        rest = line
+        while (start := rest.find("`")) >= 0:
+            ticks = len(rest[start:]) - len(rest[start:].lstrip("`"))
+            end = rest.index("`" * ticks, start + ticks)
+            rest = rest[:start] + rest[end + ticks :]
+        assert "<" not in rest
+        assert "![" not in rest
+
+
+def test_files_that_were_not_emitted_stay(run: Run, tmp_path: Path) -> None:
+    winner = winner_of(run, kernel=POLY)
+    assert winner is not None
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(MptuneError, match=r"README\.md is there and was not emitted"):
+        emit(winner, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    (tmp_path / "README.md").unlink()
+    emit(winner, tmp_path)
+    emit(winner, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MptuneError, match="cannot write to"):
+        emit(winner, tmp_path / "file")
+
+
+def test_a_header_of_all_devices_needs_one_kernel_one_size_and_different_devices(run: Run, tmp_path: Path) -> None:
+    winner = winner_of(run, kernel=POLY)
+    other = winner_of(run_of(POLY, run.trials, sizes={"n": 7}), kernel=POLY)
+    third = winner_of(run_of(AWKWARD, [trial(AWKWARD, time_ms=1, error=0)]), kernel=AWKWARD)
+    assert winner is not None
+    assert other is not None
+    assert third is not None
+    with pytest.raises(MptuneError, match="two runs are of device"):
+        emit_all_devices([winner, winner], tmp_path)
+    with pytest.raises(MptuneError, match="runs at sizes n=5003 and n=7"):
+        emit_all_devices([winner, other], tmp_path)
+    with pytest.raises(MptuneError, match="runs of kernels poly and awkward"):
+        emit_all_devices([winner, third], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+# -- the CuPy example ----------------------------------------------------------------------------
+
+
+class FakeCupy(types.ModuleType):
+    """NumPy in place of CuPy; conversions convert, the kernel notes what it was given and doubles its first array."""
+
+    def __init__(self) -> None:
+        super().__init__("cupy")
+        self.launches: list[tuple[object, ...]] = []
+        for name in ("empty", "zeros", "asarray", "int64", "fromfile"):
+            setattr(self, name, getattr(np, name))
+        self.asnumpy = np.asarray
+        self.RawModule = lambda **options: types.SimpleNamespace(get_function=self._function, **options)
+
+    def _function(self, name: str) -> object:
+        def convert(grid: object, block: object, arguments: tuple[np.ndarray, np.ndarray, int]) -> None:
+            target, source, count = arguments
+            assert count == source.size
+            target[...] = source
+
+        def launch(grid: object, block: object, arguments: tuple[object, ...], shared_mem: int = 0) -> None:
+            self.launches.append((name, grid, block, arguments, shared_mem))
+            np.asarray(arguments[0])[...] = 2
+
+        return convert if name.startswith(("store_", "fetch_")) else launch
+
+
+def test_cupy_example_launches_as_the_kernel_was_measured(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    winner = winner_of(run, configuration="4", kernel=POLY)
+    assert winner is not None
+    emit(winner, tmp_path)
+    cupy = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    script = runpy.run_path(str(tmp_path / "tuned_poly_cupy.py"))
+    np.linspace(0, 1, 5003).tofile(tmp_path / "x.f64")
+    (tmp_path / "out").mkdir()
+    script["main"](tmp_path, tmp_path / "out")
+    assert np.array_equal(np.fromfile(tmp_path / "out" / "y.f64"), np.full(5003, 2.0))
+    ((name, grid, block, (y, x, n), shared),) = cupy.launches
+    assert (name, grid, block, shared) == ("poly", winner.shape.grid, winner.shape.block, 0)
+    assert (y.dtype, x.dtype, n.dtype, n) == (np.float16, np.float16, np.int32, 5003)
+    assert np.array_equal(x, np.linspace(0, 1, 5003).astype(np.float16))
+    with pytest.raises(ValueError, match=r"x has shape \(3,\); expected \(5003,\)"):
+        script["launch"]({"x": np.zeros(3)})
+    with pytest.raises(ValueError, match="there is no input x"):
+        script["launch"]({})
+    with pytest.raises(ValueError, match="n is 4"):
+        script["launch"]({"x": np.zeros(5003), "n": 4})
