@@ -84,13 +84,6 @@ class Cluster:
             function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False
         )
 
-    def give_up(self, futures: list[Any]) -> None:
-        """Let go of calls, whether they have begun or not."""
-        try:
-            self._client.cancel(futures, force=True)
-        except OSError:
-            return  # with the scheduler, they are gone
-
     def close(self) -> None:
         """Close the connection; what was submitted and has not begun is forgotten."""
         self._client.close()

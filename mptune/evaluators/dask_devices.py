@@ -103,8 +103,13 @@ class DaskDevices(Devices):
 
     @property
     def lead(self) -> int:
-        """None is asked for that could not begin: it is the Dask workers that compile."""
-        return self.capacity
+        """One more than can be under way, for the worker that is free next; it is the Dask workers that compile."""
+        return self.capacity + 1
+
+    @property
+    def are_apart(self) -> bool:
+        """The tuner computes on another machine."""
+        return True
 
     def prepare(self, source: str) -> None:
         """Leave it to the Dask workers."""
@@ -143,8 +148,9 @@ class DaskDevices(Devices):
 
     def close(self) -> None:
         """Let go of every device; a trial under way ends where it is, and nobody is told."""
-        futures = [future for seat in self._seats.values() for _, future in seat.under_way.values()]
-        self._cluster.give_up([*futures, *(seat.lease for seat in self._seats.values())])
+        for seat in self._seats.values():
+            for future in (*(future for _, future in seat.under_way.values()), seat.lease):
+                future.release()
         self._seats.clear()
         self._waiting.clear()
 
@@ -157,8 +163,9 @@ class DaskDevices(Devices):
             del self._seats[seat.address]
             for task, _ in seat.under_way.values():
                 self._lose(task, f"{seat.address} left the cluster")
-        for address in threads.keys() - self._seats.keys() - self._refused:
-            self._join(address, max(1, threads[address]))
+        for address in threads:
+            if address not in self._seats and address not in self._refused:
+                self._join(address, max(1, threads[address]))
         self._looked = time.monotonic()
         if self._seats:
             self._had_seats = self._looked

@@ -131,6 +131,11 @@ class DeviceEvaluator(Evaluator):
         return self._devices.lead
 
     @property
+    def is_apart(self) -> bool:
+        """Whether a strategy may compute while devices measure, without disturbing them."""
+        return self._devices.are_apart
+
+    @property
     def under_way(self) -> int:
         """How many configurations have been submitted and not come back."""
         return len(self._under_way) + len(self._settled)

@@ -35,6 +35,11 @@ class Devices(ABC):
     def lead(self) -> int:
         """How many configurations are worth asking for before the first of them is told: under way or prepared."""
 
+    @property
+    @abstractmethod
+    def are_apart(self) -> bool:
+        """Whether a strategy may compute while they measure, without disturbing them."""
+
     @abstractmethod
     def prepare(self, source: str) -> None:
         """Begin to compile a source that is going to be evaluated, where that is done ahead."""

@@ -35,6 +35,7 @@ class LocalDevices(Devices):
     def __init__(self, job: Job, limits: Limits, workers: int = 1, compilers: int = 0) -> None:
         self._job = job
         self._compilers = compilers
+        self._are_apart = not get_backend(job.backend).shares_memory
         self._workers = [DeviceWorker(job, limits, environment) for environment in _environments(job, workers)]
         self._free = list(reversed(self._workers))
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="evaluation")
@@ -68,6 +69,11 @@ class LocalDevices(Devices):
     def lead(self) -> int:
         """One configuration per device and compiler."""
         return len(self._workers) + self._compilers
+
+    @property
+    def are_apart(self) -> bool:
+        """Whether they are not the very cores the tuner runs on."""
+        return self._are_apart
 
     def prepare(self, source: str) -> None:
         """Begin to compile a source."""

@@ -27,19 +27,31 @@ class AskAndTell(ABC):
             missing = self.wanted - len(asked) - under_way
             if missing > 0:
                 asked += self.ask(missing)
-            while asked and under_way < self.capacity and self.may_begin(asked[0], under_way):
-                self.begin(asked.popleft(), asked)
-                under_way += 1
+            under_way = self._begin(asked, under_way)
             if not under_way:
                 return
             trials = self.finish()
             under_way -= len(trials)
+            if self.may_overlap:
+                under_way = self._begin(asked, under_way)
             self.tell(trials)
+
+    def _begin(self, asked: deque[Configuration], under_way: int) -> int:
+        """Begin what there is room for; return how many are under way."""
+        while asked and under_way < self.capacity and self.may_begin(asked[0], under_way):
+            self.begin(asked.popleft(), asked)
+            under_way += 1
+        return under_way
 
     @property
     @abstractmethod
     def capacity(self) -> int:
         """How many trials may be under way now."""
+
+    @property
+    @abstractmethod
+    def may_overlap(self) -> bool:
+        """Whether what was asked for ahead begins before the strategy is told and asked again."""
 
     @property
     @abstractmethod

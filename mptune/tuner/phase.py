@@ -58,6 +58,11 @@ class Phase(AskAndTell):
         return self._evaluator.capacity
 
     @property
+    def may_overlap(self) -> bool:
+        """Whether devices are not disturbed by what the strategy computes."""
+        return self._evaluator.is_apart
+
+    @property
     def wanted(self) -> int:
         """How many configurations to have asked for and not told, at most."""
         if not self._ledger.is_in_time:

@@ -96,9 +96,7 @@ class TuneSettings:
         if self.workers < 1:
             raise MptuneError(f"workers {self.workers}: expected at least 1")
         if self.scheduler is not None and self.workers != 1:
-            raise MptuneError(
-                f"workers {self.workers}: are those of this machine; with a scheduler, its own are used"
-            )
+            raise MptuneError(f"workers {self.workers}: are those of this machine; with a scheduler, its own are used")
 
 
 @dataclass(frozen=True, slots=True)

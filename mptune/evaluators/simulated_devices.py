@@ -1,0 +1,70 @@
+"""Devices that replay recorded trials, on a clock of their own."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+
+from mptune.errors import MptuneError, SpaceFileError
+from mptune.results import Trial
+from mptune.space.configuration import Configuration
+
+__all__ = ["SimulatedDevices"]
+
+
+class SimulatedDevices:
+    """So many devices that take as long for a trial as it is recorded to have taken.
+
+    The clock stands still but for :meth:`finished`, which moves it on to the next trial that ends, and :meth:`advance`,
+    for what takes time elsewhere while the devices go on.
+
+    Args:
+        trials: the recorded trial of each configuration.
+        duration_s: how long a device takes for a trial.
+        workers: how many devices.
+
+    Raises:
+        MptuneError: there is not one device.
+    """
+
+    def __init__(
+        self, trials: Mapping[Configuration, Trial], duration_s: Callable[[Trial], float], workers: int
+    ) -> None:
+        if workers < 1:
+            raise MptuneError(f"workers {workers}: expected at least 1")
+        self._trials = trials
+        self._duration_s = duration_s
+        self._under_way: list[tuple[float, int, Trial]] = []
+        self._submitted = 0
+        self.workers = workers
+        #: Time since the beginning, and how much of it devices were busy together, in seconds.
+        self.now_s = 0.0
+        self.busy_s = 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Let time go by."""
+        self.now_s += seconds
+
+    def submit(self, configuration: Configuration) -> None:
+        """Begin a trial on a device that is free.
+
+        Raises:
+            SpaceFileError: the configuration is not recorded.
+        """
+        assert len(self._under_way) < self.workers
+        trial = self._trials.get(configuration)
+        if trial is None:
+            raise SpaceFileError(f"the recording does not hold the configuration {configuration}")
+        duration_s = self._duration_s(trial)
+        self.busy_s += duration_s
+        # Of those that end at the same time, the one that began first comes first.
+        heapq.heappush(self._under_way, (self.now_s + duration_s, self._submitted, trial))
+        self._submitted += 1
+
+    def finished(self) -> list[Trial]:
+        """Return all trials that have ended; where none has, those that end next, at that time."""
+        self.now_s = max(self.now_s, self._under_way[0][0])
+        ended = []
+        while self._under_way and self._under_way[0][0] <= self.now_s:
+            ended.append(heapq.heappop(self._under_way)[2])
+        return ended
