@@ -139,7 +139,8 @@ class DeviceArrays(Arrays):
         source = self.namespace.asarray(given)
         if precision is None:
             _check_range(source, dtype)
-        values = source.astype(dtype)
+        with np.errstate(all="ignore"):
+            values = source.astype(dtype)
         self.backend.array(buffer, dtype)[:] = values.reshape(-1)
         lost = self.namespace.isfinite(source.astype(np.float64)) & ~self.namespace.isfinite(values)
         return precision is not None and bool(lost.any())

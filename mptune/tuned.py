@@ -180,8 +180,8 @@ def _baseline(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run) -> Confi
     Raises:
         KernelError: no such configuration is valid at these sizes on this device.
     """
-    space = kernel.search_space(sizes, device_constraints(kernel, backend.constraints()))
     try:
+        space = kernel.search_space(sizes, device_constraints(kernel, backend.constraints()))
         space = space.restrict(kernel.baseline_values())
     except EmptySpaceError as error:
         raise KernelError(f"kernel {kernel.name} has no baseline to fall back on at {sizes}: {error}") from error

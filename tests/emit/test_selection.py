@@ -135,7 +135,7 @@ def test_another_kernel_or_a_changed_one_is_refused(run: Run) -> None:
         KernelError, match=r"parameter 'block' had the values \[32, 64, 128, 256\] and has .*\[32, 64\]"
     ):
         kernel_of(run, changed)
-    with pytest.raises(KernelError, match="parameter 'unroll' had the values .* and has no values"):
+    with pytest.raises(KernelError, match=r"parameter 'unroll' had the values .* and has no values"):
         kernel_of(run, dataclasses.replace(POLY, parameters=[p for p in POLY.parameters if p.name != "unroll"],
                                            grid=["ceildiv(n, block)"]))  # fmt: skip
 
@@ -143,7 +143,7 @@ def test_another_kernel_or_a_changed_one_is_refused(run: Run) -> None:
 def test_sizes_are_those_of_the_run(run: Run) -> None:
     assert dict(sizes_of(run, POLY)) == {"n": 5003}
     with pytest.raises(UnknownNameError, match="'m'"):
-        sizes_of(run_of(POLY, [], sizes={"m": 3}), POLY)
+        sizes_of(run_of(POLY, [], sizes={"n": 3, "m": 3}), POLY)
     with pytest.raises(KernelError, match="has the size n, which the run does not"):
         sizes_of(run_of(POLY, [], sizes={}), POLY)
     with pytest.raises(RunFileError, match="does not say its sizes"):
