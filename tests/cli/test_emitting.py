@@ -1,0 +1,133 @@
+"""``mptune emit`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import own_kernel
+import pytest
+from awkward_kernel import run_of
+
+from mptune import cli
+from mptune.results import Measurement, Status, Trial
+from mptune.store import RunFile
+
+OWN = Path(own_kernel.__file__)
+POLY = own_kernel.kernel
+FILES = {"README.md", *(f"tuned_poly{end}" for end in (".cu", ".hpp", "_host.cpp", "_cuda.cu", "_hip.hip", "_cupy.py"))}
+
+
+@pytest.fixture
+def emit(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Any]:
+    """Run ``mptune emit`` in an empty folder; return exit code, standard output and error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["mptune", "emit", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        captured = capfd.readouterr()
+        assert "Traceback" not in captured.err
+        return int(leaving.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+def run_file(path: Path, **settings: Any) -> Path:
+    trials = [
+        Trial(POLY.configuration({}), Status.OK, "", Measurement({"time_ms": 2.0, "error": 1e-16}), key="a"),
+        Trial(
+            POLY.configuration({"x_type": "fp32"}), Status.OK, "", Measurement({"time_ms": 1.5, "error": 1e-8}), key="b"
+        ),
+        Trial(
+            POLY.configuration({"x_type": "fp16"}),
+            Status.INACCURATE,
+            "error 0.01 is above the threshold",
+            Measurement({"time_ms": 1.0, "error": 1e-2}),
+            key="c",
+        ),
+    ]
+    run = run_of(POLY, trials, kernel_path=str(OWN), threshold=1e-3, **settings)
+    with RunFile.create(path, run.settings) as file:
+        for trial in trials:
+            file.add(trial)
+    return path
+
+
+def test_the_winner_is_written_with_all_its_files(emit: Callable[..., Any], tmp_path: Path) -> None:
+    run = run_file(tmp_path / "run.db")
+    code, out, err = emit(run, "--kernel", OWN)
+    assert code == 0, err
+    assert {path.name for path in (tmp_path / "tuned" / "poly").iterdir()} == FILES
+    assert "1.5 ms, speedup 1.33, error 1e-08" in out
+    assert "tuned/poly/tuned_poly.cu" in out
+    assert "#include" not in (tmp_path / "tuned/poly/tuned_poly.cu").read_text().partition("MPTUNE_HOST_ENTRY(")[
+        0
+    ].replace("#include <ucontext.h>", "")
+
+
+def test_another_threshold_is_another_winner_and_none_is_exit_code_one(
+    emit: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = run_file(tmp_path / "run.db")
+    for threshold, time_ms in (("1e-10", 2.0), ("0.1", 1.0)):
+        code, out, _ = emit(run, "--kernel", OWN, "-o", "there", "--max-error", threshold, "--json")
+        assert code == 0
+        document = json.loads(out)
+        assert document["time_ms"] == time_ms
+        assert document["threshold"] == float(threshold)
+        assert set(document["files"]) == FILES
+    code, out, err = emit(run, "--kernel", OWN, "-o", "nowhere", "--max-error", "1e-30", "--json")
+    assert (code, out) == (1, "")
+    assert "no trial satisfies the threshold" in err
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_configuration_asked_for_by_name_is_told_to_be_infeasible(emit: Callable[..., Any], tmp_path: Path) -> None:
+    code, out, err = emit(run_file(tmp_path / "run.db"), "--kernel", OWN, "--configuration", "x_type=half")
+    assert code == 0
+    assert "x_type=fp16" in out
+    assert "is not feasible (error 0.01 is above the threshold); it was asked for by name" in " ".join(err.split())
+
+
+def test_several_devices_need_the_option_and_get_a_header(emit: Callable[..., Any], tmp_path: Path) -> None:
+    runs = [run_file(tmp_path / f"{name}.db", device=name) for name in ("A 100", "MI/250")]
+    code, _, err = emit(*runs, "--kernel", OWN)
+    assert code == 2
+    assert "add --all-devices" in err
+    code, out, err = emit("--all-devices", *runs, "--kernel", OWN, "-o", "both")
+    assert code == 0, err
+    assert "both/tuned_poly.hpp" in out
+    assert {path.name for path in (tmp_path / "both").iterdir()} == {"tuned_poly.hpp", "a_100", "mi_250"}
+    code, _, err = emit("--all-devices", *runs, "--configuration", "1")
+    assert code == 2
+    assert "exclude each other" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--max-error", "0"), "expected a positive number"),
+        (("--max-error", "1e-3", "--configuration", "1"), "exclude each other"),
+        (("--configuration", "77"), "the run has the trials 1 to 3"),
+        (("--kernel", "axpy"), "the run is of kernel 'poly', not of 'axpy'"),
+        (("--kernel", "axpi"), "did you mean 'axpy'"),
+    ],
+)
+def test_mistakes_are_told(emit: Callable[..., Any], tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    kernel = () if "--kernel" in options else ("--kernel", OWN)
+    code, out, err = emit(run_file(tmp_path / "run.db"), *kernel, *options)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
+
+
+def test_a_definition_elsewhere_has_to_be_given(emit: Callable[..., Any], tmp_path: Path) -> None:
+    code, _, err = emit(run_file(tmp_path / "run.db"))
+    assert code == 2
+    assert f"--kernel {OWN}" in err.replace("\n", "")
+    code, _, err = emit("missing.db")
+    assert code == 2
+    assert "missing.db" in err
