@@ -51,6 +51,7 @@ class Outcome:
     Attributes:
         wall_s: how long it took, on the simulated clock.
         busy_s: how long devices were busy, added up.
+        tail_s: how long devices had nothing to do, added up, when the last trial had begun.
         strategy_s: how long the strategy was asked and told.
         evaluations: how many trials.
         distance: of the best to the best recorded, relative to that.
@@ -58,6 +59,7 @@ class Outcome:
 
     wall_s: float
     busy_s: float
+    tail_s: float
     strategy_s: float
     evaluations: int
     distance: float
@@ -79,6 +81,7 @@ class Replay(AskAndTell):
         self._budget = budget
         self._clock = clock
         self.strategy_s = 0.0
+        self._last = 0.0, 0.0
         self.trials: list[Trial] = []
 
     @property
@@ -108,6 +111,7 @@ class Replay(AskAndTell):
     def begin(self, configuration: Configuration, following: Collection[Configuration]) -> None:  # noqa: ARG002
         """Begin a trial on a free device."""
         self._devices.submit(configuration)
+        self._last = self._devices.now_s, self._devices.remaining_s
 
     def finish(self) -> Sequence[Trial]:
         """Wait for the next trials."""
@@ -127,6 +131,12 @@ class Replay(AskAndTell):
         took_s = self._clock() - start
         self.strategy_s += took_s
         self._devices.advance(took_s)
+
+    @property
+    def tail_s(self) -> float:
+        """How long devices had nothing to do, added up, when the last trial had begun."""
+        began_s, remaining_s = self._last
+        return self._devices.workers * (self._devices.now_s - began_s) - remaining_s
 
 
 def duration_s(trial: Trial) -> float:
@@ -158,7 +168,7 @@ def replay(
     search.run()
     optimum, best = objective.best(list(recorded.values())), objective.best(search.trials)
     distance = math.inf if optimum is None or best is None else best.time_ms / optimum.time_ms - 1.0
-    return Outcome(devices.now_s, devices.busy_s, search.strategy_s, len(search.trials), distance)
+    return Outcome(devices.now_s, devices.busy_s, search.tail_s, search.strategy_s, len(search.trials), distance)
 
 
 # -- the report ------------------------------------------------------------------------------------
@@ -189,6 +199,11 @@ class Row:
         """Share of the workers' time in which they had nothing to do."""
         return statistics.mean(1.0 - o.busy_s / (self.workers * o.wall_s) for o in self.outcomes)
 
+    @property
+    def tail(self) -> float:
+        """The part of that share after the last trial had begun."""
+        return statistics.mean(o.tail_s / (self.workers * o.wall_s) for o in self.outcomes)
+
     def cells(self) -> list[str]:
         """Return what a line of the table says."""
         mean = statistics.mean
@@ -198,6 +213,7 @@ class Row:
             f"{self.speedup:.2f}",
             f"{self.efficiency:.0%}",
             f"{self.idle:.0%}",
+            f"{self.tail:.0%}",
             f"{1e3 * mean(o.strategy_s / o.evaluations for o in self.outcomes):.1f}",
             f"{mean(o.distance for o in self.outcomes):.1%}",
         ]
@@ -222,11 +238,12 @@ def markdown(rows: Sequence[Row], spaces: Sequence[RecordedSpace], budget: int, 
         f"Machine: {processor().name}. Command: `{command}`.",
         "",
         f"Recorded spaces replayed by the tuner's own loop on simulated devices, {budget} evaluations, means of "
-        f"{seeds} seeds. A device takes what the recording says compiling, checking and timing took; the strategy takes "
-        "its own processor time, during which the other devices go on. Speedup is against one device at the same number "
-        "of evaluations (of other configurations: a search that hears later asks for others, which take other times), "
-        "efficiency is speedup per device, idle is the share of the devices' time in which they had nothing "
-        "to do, and distance is how far the best found is from the best recorded.",
+        f"{seeds} seeds. A device takes what the recording says compiling, checking and timing took; the strategy "
+        "takes its own processor time, during which the other devices go on. Speedup is against one device at the same "
+        "number of evaluations (of other configurations: a search that hears later asks for others, which take other "
+        "times), efficiency is speedup per device, idle is the share of the devices' time in which they had nothing to "
+        "do, the part of it after the last trial had begun is at the end, the strategy's time is per evaluation, and "
+        "distance is how far the best found is from the best recorded.",
         "",
         f"Target: an efficiency of {share:.0%} at {at} devices. Reached: "
         + ", ".join(f"{row.efficiency:.0%} ({row.strategy} on {row.space})" for row in reached)
@@ -236,8 +253,8 @@ def markdown(rows: Sequence[Row], spaces: Sequence[RecordedSpace], budget: int, 
         typical_s = statistics.median(duration_s(trial) for trial in space.trials.values())
         lines += ["", f"## {space.name}", "", f"A trial takes {typical_s:.2f} s (median).", ""]
         lines += [
-            "| strategy | devices | wall s | speedup | efficiency | idle | strategy ms per evaluation | distance |",
-            "|---|--:|--:|--:|--:|--:|--:|--:|",
+            "| strategy | devices | wall s | speedup | efficiency | idle | at the end | strategy ms | distance |",
+            "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
         ]
         lines += [f"| {row.strategy} | {' | '.join(row.cells())} |" for row in rows if row.space == space.name]
     return "\n".join(lines) + "\n"

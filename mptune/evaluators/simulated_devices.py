@@ -41,6 +41,11 @@ class SimulatedDevices:
         self.now_s = 0.0
         self.busy_s = 0.0
 
+    @property
+    def remaining_s(self) -> float:
+        """How long devices are going to be busy together with what is under way."""
+        return sum(max(0.0, end_s - self.now_s) for end_s, _, _ in self._under_way)
+
     def advance(self, seconds: float) -> None:
         """Let time go by."""
         self.now_s += seconds

@@ -113,7 +113,7 @@ def tune(
         # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
         render_body(kernel, space.configuration(0), sizes)
         described = _describe(kernel, sizes, settings, objective, metric_text(metric), space, ready, command)
-        file = stack.enter_context(_open_run(output, resume, described))
+        file: RunFile | NoFile = stack.enter_context(_open_run(output, resume, described))
         return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
 
 

@@ -1,0 +1,198 @@
+"""Several devices of one machine serve one search, each with a process of its own that sees it alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mptune.backends.base import CompileOptions, DeviceInfo
+from mptune.backends.host import HostBackend
+from mptune.errors import LaunchError, MptuneError
+from mptune.evaluators.bench import Ready
+from mptune.evaluators.device import DeviceEvaluator, Limits
+from mptune.evaluators.devices import check_alike
+from mptune.evaluators.local_devices import LocalDevices
+from mptune.evaluators.timing import TimingPlan
+from mptune.evaluators.worker_process import WorkerProcess
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.results import Status
+from mptune.tuner import tune
+
+PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
+FAULTY = Path(__file__).with_name("faulty.py")
+OWN = Path(__file__).parent.parent / "own_kernel.py"
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return load_kernel(FAULTY)
+
+
+@pytest.fixture
+def three_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the host backend have three devices, as a machine with three GPUs has."""
+    monkeypatch.setattr(HostBackend, "environments", lambda _: [{"MPTUNE_TEST_DEVICE": str(i)} for i in range(3)])
+
+
+def evaluator(kernel: Kernel, workers: int, **options: Any) -> DeviceEvaluator:
+    return DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN, workers=workers, **options)
+
+
+def processes(of: DeviceEvaluator) -> list[int]:
+    assert isinstance(of._devices, LocalDevices)
+    return of._devices.process_ids
+
+
+def environment(process: int) -> Mapping[str, str]:
+    entries = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    return dict(entry.decode().split("=", 1) for entry in entries if b"=" in entry)
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.usefixtures("three_devices")
+def test_each_worker_sees_a_device_of_its_own(kernel: Kernel) -> None:
+    with evaluator(kernel, 2) as two:
+        two.start()
+        assert two.capacity == 2
+        assert [environment(process)["MPTUNE_TEST_DEVICE"] for process in processes(two)] == ["0", "1"]
+
+
+@pytest.mark.usefixtures("three_devices")
+def test_trials_come_in_the_order_in_which_they_end_or_as_asked_for(kernel: Kernel) -> None:
+    endless, quick = (kernel.configuration({"fault": fault}) for fault in ("endless", "none"))
+    with evaluator(kernel, 2, limits=Limits(run_s=3.0), reuse_errors=False) as two:
+        two.submit(endless)
+        two.submit(quick)
+        (first,) = two.finished()
+        assert (first.configuration, first.status) == (quick, Status.OK)
+        assert two.under_way == 1
+        (second,) = two.finished()
+        assert (second.configuration, second.status) == (endless, Status.TIMEOUT)
+        assert first.key == two.key_of(quick)
+        asked = [endless, quick, quick, kernel.configuration({"block": 64})]
+        trials = list(two.evaluate(asked))
+    assert [trial.configuration for trial in trials] == asked
+    assert [trial.status for trial in trials] == [Status.TIMEOUT, *[Status.OK] * 3]
+
+
+@pytest.mark.usefixtures("three_devices")
+def test_closing_ends_what_is_under_way_at_once(kernel: Kernel) -> None:
+    with evaluator(kernel, 2, limits=Limits(run_s=100.0)) as two:
+        two.start()
+        two.submit(kernel.configuration({"fault": "endless"}))
+        running = processes(two)
+        start = time.monotonic()
+    assert time.monotonic() - start < 30.0
+    assert not any(map(is_running, running))
+
+
+def test_closing_ends_a_worker_that_has_not_started_yet(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+    begin = WorkerProcess.start
+
+    def slow(self: WorkerProcess) -> None:
+        os.kill(self.process_id, signal.SIGSTOP)
+        begun.set()
+        begin(self)
+
+    monkeypatch.setattr(WorkerProcess, "start", slow)
+    made = evaluator(kernel, 1)
+    failures: list[Exception] = []
+
+    def start() -> None:
+        try:
+            made.start()
+        except LaunchError as error:
+            failures.append(error)
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    assert begun.wait(30)
+    made.close()
+    starting.join(30)
+    assert not starting.is_alive()
+    assert len(failures) == 1
+
+
+def test_more_workers_than_devices_are_refused(kernel: Kernel) -> None:
+    with pytest.raises(MptuneError, match=r"workers 2: .* there is one device of backend host here: .* same cores"):
+        evaluator(kernel, 2)
+
+
+@pytest.mark.usefixtures("three_devices")
+def test_number_of_devices_is_told(kernel: Kernel) -> None:
+    with pytest.raises(MptuneError, match="workers 4: expected at most one per device, and there are 3 devices"):
+        evaluator(kernel, 4)
+
+
+def ready(**changes: Any) -> Ready:
+    values = {
+        "device": DeviceInfo("cuda", "A100", "sm_80", 1 << 30),
+        "identity": "cuda|A100|sm_80|driver=13.0",
+        "data_key": "data",
+        "constraints": ("threads_per_block <= 1024",),
+        "options": CompileOptions(),
+    }
+    return Ready(**{**values, **changes})
+
+
+UNLIKE = {
+    "driver": (
+        {"identity": "cuda|A100|sm_80|driver=12.0"},
+        "times .* worker 0 has A100 .* worker 2 has .*: 'driver=13.0' is not 'driver=12.0'",
+    ),
+    "data": ({"data_key": "other"}, "errors cannot be compared: .* inputs or references differ"),
+    "limits": ({"constraints": ()}, "limits or observers differ"),
+    "observers": ({"observers": ("energy",)}, "limits or observers differ"),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_unlike_devices_are_refused(case: str) -> None:
+    changes, message = UNLIKE[case]
+    check_alike({"worker 0": ready(), "worker 1": ready()})
+    with pytest.raises(MptuneError, match=message):
+        check_alike({"worker 0": ready(), "worker 1": ready(), "worker 2": ready(**changes)})
+
+
+@pytest.mark.usefixtures("three_devices")
+def test_unlike_devices_of_one_machine_end_the_run(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [ready(identity=f"cuda|{name}") for name in ("A100", "H100")]
+    monkeypatch.setattr("mptune.evaluators.local_devices.DeviceWorker.start", lambda _: answers.pop())
+    with evaluator(kernel, 2) as two, pytest.raises(MptuneError, match="is not"):
+        two.start()
+
+
+@pytest.mark.usefixtures("three_devices")
+def test_a_run_on_three_devices_has_every_trial_once() -> None:
+    run = tune(OWN, backend="host", budget=12, max_error=1e-5, strategy="genetic", workers=3)
+    assert run.evaluations == len({trial.configuration for trial in run.trials}) == 12
+    assert set(run.statuses) <= {"ok", "inaccurate"}
+    assert run.best is not None
+    assert run.baseline is not None
+    assert run.settings["workers"] == 3
+
+
+@pytest.mark.usefixtures("three_devices")
+def test_a_run_on_three_devices_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    # No error is taken from another configuration, and nothing is measured again: every trial stays as it is.
+    options: dict[str, Any] = {"backend": "host", "objective": "memory", "strategy": "random", "output": path}
+    first = tune(OWN, budget=6, workers=3, **options)
+    more = tune(OWN, budget=9, workers=2, resume=True, **options)
+    assert {trial.configuration for trial in first.trials} <= {trial.configuration for trial in more.trials}
+    assert more.evaluations == 9

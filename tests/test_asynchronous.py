@@ -1,0 +1,203 @@
+"""Whenever a worker is free it has something to do, and trials are told in the order in which they end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+import pytest
+
+from benchmarks.scaling import Row, duration_s, markdown, replay
+from mptune.errors import MptuneError, SpaceFileError
+from mptune.evaluators.simulated_devices import SimulatedDevices
+from mptune.interop.recorded import RecordedSpace
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import OrdinalParameter
+from mptune.space.search_space import SearchSpace
+from mptune.tuner.asynchronous import AskAndTell
+
+#: Seconds each configuration takes.
+SECONDS = (5.0, 1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 2.0)
+
+
+def trial(number: int) -> Trial:
+    return Trial(Configuration({"number": number}), Status.OK, measurement=Measurement({"time_ms": 1.0 + number}))
+
+
+TRIALS = {trial(number).configuration: trial(number) for number in range(len(SECONDS))}
+
+
+def seconds(of: Trial) -> float:
+    return SECONDS[int(of.configuration["number"])]
+
+
+class Numbers(AskAndTell):
+    """Asks for the numbers in turn, and takes ``thinking_s`` for each batch it is told."""
+
+    def __init__(
+        self, workers: int, *, lead: int = 0, overlap: bool = True, thinking_s: float = 0.0, budget: int = len(SECONDS)
+    ) -> None:
+        self.devices = SimulatedDevices(TRIALS, seconds, workers)
+        self.thinking_s = thinking_s
+        self.lead = workers + lead
+        self.overlap = overlap
+        self.budget = budget
+        self.asked: list[int] = []
+        self.begun: list[tuple[int, float]] = []
+        self.told: list[list[int]] = []
+        self.most_under_way = self.ended = 0
+
+    @property
+    def capacity(self) -> int:
+        return self.devices.workers
+
+    @property
+    def may_overlap(self) -> bool:
+        return self.overlap
+
+    @property
+    def wanted(self) -> int:
+        return min(self.lead, self.budget - sum(map(len, self.told)))
+
+    def ask(self, n: int) -> Sequence[Configuration]:
+        numbers = range(len(self.asked), min(len(self.asked) + n, len(SECONDS)))
+        self.asked += numbers
+        return [Configuration({"number": number}) for number in numbers]
+
+    def may_begin(self, configuration: Configuration, under_way: int) -> bool:
+        return len(self.begun) < self.budget
+
+    def begin(self, configuration: Configuration, following: Collection[Configuration]) -> None:
+        assert configuration not in following
+        self.begun.append((int(configuration["number"]), self.devices.now_s))
+        self.devices.submit(configuration)
+        self.most_under_way = max(self.most_under_way, len(self.begun) - self.ended)
+
+    def finish(self) -> Sequence[Trial]:
+        ended = self.devices.finished()
+        self.ended += len(ended)
+        return ended
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self.told.append([int(each.configuration["number"]) for each in trials])
+        self.devices.advance(self.thinking_s)
+
+
+def run(workers: int, **options: object) -> Numbers:
+    search = Numbers(workers, **options)  # type: ignore[arg-type]
+    search.run()
+    return search
+
+
+def test_one_worker_takes_them_in_turn() -> None:
+    search = run(1)
+    assert search.told == [[number] for number in range(len(SECONDS))]
+    assert search.devices.now_s == search.devices.busy_s == sum(SECONDS)
+
+
+def test_a_free_worker_waits_for_nobody() -> None:
+    search = run(2)
+    # While one is busy with the first, the other has four.
+    assert [number for batch in search.told for number in batch][:4] == [1, 2, 3, 4]
+    assert search.begun[:6] == [(0, 0.0), (1, 0.0), (2, 1.0), (3, 2.0), (4, 3.0), (5, 4.0)]
+    assert search.devices.now_s == 8.0
+    assert sorted(number for batch in search.told for number in batch) == list(range(len(SECONDS)))
+
+
+@pytest.mark.parametrize("workers", [1, 3, 100])
+def test_never_more_under_way_than_there_are_workers(workers: int) -> None:
+    search = run(workers, lead=2)
+    assert search.most_under_way <= workers
+    assert sorted(search.asked) == list(range(len(SECONDS)))
+
+
+def test_what_ends_together_or_meanwhile_is_told_together() -> None:
+    # 1 to 3 end after a second, 0 and 4 together while nobody thinks, and 5 and 6 while that is thought about.
+    assert run(4, thinking_s=3.0).told == [[1, 2, 3], [0, 4], [5, 6], [7]]
+
+
+def test_what_is_asked_ahead_begins_before_the_strategy_thinks() -> None:
+    ahead = run(1, lead=1, thinking_s=0.5)
+    assert ahead.devices.now_s == sum(SECONDS) + 0.5
+    in_turn = run(1, lead=1, overlap=False, thinking_s=0.5)
+    assert in_turn.devices.now_s == sum(SECONDS) + 0.5 * len(SECONDS)
+
+
+def test_ends_when_nothing_may_begin_though_more_was_asked_for() -> None:
+    search = run(2, lead=3, budget=3)
+    assert [number for number, _ in search.begun] == [0, 1, 2]
+    assert sorted(number for batch in search.told for number in batch) == [0, 1, 2]
+
+
+def test_simulated_devices_refuse_what_they_cannot_replay() -> None:
+    with pytest.raises(MptuneError, match="workers 0: expected at least 1"):
+        SimulatedDevices(TRIALS, seconds, 0)
+    with pytest.raises(SpaceFileError, match="does not hold the configuration"):
+        SimulatedDevices(TRIALS, seconds, 1).submit(Configuration({"number": 99}))
+
+
+# -- the benchmark -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def space() -> RecordedSpace:
+    """Return a space of 400 trials that take a second or two each."""
+    numbers = SearchSpace([OrdinalParameter("x", range(20)), OrdinalParameter("y", range(20))])
+    trials = {}
+    for index in range(numbers.size):
+        configuration = numbers.configuration(index)
+        x, y = int(configuration["x"]), int(configuration["y"])
+        measurement = Measurement(
+            {"time_ms": 1.0 + (x - 7) ** 2 + (y - 3) ** 2},
+            durations_s={"compile": 0.5, "timing": 0.5 + (x * y % 20) / 20, "strategy": 99.0},
+        )
+        trials[index] = Trial(configuration, Status.OK, measurement=measurement)
+    return RecordedSpace("made-up", numbers, trials, "ms")
+
+
+def test_only_what_a_device_does_counts(space: RecordedSpace) -> None:
+    assert duration_s(space.trials[0]) == 1.0
+
+
+def test_random_search_scales(space: RecordedSpace) -> None:
+    alone, many = (replay(space, "random", workers, 200, 0, clock=lambda: 0.0) for workers in (1, 16))
+    assert alone.evaluations == many.evaluations == 200
+    assert alone.wall_s == pytest.approx(alone.busy_s)
+    # The same seed asks for the same configurations, whatever the order in which they end.
+    assert many.busy_s == pytest.approx(alone.busy_s)
+    assert many.distance == alone.distance
+    assert 0.9 * 16 < alone.wall_s / many.wall_s <= 16
+
+
+def test_a_strategy_that_is_slow_holds_up_one_device_not_all(space: RecordedSpace) -> None:
+    ticks = iter(range(10**6))
+    # Every ask and every tell takes a tenth of a second: two tenths an evaluation, against 1.5 s of a device.
+    slow = replay(space, "random", 4, 100, 0, clock=lambda: 0.1 * next(ticks))
+    quick = replay(space, "random", 4, 100, 0, clock=lambda: 0.0)
+    assert slow.strategy_s > 10.0
+    assert slow.wall_s < quick.wall_s + 0.2 * slow.strategy_s
+
+
+def test_report_says_what_was_reached(space: RecordedSpace) -> None:
+    one = replay(space, "random", 1, 50, 0, clock=lambda: 0.0)
+    many = replay(space, "random", 16, 50, 0, clock=lambda: 0.0)
+    rows = [Row("made-up", "random", workers, (each,), (one,)) for workers, each in ((1, one), (16, many))]
+    page = markdown(rows, [space], 50, 1, "python benchmarks/scaling.py")
+    assert f"Reached: {rows[1].efficiency:.0%} (random on made-up)" in page
+    assert math.isclose(rows[1].speedup, one.wall_s / many.wall_s)
+    assert "| random | 16 |" in page
+
+
+def test_a_recording_without_durations_is_named(space: RecordedSpace) -> None:
+    bare = {i: Trial(t.configuration, t.status) for i, t in space.trials.items()}
+    with pytest.raises(MptuneError, match="recording bare does not say how long"):
+        replay(RecordedSpace("bare", space.space, bare, "ms"), "random", 2, 10, 0)
+
+
+def test_idle_time_at_the_end_is_told_apart(space: RecordedSpace) -> None:
+    alone, many = (replay(space, "random", workers, 33, 0, clock=lambda: 0.0) for workers in (1, 32))
+    assert alone.tail_s == pytest.approx(0.0)
+    # One is left when 32 have begun, so that all idle time is at the end.
+    assert many.tail_s == pytest.approx(32 * many.wall_s - many.busy_s)
+    assert many.tail_s > 0
