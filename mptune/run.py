@@ -141,12 +141,14 @@ class Run:
         """How the wall time was spent in seconds, most first: by phase of the trials, and beside them.
 
         ``prepare`` is inputs, references and the start of the worker, ``search`` the strategy, ``lost`` what trials
-        took that ended the worker, ``other`` the rest of the wall time.
+        took that ended the worker, ``other`` the rest of the wall time. What so many devices spent at the same time
+        counts once.
         """
+        devices = max(1, int(self.settings.get("workers") or 1))
         spent = {name: float(self.settings.get(f"{name}_s") or 0.0) for name in ("prepare", "search")}
         for trial in self.trials:
             for phase, seconds in trial.measurement.durations_s.items():
-                spent[phase] = spent.get(phase, 0.0) + seconds
+                spent[phase] = spent.get(phase, 0.0) + seconds / devices
         rest_s = float(self.settings.get("wall_s") or 0.0) - math.fsum(spent.values())
         ordered = sorted(spent.items(), key=lambda item: -item[1])
         return {**{name: seconds for name, seconds in ordered if seconds > 0}, "other": max(0.0, rest_s)}

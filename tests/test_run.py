@@ -311,6 +311,9 @@ def test_time_is_accounted_for_to_the_last_second():
     assert spent == {"compile": 5.0, "lost": 4.0, "prepare": 1.0, "timing": 0.75, "search": 0.5, "other": 8.75}
     assert list(spent) == ["compile", "lost", "prepare", "timing", "search", "other"]
     assert Run({}, []).durations_s == {"other": 0.0}
+    shared = Run({**described, "workers": 2}, trials).durations_s
+    assert (shared["compile"], shared["prepare"]) == (2.5, 1.0)
+    assert sum(shared.values()) == pytest.approx(sum(spent.values()))
     # Several at a time can take longer together than the run did.
     assert Run({"wall_s": 1.0}, trials).durations_s["other"] == 0.0
 

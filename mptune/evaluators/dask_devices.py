@@ -181,7 +181,7 @@ class DaskDevices(Devices):
         self._seats[address] = seat
         self._watch(seat, self._cluster.submit(next(self._names), address, dask_worker.describe, lease))
 
-    def _seat(self, seat: _Seat, future: Any) -> None:
+    def _admit(self, seat: _Seat, future: Any) -> None:
         """Use a Dask worker that has started its device's, unless something is against it."""
         try:
             description = future.result(timeout=_FETCH_S)
@@ -189,12 +189,13 @@ class DaskDevices(Devices):
         except (Exception, CancelledError) as error:
             reason = str(error) if isinstance(error, MptuneError) else f"{type(error).__name__}: {error}"
             message = f"Dask worker {seat.address} cannot take part: {reason}"
-            if self._ready is None and seat.address in self._cluster.threads():
-                raise MptuneError(message) from error
             del self._seats[seat.address]
-            if self._ready is not None:
-                self._refused.add(seat.address)
-                self._on_warning(message)
+            if seat.address not in self._cluster.threads():
+                return
+            if self._ready is None:
+                raise MptuneError(message) from error
+            self._refused.add(seat.address)
+            self._on_warning(message)
             return
         seat.description = description
         self._place()
@@ -250,7 +251,7 @@ class DaskDevices(Devices):
             if name in seat.under_way:
                 self._end(seat.under_way.pop(name)[0], future)
             else:
-                self._seat(seat, future)
+                self._admit(seat, future)
         if time.monotonic() - self._looked > _LOOK_S:
             self._look()
         self._place()

@@ -113,6 +113,7 @@ def tune(
         # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
         render_body(kernel, space.configuration(0), sizes)
         described = _describe(kernel, sizes, settings, objective, metric_text(metric), space, ready, command)
+        described["workers"] = evaluator.capacity
         file: RunFile | NoFile = stack.enter_context(_open_run(output, resume, described))
         return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
 
@@ -269,7 +270,6 @@ def _describe(
         "strategy": settings.strategy,
         "strategy_options": {k: str(v) for k, v in settings.strategy_options.items()},
         "budget": settings.budget,
-        "workers": settings.workers,
         "scheduler": settings.scheduler,
         "baseline_share": settings.baseline_share,
         "baseline_values": {name: list(values) for name, values in kernel.baseline_values().items()},

@@ -256,3 +256,27 @@ def test_a_fault_leaves_the_device_unusable(driver):
     driver.fault = "CUDA_ERROR_ILLEGAL_ADDRESS"
     assert not backend.is_usable()
     assert CudaBackend().is_usable()
+
+
+@pytest.mark.parametrize(
+    ("backend", "given", "expected"),
+    [
+        ("cuda", {}, [{"CUDA_VISIBLE_DEVICES": str(i)} for i in range(3)]),
+        ("cuda", {"CUDA_VISIBLE_DEVICES": "5, GPU-ab,2"}, [{"CUDA_VISIBLE_DEVICES": i} for i in ("5", "GPU-ab", "2")]),
+        # The driver stops at the first it does not know.
+        ("cuda", {"CUDA_VISIBLE_DEVICES": "5,2,0,99"}, [{"CUDA_VISIBLE_DEVICES": i} for i in ("5", "2", "0")]),
+        ("hip", {"HIP_VISIBLE_DEVICES": "3,1,0"}, [{"HIP_VISIBLE_DEVICES": i} for i in ("3", "1", "0")]),
+        ("hip", {"CUDA_VISIBLE_DEVICES": "2,1,0"}, [{"HIP_VISIBLE_DEVICES": i} for i in ("2", "1", "0")]),
+    ],
+)
+def test_each_device_has_an_environment_of_its_own(monkeypatch, backend, given, expected):
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(BACKENDS[backend], "device_count", staticmethod(lambda: 3))
+    assert get_backend(backend).environments() == expected
+
+
+def test_host_is_one_device():
+    assert list(get_backend("host").environments()) == [{}]

@@ -300,7 +300,9 @@ WRONG_INPUT = {
     "sample": (("check", "axpy", "--sample", "few"), "whole number or 'all'"),
     "sample and signatures": (("check", "axpy", "--sample", 3, "--all-signatures"), "exclude each other"),
     "arch": (("check", "axpy", "--backend", "nope"), "unknown backend"),
-    "workers": (("tune", "axpy", "--workers", 4), "workers 4"),
+    "workers": (("tune", "axpy", "--backend", "host", "--workers", 4), "workers 4: expected at most one per device"),
+    "no worker": (("tune", "axpy", "--workers", 0), "workers 0: expected at least 1"),
+    "workers elsewhere": (("tune", "axpy", "--workers", 2, "--scheduler", "tcp://node1:8786"), "with a scheduler"),
     "command": (("tnue", "axpy"), "No such command"),
     "option": (("tune", "axpy", "--max-eror", 1), "No such option"),
 }

@@ -207,6 +207,19 @@ def test_worker_that_cannot_start_is_named(job: Job, error: Exception) -> None:
         search.devices.start()
 
 
+def test_worker_that_is_lost_before_it_is_ready_is_forgotten(job: Job) -> None:
+    search = Search(job, FakeCluster(a=description()))
+    search.devices.start()
+    search.cluster.workers["late"] = OSError("connection reset")
+    search.devices._look()
+    del search.cluster.workers["late"]
+    search.look()
+    assert not search.warnings
+    search.cluster.workers["late"] = description(host="node2")
+    search.look()
+    assert search.devices.capacity == 2
+
+
 def test_trial_of_a_lost_worker_is_run_elsewhere(job: Job) -> None:
     search = Search(job, FakeCluster(a=description(), b=description(bus="0000:02:00.0")))
     search.devices.start()
