@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
-from mptune.emit import kernel_of, sizes_of
+from mptune.emit import kernel_of, remarks, sizes_of
 from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Kernel, Sizes
 from mptune.launching import Launcher, in_memory_of, inputs_from
@@ -36,7 +36,7 @@ class TunedKernel:
 
     Where no run is of this device, at these sizes, with a feasible trial, it is the baseline: the widest types and the
     accurate policy, slower and right. A warning says why. The same goes for a call whose inputs overflow in the types
-    of the best configuration, or whose outputs are not finite in it.
+    of the best configuration, or whose outputs are not finite in it. What is newer than the run is told of.
 
     Arrays come as NumPy's or, with the backend cuda, as CuPy's; what comes back is of the same kind. Calls from several
     threads take turns.
@@ -83,6 +83,8 @@ class TunedKernel:
         self._launchers: dict[Configuration, Launcher] = {}
         if self.reason:
             warnings.warn(f"{self.kernel.name} uses the baseline: {self.reason}", stacklevel=2)
+        for remark in () if self.reason else remarks(run, self.kernel):
+            warnings.warn(f"{self.kernel.name}: {remark}", stacklevel=2)
 
     def __repr__(self) -> str:
         what = "baseline" if self.reason else "best"

@@ -52,6 +52,11 @@ def test_wheel_has_kernels_templates_references_and_the_prelude(tmp_path: Path) 
         assert files
         for file in files:
             assert f"mptune/{file.relative_to(ROOT)}" in names
+    for folder, ending in (("emit/files", ".j2"), ("schemas", ".json")):
+        files = list((ROOT / "mptune" / folder).glob(f"*{ending}"))
+        assert files
+        for file in files:
+            assert str(file.relative_to(ROOT)) in names
     assert "mptune/py.typed" in names
     assert not any(name.startswith("tests/") for name in names)
 

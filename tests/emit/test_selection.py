@@ -142,12 +142,14 @@ def test_another_kernel_or_a_changed_one_is_refused(run: Run) -> None:
 
 def test_sizes_are_those_of_the_run(run: Run) -> None:
     assert dict(sizes_of(run, POLY)) == {"n": 5003}
-    with pytest.raises(UnknownNameError, match="'m'"):
-        sizes_of(run_of(POLY, [], sizes={"n": 3, "m": 3}), POLY)
-    with pytest.raises(KernelError, match="has the size n, which the run does not"):
-        sizes_of(run_of(POLY, [], sizes={}), POLY)
-    with pytest.raises(RunFileError, match="does not say its sizes"):
-        sizes_of(run_of(POLY, [], sizes=None), POLY)
+    for sizes, kind, message in (
+        ({"n": 3, "m": 3}, UnknownNameError, "'m'"),
+        ({}, KernelError, "has the size n, which the run does not"),
+        ({"m": 3}, KernelError, "has the size n, which the run does not"),
+        (None, RunFileError, "does not say its sizes"),
+    ):
+        with pytest.raises(kind, match=message):
+            sizes_of(Run({**run.settings, "sizes": sizes}, []), POLY)
 
 
 def test_what_is_newer_than_the_run_is_told(tmp_path: Path) -> None:
