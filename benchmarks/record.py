@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import os
 import platform
 import sys
@@ -41,6 +42,7 @@ from mptune.observers.time import time_metrics
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Measurement, Trial
+from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile
 from mptune.tuner.tuning import device_constraints
@@ -105,22 +107,36 @@ def watched(what: str, results: Iterator[Any], total: Sequence[Any]) -> Iterator
             print(f"{what} {count} of {len(total)}", file=sys.stderr, flush=True)
 
 
-def measure(task: Task, number: int, folder: Path, seed: int) -> tuple[list[Trial], Ready]:
-    """Return the trials of one pass over the configurations; finished ones come from the work folder."""
-    path = folder / f"{task.kernel.name}-{task.backend}-{number}.db"
-    order = np.random.default_rng([seed, number]).permutation(np.array(task.order)).tolist()
+def measure(
+    task: Task, order: Sequence[int], path: Path, seed: int, compilers: int = 0, until: float = math.inf
+) -> tuple[dict[Configuration, Trial], Ready]:
+    """Return the trials of one pass over configurations; finished ones come from the run file.
+
+    Args:
+        task: the kernel and its space.
+        order: the configurations, by index.
+        path: the run file.
+        seed: seeds the inputs.
+        compilers: compilations at a time, ahead of the launches; they disturb none on a device of its own.
+        until: no further configuration once the monotonic clock shows this.
+    """
     file = RunFile.open(path) if path.exists() else RunFile.create(path, {"kernel": task.kernel.name})
     with (
         file,
-        DeviceEvaluator(task.kernel, task.sizes, task.backend, seed=seed, plan=PLAN, reuse_errors=False) as evaluator,
+        DeviceEvaluator(
+            task.kernel, task.sizes, task.backend, seed=seed, plan=PLAN, reuse_errors=False, compilers=compilers
+        ) as evaluator,
     ):
         ready = evaluator.start()
         known = {trial.configuration: trial for trial in file.trials()}
-        left = [c for index in order if (c := task.space.configuration(index)) not in known]
-        for trial in watched(f"{task.kernel.name}: pass {number}:", evaluator.evaluate(left), left):
+        wanted = [task.space.configuration(index) for index in order]
+        left = [c for c in wanted if c not in known] if time.monotonic() < until else []
+        for trial in watched(f"{task.kernel.name}, {path.stem}:", evaluator.evaluate(left), left):
             file.add(trial)
             known[trial.configuration] = trial
-        return [known[task.space.configuration(index)] for index in task.order], ready
+            if time.monotonic() >= until:
+                break
+        return {c: known[c] for c in wanted if c in known}, ready
 
 
 def merged(passes: Sequence[Trial]) -> Trial:
@@ -142,41 +158,48 @@ def record(name: str, arguments: argparse.Namespace) -> Path:
         return Path(arguments.work)
     passes, ready = [], None
     for number in range(arguments.passes):
-        trials, ready = measure(task, number, arguments.work, arguments.seed)
+        order = np.random.default_rng([arguments.seed, number]).permutation(np.array(task.order)).tolist()
+        file = arguments.work / f"{name}-{arguments.backend}-{number}.db"
+        trials, ready = measure(task, order, file, arguments.seed)
         passes.append(trials)
     assert ready is not None
-    trials = [merged(of_one) for of_one in zip(*passes, strict=True)]
-    indices = np.array(task.order)
-    codes = task.space.codes(indices)
+    together = [merged([trials[c] for trials in passes]) for c in map(task.space.configuration, task.order)]
+    restricted = "; ".join(f"{name} in {', '.join(values)}" for name, values in arguments.restrict.items())
+    command = " ".join(["python benchmarks/record.py", *sys.argv[1:]])
+    told = notes(task, ready, len(together), command, restricted) | {"passes": str(arguments.passes)}
+    path: Path = arguments.output / f"{name}-{arguments.backend}.json.gz"
+    save(task, together, ready, path, told)
+    return path
+
+
+def save(task: Task, trials: Sequence[Trial], ready: Ready, path: Path, told: Mapping[str, str]) -> None:
+    """Write a recorded space."""
+    codes = task.space.codes(np.array([task.space.index(trial.configuration) for trial in trials]))
     space = SearchSpace.from_codes(task.space.parameters, codes)
     recorded = RecordedSpace(
-        name,
+        task.kernel.name,
         space,
         MappingProxyType(dict(zip(space.indices_of(codes).tolist(), trials, strict=True))),
-        kernel=name,
+        kernel=task.kernel.name,
         device=ready.device.name,
         problem_size=dict(task.sizes),
         units={"memory_bytes": "bytes"},
         signature=task.kernel.signature_names,
     )
-    path: Path = arguments.output / f"{name}-{arguments.backend}.json.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_recording(recorded, path, notes(task, ready, arguments))
-    return path
+    write_recording(recorded, path, told)
 
 
-def notes(task: Task, ready: Ready, arguments: argparse.Namespace) -> Mapping[str, str]:
+def notes(task: Task, ready: Ready, count: int, command: str, restricted: str = "") -> dict[str, str]:
     """Return how, where and when a space was recorded."""
-    restricted = "; ".join(f"{name} in {', '.join(values)}" for name, values in arguments.restrict.items())
     return {
         "recorded": datetime.date.today().isoformat(),
-        "command": " ".join(["python benchmarks/record.py", *sys.argv[1:]]),
+        "command": command,
         "mptune": __version__,
         "machine": f"{ready.device.name}, {os.cpu_count()} cores, {platform.system()}",
         "versions": ", ".join(f"{k} {v}" for k, v in ready.device.versions.items()),
         "metric": str(task.kernel.metric),
-        "configurations": f"{len(task.order)} of {task.space.size}" + (f", {restricted}" if restricted else ""),
-        "passes": str(arguments.passes),
+        "configurations": f"{count} of {task.space.size}" + (f", {restricted}" if restricted else ""),
     }
 
 

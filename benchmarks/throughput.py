@@ -13,38 +13,39 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
-import math
-import os
 import shlex
 import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from mptune.backends.host import HostBackend
-from mptune.backends.host_compiler import find_compiler
-from mptune.backends.processor import processor, usable_cores
-from mptune.errors import MptuneError
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.kernel import Kernel
-from mptune.registry import load_kernel
-from mptune.space.parameters import PrecisionParameter
-from mptune.tuner import tune
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.rates import (  # noqa: E402
+    Outcome,
+    columns_s,
+    empty_cache,
+    load_narrowed,
+    require_kernel_tuner,
+    run_kernel_tuner,
+    run_mptune,
+)
+from mptune.backends.host import HostBackend  # noqa: E402
+from mptune.backends.host_compiler import find_compiler  # noqa: E402
+from mptune.backends.processor import processor, usable_cores  # noqa: E402
+from mptune.errors import MptuneError  # noqa: E402
+from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
+from mptune.kernel import Kernel  # noqa: E402
 
 SIZE: Final = {"n": 2**20}
 TYPES: Final = {"fp64": "double", "fp32": "float"}
 AHEAD, IN_TURN, PEER = "mptune, compiling ahead", "mptune, compiling in turn", "Kernel Tuner, C++ backend"
 TARGETS: Final = {IN_TURN: 1.6, PEER: 3.0}
-INSTALL: Final = 'Kernel Tuner is not installed: pip install "mptune[benchmarks]"'
-PHASES: Final = ("compile", "transfer", "launch", "accuracy", "timing")
 
 #: axpy as a user of Kernel Tuner's C++ backend writes it; parameters arrive as macros.
 PEER_SOURCE: Final = """
@@ -65,116 +66,19 @@ extern "C" float axpy(y_type* __restrict__ y, const x_type* __restrict__ x, a_ty
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One run of one tool.
-
-    Attributes:
-        evaluations: configurations evaluated.
-        wall_s: from the call to the result, start of the worker included.
-        phases_s: wall time by phase, where the tool tells.
-    """
-
-    evaluations: int
-    wall_s: float
-    phases_s: Mapping[str, float]
-
-    @property
-    def per_second(self) -> float:
-        """Evaluations per second."""
-        return self.evaluations / self.wall_s
-
-
-def narrowed(kernel: Kernel) -> Kernel:
-    """Return the kernel in the types every tool here has."""
-    parameters = [
-        PrecisionParameter(p.name, [value for value in p.values if value in TYPES])
-        if isinstance(p, PrecisionParameter)
-        else p
-        for p in kernel.parameters
-    ]
-    return dataclasses.replace(kernel, parameters=tuple(parameters))
-
-
-@contextlib.contextmanager
-def empty_cache() -> Iterator[None]:
-    """Keep binaries in a folder of their own, removed afterwards."""
-    before = os.environ.get("MPTUNE_CACHE_DIR")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["MPTUNE_CACHE_DIR"] = folder
-        try:
-            yield
-        finally:
-            del os.environ["MPTUNE_CACHE_DIR"]
-            if before is not None:
-                os.environ["MPTUNE_CACHE_DIR"] = before
-
-
-def run_mptune(kernel: Kernel, budget: int, seed: int, compilers: int | None) -> Outcome:
-    """Tune with random search."""
-    with empty_cache():
-        start = time.perf_counter()
-        run = tune(
-            kernel,
-            backend="host",
-            sizes=SIZE,
-            strategy="random",
-            budget=budget,
-            baseline_share=0.0,
-            seed=seed,
-            compilers=compilers,
-        )
-        wall_s = time.perf_counter() - start
-    phases = {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in run.trials) for name in PHASES}
-    return Outcome(run.evaluations, wall_s, phases)
-
-
-def run_kernel_tuner(kernel: Kernel, budget: int, seed: int) -> Outcome:
-    """Tune with Kernel Tuner's random search, its accuracy observer comparing with the double-precision answer."""
-    from kernel_tuner import tune_kernel
-    from kernel_tuner.accuracy import AccuracyObserver, TunablePrecision
-
-    rng = np.random.default_rng(seed)
-    assert kernel.inputs is not None
-    inputs = kernel.inputs(rng, kernel.resolve_sizes("default", SIZE))
-    x, y, a = (np.asarray(inputs[name], dtype=np.float64) for name in ("x", "y", "a"))
-    types = {TYPES[name]: np.dtype(TYPES[name]).type for name in TYPES}
-    arguments = [
-        TunablePrecision("y_type", y, types),
-        TunablePrecision("x_type", x, types),
-        TunablePrecision("a_type", np.float64(a), types),
-        np.int32(SIZE["n"]),
-    ]
-    parameters = {
-        p.name: [TYPES.get(str(v), v) for v in p.values] if isinstance(p, PrecisionParameter) else list(p.values)
-        for p in kernel.parameters
-    }
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), Path(os.devnull).open("w") as sink:
-        start = time.perf_counter()
-        with contextlib.redirect_stdout(sink):
-            results, _ = tune_kernel(
-                "axpy",
-                PEER_SOURCE,
-                1,
-                arguments,
-                parameters,
-                lang="C",
-                compiler_options=["-O3", "-march=native", "-std=c++17", "-fopenmp"],
-                answer=[a * x + y, None, None, None],
-                observers=[AccuracyObserver(metric="nrmse")],
-                atol=math.inf,
-                strategy="random_sample",
-                strategy_options={"max_fevals": budget},
-                seed=seed,
-                quiet=True,
-            )
-        wall_s = time.perf_counter() - start
-    phases = {
-        "compile": math.fsum(r["compile_time"] for r in results) / 1e3,
-        "accuracy": math.fsum(r["verification_time"] for r in results) / 1e3,
-        "timing": math.fsum(r["benchmark_time"] for r in results) / 1e3,
-    }
-    return Outcome(len(results), wall_s, phases)
+def run_peer(kernel: Kernel, budget: int, seed: int) -> Outcome:
+    """Tune with Kernel Tuner's C++ backend."""
+    return run_kernel_tuner(
+        kernel,
+        kernel.resolve_sizes("default", SIZE),
+        budget,
+        seed,
+        PEER_SOURCE,
+        TYPES,
+        problem_size=1,
+        lang="C",
+        compiler_options=["-O3", "-march=native", "-std=c++17", "-fopenmp"],
+    )
 
 
 def median(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) -> float:
@@ -240,10 +144,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, tool in document["tools"].items():
-        phases = dict(tool["phases_s"])
-        accuracy = phases.get("accuracy", 0.0) + phases.get("launch", 0.0)
-        rest = tool["wall_s"] - math.fsum(phases.values())
-        cells = [phases.get("compile", 0.0), phases.get("transfer", 0.0), accuracy, phases.get("timing", 0.0), rest]
+        cells = columns_s(tool["phases_s"], tool["wall_s"])
         lines.append(
             f"| {name} | {tool['per_second']:.2f} | {tool['wall_s']:.1f} | "
             + " | ".join(f"{cell:.1f}" for cell in cells)
@@ -274,13 +175,13 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Run everything."""
-    kernel = narrowed(load_kernel("axpy"))
+    kernel = load_narrowed("axpy", tuple(TYPES))
     tools: dict[str, Callable[[int], Outcome]] = {
-        AHEAD: lambda seed: run_mptune(kernel, given.budget, seed, None),
-        IN_TURN: lambda seed: run_mptune(kernel, given.budget, seed, 0),
+        AHEAD: lambda seed: run_mptune(kernel, SIZE, given.budget, seed, None),
+        IN_TURN: lambda seed: run_mptune(kernel, SIZE, given.budget, seed, 0),
     }
     if not given.alone:
-        tools[PEER] = lambda seed: run_kernel_tuner(kernel, given.budget, seed)
+        tools[PEER] = lambda seed: run_peer(kernel, given.budget, seed)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in tools}
     for turn in range(given.rounds):
         for name, run in tools.items():
@@ -323,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         if not given.alone:
-            _require_kernel_tuner()
+            require_kernel_tuner(" (or --alone to measure mptune alone)")
         document = measure(given)
     except MptuneError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -334,13 +235,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.output.write_text(page)
         given.output.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
     return 0
-
-
-def _require_kernel_tuner() -> None:
-    try:
-        import kernel_tuner  # noqa: F401
-    except ImportError:
-        raise MptuneError(f"{INSTALL} (or --alone to measure mptune alone)") from None
 
 
 if __name__ == "__main__":

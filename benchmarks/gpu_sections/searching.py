@@ -1,0 +1,76 @@
+"""Several searches over one kernel on one worker, each with what the others have found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks.gpu_sections.section import Options
+from mptune.backends.processor import usable_cores
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.timing import TimingPlan
+from mptune.kernel import Kernel, Sizes
+from mptune.objective import Objective
+from mptune.results import Trial
+from mptune.space.configuration import Configuration
+from mptune.space.search_space import SearchSpace
+from mptune.strategies import make
+
+__all__ = ["PLAN", "described", "evaluator_of", "fastest", "search"]
+
+#: In a search the launches only have to find candidates.
+PLAN: Final = TimingPlan(warmups=1, min_repeats=3, max_repeats=30, cap_s=0.03, patience_s=0.2)
+
+
+def evaluator_of(kernel: Kernel, sizes: Sizes, options: Options, observers: Sequence[str] = ()) -> DeviceEvaluator:
+    """Return what evaluates a kernel, compiling ahead on all cores."""
+    return DeviceEvaluator(
+        kernel,
+        sizes,
+        options.backend,
+        seed=options.seed,
+        plan=PLAN,
+        compilers=usable_cores(),
+        observers=observers,
+    )
+
+
+def search(
+    evaluator: DeviceEvaluator,
+    kernel: Kernel,
+    space: SearchSpace,
+    objective: Objective,
+    known: dict[Configuration, Trial],
+    until: float,
+    seed: int,
+) -> None:
+    """Search a space with Bayesian optimisation until a time, and add the trials to those that are known."""
+    strategy = make("bayesian", space, objective, signature=kernel.signature_names, seed=seed)
+    strategy.tell(list(known.values()))
+    while time.monotonic() < until:
+        asked = strategy.ask(evaluator.lead)
+        if not asked:
+            return
+        trials = []
+        for trial in evaluator.evaluate(asked):
+            trials.append(trial)
+            if time.monotonic() >= until:
+                break
+        known |= {trial.configuration: trial for trial in trials}
+        strategy.tell(trials)
+
+
+def fastest(trials: Iterable[Trial], values: Mapping[str, Sequence[Any]], tau: float, count: int) -> list[Trial]:
+    """Return the fastest valid trials that have certain values and an error of at most ``tau``."""
+    admitted = [
+        trial
+        for trial in trials
+        if trial.is_valid and trial.error <= tau and all(trial.configuration[name] in values[name] for name in values)
+    ]
+    return sorted(admitted, key=lambda trial: trial.time_ms)[:count]
+
+
+def described(configuration: Configuration) -> dict[str, Any]:
+    """Return a configuration as JSON can hold it."""
+    return dict(configuration)

@@ -1,0 +1,109 @@
+"""The vendor's matrix product: cuBLAS through CuPy, on the very matrices the gemm kernel gets."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.accuracy.metrics import resolve
+from mptune.buffers import DataManager
+from mptune.errors import BackendUnavailableError
+from mptune.precision import precision
+
+__all__ = ["Cublas"]
+
+#: The types of A and B, of C, and of the sums, by what the section calls the product.
+TYPES: Final[Mapping[str, tuple[str, str]]] = {
+    "fp64": ("fp64", "fp64"),
+    "fp32": ("fp32", "fp32"),
+    "fp16": ("fp16", "fp32"),
+}
+_INSTALL: Final = "pip install nvidia-cublas"
+
+
+class Cublas:
+    """C = alpha A B + beta C with matrices that stay on the device.
+
+    Sums in fp32 are true fp32: no TF32 unless the environment asks cuBLAS for it. Products of fp16 are summed in fp32,
+    which tensor cores do.
+
+    Args:
+        data: inputs and reference of gemm.
+        name: key of :data:`TYPES`.
+
+    Raises:
+        BackendUnavailableError: CuPy or cuBLAS is missing.
+    """
+
+    def __init__(self, data: DataManager, name: str) -> None:
+        if importlib.util.find_spec("cupy") is None:
+            raise BackendUnavailableError('CuPy is not installed: pip install "mptune[cuda]"')
+        import cupy
+
+        try:
+            from cupy_backends.cuda.libs import cublas
+        except ImportError as error:
+            raise BackendUnavailableError(
+                f"cuBLAS cannot be loaded: {_INSTALL} ({str(error).splitlines()[0]})"
+            ) from error
+        self._cupy = cupy
+        self._cublas = cublas
+        self._metric = resolve(str(data.kernel.metric))
+        self._reference = data.references["C"]
+        inputs, result = TYPES[name]
+        runtime = cupy.cuda.runtime
+        kinds = {"fp64": runtime.CUDA_R_64F, "fp32": runtime.CUDA_R_32F, "fp16": runtime.CUDA_R_16F}
+        self._kinds = kinds[inputs], kinds[result]
+        self._compute = cublas.CUBLAS_COMPUTE_64F if result == "fp64" else cublas.CUBLAS_COMPUTE_32F
+        self._a, self._b = (cupy.asarray(_typed(data, matrix, inputs)) for matrix in ("A", "B"))
+        self._original = cupy.asarray(_typed(data, "C", result))
+        self._c = self._original.copy()
+        # Read by the host, so they are kept there.
+        self._alpha, self._beta = (np.array(data.inputs[s], precision(result).dtype) for s in ("alpha", "beta"))
+        self._events = cupy.cuda.Event(), cupy.cuda.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del self._a, self._b, self._c, self._original
+        self._cupy.get_default_memory_pool().free_all_blocks()
+
+    @property
+    def version(self) -> str:
+        """The library's version."""
+        number = int(self._cublas.getVersion(self._cupy.cuda.device.get_cublas_handle()))
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+    def multiply(self) -> float:
+        """Multiply once, C as it was at first, and return the device time in milliseconds."""
+        m, n, k = (*self._c.shape, self._a.shape[1])
+        (start, end), (inputs, result) = self._events, self._kinds
+        none, handle = self._cublas.CUBLAS_OP_N, self._cupy.cuda.device.get_cublas_handle()
+        self._c[...] = self._original
+        start.record()
+        # By columns, as the library takes them, these rows are the transposed matrices, and so is the product.
+        self._cublas.gemmEx(
+            *(handle, none, none, n, m, k, self._alpha.ctypes.data),
+            *(self._b.data.ptr, inputs, n, self._a.data.ptr, inputs, k),
+            *(self._beta.ctypes.data, self._c.data.ptr, result, n, self._compute, self._cublas.CUBLAS_GEMM_DEFAULT),
+        )
+        end.record()
+        end.synchronize()
+        return float(self._cupy.cuda.get_elapsed_time(start, end))
+
+    def error(self) -> float:
+        """Return the error of the last product in the kernel's metric."""
+        return float(self._metric(self._cupy.asnumpy(self._c), self._reference))
+
+
+def _typed(data: DataManager, matrix: str, name: str) -> NDArray[Any]:
+    argument = next(a for a in data.kernel.arguments if a.name == matrix)
+    return data.typed(argument, precision(name))

@@ -1,0 +1,215 @@
+"""Runs of mptune and of Kernel Tuner on one kernel, and their time by phase: what benchmarks of throughput share.
+
+Both tools draw the same number of configurations of the same space at random, check the answer of each, and begin with
+empty caches of binaries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mptune.buffers import DataManager
+from mptune.errors import MptuneError
+from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.precision import precision
+from mptune.registry import load_kernel
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import PrecisionParameter
+from mptune.tuner import tune
+
+INSTALL: Final = 'Kernel Tuner is not installed: pip install "mptune[benchmarks]"'
+PHASES: Final = ("compile", "transfer", "launch", "accuracy", "timing")
+#: Columns of the phases in a table: those of :data:`PHASES`, the checked launch with the comparison, and what is left.
+COLUMNS: Final = ("compile", "transfer", "accuracy", "timing", "rest")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run of one tool.
+
+    Attributes:
+        evaluations: configurations evaluated.
+        wall_s: from the call to the result, start of the worker included.
+        phases_s: wall time by phase, where the tool tells.
+        best: the fastest configuration; None where none is valid.
+        best_ms: its time as the tool measured it.
+    """
+
+    evaluations: int
+    wall_s: float
+    phases_s: Mapping[str, float]
+    best: Configuration | None = None
+    best_ms: float = math.nan
+
+    @property
+    def per_second(self) -> float:
+        """Evaluations per second."""
+        return self.evaluations / self.wall_s
+
+
+def columns_s(phases_s: Mapping[str, float], wall_s: float) -> tuple[float, ...]:
+    """Return the seconds of each of :data:`COLUMNS`."""
+    accuracy = phases_s.get("accuracy", 0.0) + phases_s.get("launch", 0.0)
+    counted = (phases_s.get("compile", 0.0), phases_s.get("transfer", 0.0), accuracy, phases_s.get("timing", 0.0))
+    return (*counted, wall_s - math.fsum(phases_s.values()))
+
+
+def narrowed(kernel: Kernel, types: Sequence[str]) -> Kernel:
+    """Return the kernel in some types only."""
+    parameters = [
+        PrecisionParameter(p.name, [value for value in p.values if value in types])
+        if isinstance(p, PrecisionParameter)
+        else p
+        for p in kernel.parameters
+    ]
+    return dataclasses.replace(kernel, parameters=tuple(parameters))
+
+
+@contextlib.contextmanager
+def empty_cache() -> Iterator[None]:
+    """Keep binaries, mptune's and CuPy's, in a folder of their own, removed afterwards."""
+    names = ("MPTUNE_CACHE_DIR", "CUPY_CACHE_DIR")
+    before = {name: os.environ.get(name) for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(dict.fromkeys(names, folder))
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                del os.environ[name]
+                if value is not None:
+                    os.environ[name] = value
+
+
+def run_mptune(
+    kernel: Kernel, sizes: Mapping[str, int], budget: int, seed: int, compilers: int | None, backend: str = "host"
+) -> Outcome:
+    """Tune with random search."""
+    with empty_cache():
+        start = time.perf_counter()
+        run = tune(
+            kernel,
+            backend=backend,
+            sizes=sizes,
+            strategy="random",
+            budget=budget,
+            baseline_share=0.0,
+            seed=seed,
+            compilers=compilers,
+        )
+        wall_s = time.perf_counter() - start
+    phases = {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in run.trials) for name in PHASES}
+    best = run.best
+    return Outcome(
+        run.evaluations,
+        wall_s,
+        phases,
+        None if best is None else best.configuration,
+        math.nan if best is None else best.time_ms,
+    )
+
+
+def require_kernel_tuner(otherwise: str = "") -> None:
+    """Check that Kernel Tuner is there.
+
+    Args:
+        otherwise: what else can be done, for the message.
+
+    Raises:
+        MptuneError: it is not installed.
+    """
+    try:
+        import kernel_tuner  # noqa: F401
+    except ImportError:
+        raise MptuneError(f"{INSTALL}{otherwise}") from None
+
+
+def run_kernel_tuner(
+    kernel: Kernel,
+    sizes: Sizes,
+    budget: int,
+    seed: int,
+    source: str | Callable[[Mapping[str, Any]], str],
+    types: Mapping[str, str],
+    **options: Any,
+) -> Outcome:
+    """Tune with Kernel Tuner's random search, its accuracy observer comparing with the double-precision answer.
+
+    Args:
+        kernel: supplies parameters, arguments and reference.
+        sizes: its problem sizes.
+        budget: configurations.
+        seed: seeds inputs and search.
+        source: what is compiled, or makes it of the values of the parameters.
+        types: what precisions are called in the source.
+        options: further arguments of ``kernel_tuner.tune_kernel``, the problem size and language among them.
+    """
+    from kernel_tuner import tune_kernel
+    from kernel_tuner.accuracy import AccuracyObserver
+
+    data = DataManager(kernel, sizes, seed=seed)
+    parameters = {
+        p.name: [types.get(str(v), v) for v in p.values] if isinstance(p, PrecisionParameter) else list(p.values)
+        for p in kernel.parameters
+    }
+    with empty_cache(), tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        arguments = [_for_peer(data, argument, types) for argument in kernel.arguments]
+        answer = [data.references[a.name] if a in kernel.outputs else None for a in kernel.arguments]
+        with Path(os.devnull).open("w") as sink, contextlib.redirect_stdout(sink):
+            start = time.perf_counter()
+            results, _ = tune_kernel(
+                kernel.function,
+                source,
+                arguments=arguments,
+                tune_params=parameters,
+                answer=answer,
+                observers=[AccuracyObserver(metric="nrmse")],
+                atol=math.inf,
+                strategy="random_sample",
+                strategy_options={"max_fevals": budget},
+                seed=seed,
+                quiet=True,
+                **options,
+            )
+            wall_s = time.perf_counter() - start
+    phases = {
+        "compile": math.fsum(r["compile_time"] for r in results) / 1e3,
+        "accuracy": math.fsum(r["verification_time"] for r in results) / 1e3,
+        "timing": math.fsum(r["benchmark_time"] for r in results) / 1e3,
+    }
+    # What failed has an object in place of its time.
+    timed = [r for r in results if isinstance(r["time"], int | float) and math.isfinite(r["time"])]
+    if not timed:
+        return Outcome(len(results), wall_s, phases)
+    best = min(timed, key=lambda r: r["time"])
+    names = {name: mine for mine, name in types.items()}
+    values = {p.name: best[p.name] for p in kernel.parameters}
+    own = {p.name: names.get(values[p.name], values[p.name]) for p in kernel.parameters}
+    return Outcome(len(results), wall_s, phases, kernel.configuration(own), float(best["time"]))
+
+
+def _for_peer(data: DataManager, argument: Argument, types: Mapping[str, str]) -> Any:
+    """Return an argument as Kernel Tuner takes it."""
+    from kernel_tuner.accuracy import TunablePrecision
+
+    if argument.precision is None:
+        return data.scalar(argument, None) if argument.role is Role.SCALAR else data.inputs[argument.name]
+    value = data.inputs[argument.name] if argument.is_input else np.zeros(data.shape_of(argument))
+    as_array = np.float64(value) if argument.role is Role.SCALAR else value
+    return TunablePrecision(argument.precision, as_array, {types[name]: precision(name).dtype.type for name in types})
+
+
+def load_narrowed(name: str, types: Sequence[str]) -> Kernel:
+    """Return a bundled kernel in some types only."""
+    return narrowed(load_kernel(name), types)
