@@ -114,7 +114,8 @@ def tune(
         render_body(kernel, space.configuration(0), sizes)
         described = _describe(kernel, sizes, settings, objective, metric_text(metric), space, ready, command)
         described["workers"] = evaluator.capacity
-        file: RunFile | NoFile = stack.enter_context(_open_run(output, resume, described))
+        file = _open_run(output, resume, described)
+        stack.enter_context(file)
         return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
 
 
