@@ -192,9 +192,6 @@ def _options(given: argparse.Namespace, text: str) -> Options:
     """
     if not (given.time_limit > 0 and math.isfinite(given.time_limit)):
         raise MptuneError(f"--time-limit {given.time_limit:g}: expected seconds, more than 0")
-    backend = found_backend(given.backend)
-    if backend == "host" and given.output == OUTPUT:
-        raise MptuneError(f"--backend host only tries the sections out: give another --output than {OUTPUT.name}")
     for name in ("budget", "candidates", "rounds"):
         if getattr(given, name) < 1:
             raise MptuneError(f"--{name} {getattr(given, name)}: expected at least 1")
@@ -203,10 +200,14 @@ def _options(given: argparse.Namespace, text: str) -> Options:
     matrices = [part.strip() for part in given.matrices.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in matrices):
         raise MptuneError(f"--matrices {given.matrices}: expected whole numbers above 0, separated by commas")
+    kernels = _names(given.kernels, THRESHOLDS, "kernel")
+    backend = found_backend(given.backend)
+    if backend == "host" and given.output == OUTPUT:
+        raise MptuneError(f"--backend host only tries the sections out: give another --output than {OUTPUT.name}")
     return Options(
         backend=backend,
         size=given.size,
-        kernels=_names(given.kernels, THRESHOLDS, "kernel"),
+        kernels=kernels,
         matrices=tuple(int(part) for part in matrices),
         budget=given.budget,
         candidates=given.candidates,

@@ -147,9 +147,9 @@ def lines(document: Mapping[str, Any]) -> list[str]:
             )
     columns = ("kernel", "level", "error", "ms", "speedup", "J", "saving", "W", "least J", "its saving")
     return [
-        "The fastest configuration found in fp64 and under each threshold (Heldens 2026, Table IV), and the energy of one "
-        "of its launches: that of the whole device, what it draws at rest included. The least is that of the most frugal "
-        "configuration measured within the threshold; ratios say how many times less it is than in fp64.",
+        "The fastest configuration found in fp64 and under each threshold (Heldens 2026, Table IV), and the energy of "
+        "one of its launches: that of the whole device, what it draws at rest included. The least is that of the most "
+        "frugal configuration measured within the threshold; savings say how many times less it is than in fp64.",
         *(f"\nNot measured: {reason}." for reason in missing),
         "",
         *table(columns, rows),

@@ -1,0 +1,515 @@
+"""The benchmark for GPUs: what it says without one, how its page is filled, and its sections on the host.
+
+What only a device can do is played: the vendor's library multiplies column by column in NumPy, copies take the time a
+clock is told.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import math
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mptune.backends import BACKENDS, get_backend
+from mptune.backends.base import Availability, CompileOptions
+from mptune.backends.cuda import CudaBackend
+from mptune.backends.hip import HipBackend
+from mptune.buffers import DataManager
+from mptune.errors import BackendUnavailableError, MptuneError
+from mptune.interop import read_recording
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.rendering import render
+from mptune.results import Measurement, Status, Trial
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+
+ROOT = Path(__file__).parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks import gpu as benchmark  # noqa: E402
+from benchmarks import rates  # noqa: E402
+from benchmarks.gpu_sections import axpy, energy, gemm, peer, spaces, vendor  # noqa: E402
+from benchmarks.gpu_sections.searching import fastest  # noqa: E402
+from benchmarks.gpu_sections.section import Options, Section  # noqa: E402
+
+LATER = 1e9
+
+
+def unavailable(backend: str) -> str:
+    availability = BACKENDS[backend].availability()
+    return "" if availability.can_compile else availability.reason
+
+
+def kernel_with(name: str, **values: list[Any]) -> Kernel:
+    """Return a bundled kernel of which only some values are left."""
+    kernel = load_kernel(name)
+    parameters = [
+        (PrecisionParameter if isinstance(p, PrecisionParameter) else OrdinalParameter)(p.name, values[p.name])
+        if p.name in values
+        else p
+        for p in kernel.parameters
+    ]
+    return dataclasses.replace(kernel, parameters=tuple(parameters))
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    return Options(
+        backend="host",
+        size="smoke",
+        kernels=(),
+        matrices=(20,),
+        budget=2,
+        candidates=1,
+        rounds=2,
+        seed=0,
+        work=tmp_path / "work",
+        data=tmp_path / "data",
+        command="a command",
+    )
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for family, reason in ((CudaBackend, "no driver for it"), (HipBackend, "no library for it")):
+        monkeypatch.setattr(family, "availability", classmethod(lambda _, r=reason: Availability(True, False, r)))
+
+
+# -- without a GPU ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_gpu_nothing_is_written_but_what_would_fill_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "gpu.md"
+    assert benchmark.main(["--sections", "gemm,energy", "--output", str(output)]) == 2
+    said = capsys.readouterr().err
+    assert "cuda: no driver for it; hip: no library for it" in said
+    assert "python benchmarks/gpu.py --sections gemm\n" in said
+    assert "--sections axpy" not in said
+    assert not output.exists()
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_placeholder_has_the_command_of_every_section_and_no_number(tmp_path: Path) -> None:
+    output = tmp_path / "folder" / "gpu.md"
+    assert benchmark.main(["--placeholder", "--output", str(output)]) == 0
+    page = output.read_text()
+    assert page.count("no GPU was available") == len(benchmark.SECTIONS) == 5
+    for name in benchmark.SECTIONS:
+        assert f"    python benchmarks/gpu.py --sections {name}\n" in page
+    assert "|" not in page
+    assert not output.with_suffix(".json").exists()
+
+
+def test_the_committed_page_is_what_the_figures_beside_it_give() -> None:
+    page = ROOT / "benchmarks" / "results" / "gpu.md"
+    assert page.read_text() == benchmark.page(benchmark.stored(page.with_suffix(".json")))
+
+
+def test_nothing_loads_cupy_before_it_is_needed() -> None:
+    code = "import benchmarks.gpu, sys; sys.exit('cupy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sections", "gem"], "did you mean 'gemm'"),
+        (["--kernels", "axpi"], "did you mean 'axpy'"),
+        (["--backend", "hots"], "did you mean 'host'"),
+        (["--rounds", "0"], "--rounds 0: expected at least 1"),
+        (["--seed", "-1"], "--seed -1: expected"),
+        (["--time-limit", "nan"], "--time-limit nan: expected seconds"),
+        (["--matrices", "64,x"], "--matrices 64,x: expected whole numbers"),
+        (["--matrices", "0"], "--matrices 0: expected whole numbers"),
+        (["--backend", "host", "--sections", "axpy", "--size", "smok"], "did you mean 'smoke'"),
+        (["--backend", "host", "--sections", "peer"], "benchmarks/throughput.py"),
+    ],
+)
+def test_wrong_input(arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "gpu.md"
+    assert benchmark.main([*arguments, "--output", str(output)]) == 2
+    assert message in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_the_host_is_no_gpu_for_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["--backend", "host"]) == 2
+    assert "give another --output than gpu.md" in capsys.readouterr().err
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def test_a_page_is_filled_section_by_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def played(name: str, complete: bool) -> Section:
+        document = {"complete": complete, "value": math.nan, "limit": math.inf}
+        return Section(name, f"About {name}", lambda *_: document, lambda found: [f"{name}: {found['value']}"])
+
+    sections = {name: played(name, complete=name == "one") for name in ("one", "two", "three")}
+    monkeypatch.setattr(benchmark, "SECTIONS", sections)
+    output = tmp_path / "gpu.md"
+    for name in ("two", "one"):
+        arguments = ["--backend", "host", "--sections", name, "--output", str(output), "--time-limit", "7"]
+        assert benchmark.main(arguments) == 0
+    first, second, third = output.read_text().split("## About ")[1:]
+    assert "one: None" in first
+    assert "time limit" not in first
+    assert "The time limit of 7 s ended it" in second
+    assert get_backend("host").device().name in second
+    assert "no GPU was available" in third
+    documents = json.loads(output.with_suffix(".json").read_text())["sections"]
+    assert sorted(documents) == ["one", "two"]
+    output.with_suffix(".json").write_text('{"sections": 3}')
+    assert benchmark.main(["--placeholder", "--output", str(output)]) == 2
+
+
+# -- axpy ------------------------------------------------------------------------------------------
+
+
+def test_axpy_is_measured_beside_the_reference_in_every_round(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow = kernel_with("axpy", block_size=[256, 512], vector_width=[1])
+    monkeypatch.setattr(axpy, "load_kernel", lambda _: narrow)
+    monkeypatch.setattr(axpy, "TYPES", ("fp64", "fp32"))
+    document = axpy.measure(options, time.monotonic() + LATER)
+    assert document["complete"]
+    for row, size_bytes in zip(document["rows"], (8, 4), strict=True):
+        assert row["traffic_bytes"] == 3 * 10_007 * size_bytes
+        assert len(row["times_ms"]) == len(row["copies_bytes_per_s"]) == options.rounds
+        rate = row["traffic_bytes"] / np.median(row["times_ms"]) * 1e3
+        assert row["share"] == pytest.approx(rate / np.median(row["copies_bytes_per_s"]), rel=0.5)
+    assert "fp32" in "\n".join(axpy.lines(document))
+    assert axpy.measure(options, time.monotonic())["rows"] == []
+
+
+def test_copies_are_timed_without_what_it_takes_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, held = [0.0], [0]
+
+    class Memory:
+        def __init__(self, nbytes: int) -> None:
+            self.nbytes = nbytes
+            held[0] += 1
+
+        def fill(self, byte: int) -> None:
+            now_s[0] += 3.0
+
+        def copy_from(self, other: Memory) -> None:
+            now_s[0] += 2 * other.nbytes / 2e12
+
+        def part(self, offset: int, nbytes: int) -> Memory:
+            assert offset + nbytes == self.nbytes
+            return self
+
+        def read(self, data: Any) -> None:
+            now_s[0] += 5e-3
+
+        def free(self) -> None:
+            held[0] -= 1
+
+    monkeypatch.setattr(axpy.time, "perf_counter", lambda: now_s[0])
+    backend: Any = SimpleNamespace(name="cuda", allocate=Memory)
+    assert axpy.copy_bytes_per_s(backend, 10**9) == pytest.approx(2e12)
+    assert held == [0]
+
+
+# -- gemm ------------------------------------------------------------------------------------------
+
+
+class Vendor:
+    """Plays cuBLAS: four times as fast as can be told."""
+
+    version = "1.2.3"
+
+    def __enter__(self) -> Vendor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def multiply(self) -> float:
+        return 0.25
+
+    def error(self) -> float:
+        return 1e-7
+
+
+def test_gemm_takes_turns_with_the_vendor_in_every_variant(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: [16] for name in ("MWG", "NWG")} | {name: [4] for name in ("MDIMC", "NDIMC", "MDIMA", "NDIMB")}
+    narrow = kernel_with("gemm", KWG=[8], VWM=[1, 2], VWN=[1], **few)
+    monkeypatch.setattr(gemm, "load_kernel", lambda _: narrow)
+    monkeypatch.setattr(gemm, "TYPES", {"fp32": ("fp32", "fp32")})
+    monkeypatch.setattr(gemm, "_vendor", lambda *_: Vendor())
+    document = gemm.measure(options, time.monotonic() + LATER)
+    (product,) = document["products"]
+    assert document["complete"]
+    assert product["vendor_ms"] == [0.25] * options.rounds
+    for variant, entry in product["kernels"].items():
+        set_to = entry["configuration"]["double_buffer"], entry["configuration"]["fine_prefetch"]
+        assert set_to == gemm.SWITCHES[variant]
+        assert len(entry["times_ms"]) == options.rounds
+        assert 0 < entry["error"] < 1e-5
+        entry["times_ms"] = [0.2, 0.2]
+    text = "\n".join(gemm.lines(document))
+    assert "cuBLAS 1.2.3" in text
+    assert "125.0%" in text
+    assert "met at 20 (125.0%)" in text
+
+
+def test_gemm_without_the_vendor_says_why() -> None:
+    kernel = load_kernel("gemm")
+    document: dict[str, Any] = {"products": [], "complete": False}
+    assert gemm._vendor(DataManager(kernel, kernel.resolve_sizes("smoke")), "fp32", "hip", document) is None
+    assert "Not compared: cuBLAS is compared with on CUDA devices, not on hip." in gemm.lines(document)
+
+
+class OnDevice(np.ndarray[Any, Any]):
+    """An array that tells its address as CuPy's do."""
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+@pytest.fixture
+def cublas(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """CuPy and cuBLAS, played: matrices lie column by column, as the library has them."""
+    types = {1: np.float64, 0: np.float32, 2: np.float16}
+
+    def matrix(address: int, kind: int, rows: int, columns: int, lead: int) -> Any:
+        element = np.dtype(types[kind])
+        memory = (ctypes.c_char * (lead * columns * element.itemsize)).from_address(address)
+        return np.frombuffer(memory, element).reshape(columns, lead).T[:rows]
+
+    def gemm_ex(*given: int) -> None:
+        handle, transa, transb, m, n, k, alpha, a, a_kind, lda, b, b_kind, ldb, beta, c, c_kind, ldc, compute, way = (
+            given
+        )
+        assert (handle, transa, transb, way) == (7, 0, 0, -1)
+        scale = {70: ctypes.c_double, 68: ctypes.c_float}[compute]
+        left, right = matrix(a, a_kind, m, k, lda), matrix(b, b_kind, k, n, ldb)
+        result = matrix(c, c_kind, m, n, ldc)
+        product = left.astype(np.float64) @ right.astype(np.float64)
+        result[...] = scale.from_address(alpha).value * product + scale.from_address(beta).value * result
+
+    library = SimpleNamespace(
+        gemmEx=gemm_ex,
+        getVersion=lambda _: 130102,
+        CUBLAS_OP_N=0,
+        CUBLAS_GEMM_DEFAULT=-1,
+        CUBLAS_COMPUTE_64F=70,
+        CUBLAS_COMPUTE_32F=68,
+    )
+    event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
+    played: Any = ModuleType("cupy")
+    played.asarray = lambda array: np.array(array).view(OnDevice)
+    played.asnumpy = np.asarray
+    played.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: None)
+    played.cuda = SimpleNamespace(
+        Event=lambda: event,
+        get_elapsed_time=lambda *_: 1.5,
+        runtime=SimpleNamespace(CUDA_R_64F=1, CUDA_R_32F=0, CUDA_R_16F=2),
+        device=SimpleNamespace(get_cublas_handle=lambda: 7),
+    )
+    libraries: Any = ModuleType("cupy_backends.cuda.libs")
+    libraries.cublas = library
+    monkeypatch.setattr(vendor.importlib.util, "find_spec", lambda _: played)
+    monkeypatch.setitem(sys.modules, "cupy", played)
+    monkeypatch.setitem(sys.modules, "cupy_backends", ModuleType("cupy_backends"))
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda", ModuleType("cupy_backends.cuda"))
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs", libraries)
+    return SimpleNamespace(libraries=libraries)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("fp64", 1e-15), ("fp32", 1e-6), ("fp16", 1e-3)])
+def test_the_vendor_multiplies_the_kernels_own_matrices(name: str, limit: float, cublas: SimpleNamespace) -> None:
+    kernel = load_kernel("gemm")
+    data = DataManager(kernel, kernel.resolve_sizes("smoke"))  # no two of its sizes are equal
+    with vendor.Cublas(data, name) as library:
+        assert library.version == "13.1.2"
+        # C is as it was at first each time.
+        assert [library.multiply(), library.multiply()] == [1.5, 1.5]
+        assert library.error() < limit
+
+
+def test_a_missing_vendor_library_is_named(cublas: SimpleNamespace) -> None:
+    del cublas.libraries.cublas
+    kernel = load_kernel("gemm")
+    with pytest.raises(BackendUnavailableError, match="pip install nvidia-cublas"):
+        vendor.Cublas(DataManager(kernel, kernel.resolve_sizes("smoke")), "fp32")
+
+
+# -- peer ------------------------------------------------------------------------------------------
+
+
+def test_the_peer_launches_the_same_sources_in_the_same_way() -> None:
+    kernel_tuner = pytest.importorskip("kernel_tuner", reason='Kernel Tuner is in the extra "benchmarks"')
+    kernel = rates.load_narrowed(peer.KERNEL, tuple(peer.TYPES))
+    sizes = kernel.resolve_sizes("default")
+    given = peer.peer_options(kernel, sizes)
+    space = kernel.search_space(sizes)
+    assert space.size == 24 * 3**3
+    names = [*given["block_size_names"], "block_size_y", "block_size_z"]
+    dividers = tuple(given[f"grid_div_{axis}"] for axis in "xyz")
+    for configuration in space.configurations(space.sample(5, np.random.default_rng(1))):
+        values, shape = dict(configuration), kernel.launch_shape(configuration, sizes)
+        threads, grid = kernel_tuner.util.setup_block_and_grid(given["problem_size"], dividers, values, names)
+        assert (threads, grid) == (shape.block, shape.grid)
+        source = given["source"](values)
+        assert source == render(kernel, configuration, sizes)
+        _, prepared = kernel_tuner.util.prepare_kernel_string(
+            kernel.function, source, values, grid, threads, names, given["lang"], given["defines"]
+        )
+        assert prepared.endswith(source)
+        assert "#define" not in prepared.removesuffix(source)
+
+
+def test_an_outcome_travels_between_processes() -> None:
+    best = load_kernel("axpy").search_space(load_kernel("axpy").resolve_sizes()).configuration(5)
+    outcome = rates.Outcome(10, 4.0, {"compile": 1.0, "launch": 0.5, "accuracy": 0.25, "timing": 1.0}, best, 0.5)
+    assert pickle.loads(pickle.dumps(outcome)) == outcome
+    assert outcome.per_second == 2.5
+    assert rates.columns_s(outcome.phases_s, outcome.wall_s) == (1.0, 0.0, 0.75, 1.0, 1.25)
+
+
+def test_the_page_compares_the_tools() -> None:
+    def turn(own_s: float, peer_s: float) -> dict[str, Any]:
+        return {
+            tool: {"evaluations": 60, "wall_s": wall_s, "phases_s": {"compile": wall_s / 2}, "found_ms": 0.125}
+            for tool, wall_s in ((peer.OWN, own_s), (peer.PEER, peer_s))
+        }
+
+    document = {"kernel": "axpy", "sizes": {"n": 1000}, "budget": 60, "configurations": 648}
+    text = "\n".join(peer.lines({**document, "rounds": [turn(10, 40), turn(20, 30), turn(10, 40)]}))
+    assert "| mptune | 6.00 | 10.0 | 0.125 | 50% | 0% | 0% | 0% | 50% |" in text
+    assert "4.00x the evaluations per second of Kernel Tuner (target 3x: met)" in text
+    assert peer.lines({**document, "rounds": []}) == ["No round was finished."]
+
+
+# -- spaces ----------------------------------------------------------------------------------------
+
+
+def test_a_space_goes_on_from_what_is_done(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    types = ["fp64", "fp32"]
+    narrow = kernel_with("axpy", block_size=[256], vector_width=[1], a_type=["fp64"], x_type=types, y_type=types)
+    monkeypatch.setattr("benchmarks.record.load_kernel", lambda _: narrow)
+    options = dataclasses.replace(options, kernels=("axpy",))
+    assert spaces.measure(options, time.monotonic())["kernels"] == {}
+    first = spaces._record("axpy", options, time.monotonic())
+    assert (first["measured"], first["configurations"], first["front"], first["fp64"]) == (0, 4, [], None)
+    assert not options.data.exists()
+    document = spaces.measure(options, time.monotonic() + LATER)
+    entry = document["kernels"]["axpy"]
+    assert document["complete"]
+    assert entry["measured"] == 4
+    recorded = read_recording(options.data / entry["recorded"])
+    assert len(recorded.trials) == 4
+    assert {trial.error for trial in recorded.trials.values()} >= {point["error"] for point in entry["front"]}
+    assert entry["fp64"]["configuration"]["y_type"] == "fp64"
+    again = spaces.measure(options, time.monotonic() + LATER)
+    assert again["kernels"]["axpy"] == entry  # a second measurement would not agree to every digit
+    assert f"4 of 4 | 4 | {entry['fp64']['time_ms']:.4g} |" in "\n".join(spaces.lines(document))
+
+
+def test_the_summary_of_a_space() -> None:
+    kernel = load_kernel("axpy")
+
+    def trial(type_name: str, time_ms: float, error: float, status: Status = Status.OK) -> Trial:
+        types = dict.fromkeys(("a_type", "x_type", "y_type"), type_name)
+        configuration = kernel.configuration({"block_size": 32 if time_ms < 9 else 64, "vector_width": 1, **types})
+        return Trial(configuration, status, measurement=Measurement({"time_ms": time_ms, "error": error}))
+
+    trials = [
+        trial("fp64", 8.0, 1e-17),
+        trial("fp64", 10.0, 1e-17),
+        trial("fp32", 4.0, 1e-8),
+        trial("fp16", 2.0, 1e-3),
+        trial("bf16", 2.5, 1e-2),
+        Trial(trial("bf16", 9.0, 1.0).configuration, Status.LAUNCH_ERROR, "too slow"),
+    ]
+    found = spaces.summary(kernel, trials, (1e-8, 1e-4, 1e-2))
+    assert found["fp64"]["time_ms"] == 8.0
+    assert {level: point["time_ms"] for level, point in found["best"].items()} == {"high": 4, "medium": 4, "low": 2}
+    assert [point["time_ms"] for point in found["front"]] == [2.0, 4.0, 8.0]
+    assert (found["measured"], found["statuses"]) == (6, {"ok": 5, "launch_error": 1})
+    entry = {**found, "sizes": {"n": 5}, "configurations": 1536, "recorded": "axpy-here.json.gz"}
+    text = "\n".join(spaces.lines({"kernels": {"axpy": entry}}))
+    assert "| axpy | 6 of 1,536 | 5 | 8 | 2.00x (<= 1e-08) | 2.00x (<= 1e-04) | 4.00x (<= 1e-02) |" in text
+    assert spaces.summary(kernel, [], (1e-8,))["best"] == {"high": None}
+
+
+def test_nan_is_never_among_the_fastest() -> None:
+    configuration = load_kernel("axpy").search_space(load_kernel("axpy").resolve_sizes()).configuration(0)
+    broken = Trial(configuration, Status.OK, measurement=Measurement({"time_ms": 1.0, "error": math.nan}))
+    assert fastest([broken], {}, math.inf, 3) == []
+
+
+# -- energy ----------------------------------------------------------------------------------------
+
+
+def test_energy_by_level(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    types = ["fp64", "fp32"]
+    narrow = kernel_with("axpy", block_size=[256], vector_width=[1], a_type=["fp64"], x_type=types, y_type=types)
+    monkeypatch.setattr(energy, "load_kernel", lambda _: narrow)
+    document = energy.measure(dataclasses.replace(options, kernels=("axpy",)), time.monotonic() + LATER)
+    entry = document["kernels"]["axpy"]
+    assert document["complete"]
+    assert list(entry["levels"]) == ["fp64", "high", "medium", "low"]
+    assert entry["evaluated"] == 4
+    for level in entry["levels"].values():
+        assert level["fastest"]["error"] <= level["threshold"]
+        # The one or the other: a number, or why there is none.
+        assert math.isnan(level["fastest"]["energy_j"]) == bool(entry["missing"])
+
+
+def test_savings_are_over_the_fastest_in_fp64() -> None:
+    def point(time_ms: float, error: float, energy_j: float | None) -> dict[str, Any]:
+        return {"time_ms": time_ms, "error": error, "energy_j": energy_j, "power_w": 100.0, "configuration": {}}
+
+    levels = {
+        "fp64": {"threshold": None, "fastest": point(8.0, 0.0, 4.0), "most_frugal": point(8.0, 0.0, 4.0)},
+        "high": {"threshold": 1e-8, "fastest": point(4.0, 1e-9, 2.5), "most_frugal": point(5.0, 1e-9, 2.0)},
+        "low": {"threshold": 1e-2, "fastest": None, "most_frugal": None},
+    }
+    text = "\n".join(energy.lines({"kernels": {"axpy": {"levels": levels, "missing": ""}}}))
+    assert "| axpy | high (<= 1e-08) | 1.0e-09 | 4 | 2.00x | 2.5 | 1.60x | 100 | 2 | 2.00x |" in text
+    levels["high"]["fastest"]["energy_j"] = None
+    unmeasured = "\n".join(energy.lines({"kernels": {"axpy": {"levels": levels, "missing": "no counter"}}}))
+    assert "Not measured: no counter." in unmeasured
+    assert "| axpy | high (<= 1e-08) | 1.0e-09 | 4 | 2.00x |  |  | 100 | 2 | 2.00x |" in unmeasured
+
+
+# -- up to the compiler ----------------------------------------------------------------------------
+
+
+@pytest.mark.nvrtc
+@pytest.mark.skipif(bool(unavailable("cuda")), reason=unavailable("cuda") or "installed")
+@pytest.mark.parametrize("variant", gemm.SWITCHES)
+@pytest.mark.parametrize("name", vendor.TYPES)
+def test_what_gemm_searches_compiles_for_a_gpu(name: str, variant: str) -> None:
+    kernel = load_kernel("gemm")
+    sizes = kernel.resolve_sizes("default", dict.fromkeys("MNK", 1024))
+    small = {"MWG": [32], "NWG": [32], "KWG": [8], "MDIMC": [8], "NDIMC": [8]}
+    part = kernel.search_space(sizes).restrict({**gemm._types(name), **gemm._switches(variant), **small})
+    source = render(kernel, part.configuration(part.size // 2), sizes)
+    assert get_backend("cuda").compile(source, kernel.function, CompileOptions("sm_90")).image
+
+
+def test_the_peer_needs_cuda(options: Options) -> None:
+    with pytest.raises(MptuneError, match="needs a CUDA device, not host"):
+        peer.measure(options, time.monotonic() + LATER)
