@@ -27,6 +27,10 @@ def pyplot_module() -> Any:
     return pyplot
 
 
+#: Lines that can be told apart without colour.
+_DASHES: Final = ("-", "--", "-.", ":")
+
+
 def draw_curves(path: Path, comparison: Comparison, strategies: Sequence[str], first: int = 5) -> None:
     """Draw the distance from the optimum over evaluations, one panel per space: median and quartiles over runs."""
     pyplot = pyplot_module()
@@ -38,7 +42,7 @@ def draw_curves(path: Path, comparison: Comparison, strategies: Sequence[str], f
     for axis, space in zip(axes.flat, spaces, strict=False):
         for number, strategy in enumerate(strategies):
             lower, median, upper = (_drawable(row) for row in comparison.quartiles(space, strategy))
-            style = {"color": f"C{number}", "linewidth": 2.2 if number == 0 else 1.2}
+            style = {"color": f"C{number}", "linewidth": 2.2 if number == 0 else 1.2, "linestyle": _DASHES[number % 4]}
             axis.plot(evaluations[first:], median[first:], label=strategy, **style)
             axis.fill_between(evaluations[first:], lower[first:], upper[first:], color=f"C{number}", alpha=0.15)
         axis.set_title(space, fontsize=10)
@@ -46,7 +50,9 @@ def draw_curves(path: Path, comparison: Comparison, strategies: Sequence[str], f
         axis.set_ylim(0, None)
     for axis in axes.flat[len(spaces) :]:
         axis.set_visible(False)
-    figure.supxlabel("evaluations")
+    for axis in axes.flat[max(0, len(spaces) - wide) : len(spaces)]:
+        axis.set_xlabel("evaluations")
+        axis.tick_params(labelbottom=True)
     figure.supylabel("distance from the optimum in %\n(median, quartiles)", fontsize=10)
     figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     figure.set_layout_engine("constrained")

@@ -7,7 +7,9 @@
 - Accuracy: the error depends on the accuracy signature alone. Measured signatures are known exactly, and
   none known to exceed the threshold is proposed again; the others have a probability to meet it.
 
-A candidate's value is its expected improvement over the best feasible trial times both probabilities.
+A candidate's value is its expected improvement over the best feasible trial times both probabilities. While that finds
+nothing better for a while, every second proposal is of the largest value among the neighbours of the best trials: where
+one value of a parameter is unlike those beside it, a smooth model does not expect much of it.
 The initial sample is a Latin hypercube (Willemsen 2021, Sec. III-F).
 """
 
@@ -54,6 +56,7 @@ class BayesianOptions(Options):
         warp: strength of the compression of values worse than the median, 0 for none.
         length_spread: standard deviation of the prior of a log length scale.
         noise: centre of the prior of the noise, relative to the deviation of all values.
+        patience: evaluations without a better one after which every second is a neighbour of the best.
         max_observations: observations the model of time holds; of more, the best and a random part.
     """
 
@@ -65,6 +68,7 @@ class BayesianOptions(Options):
     warp: float = 1.0
     length_spread: float = 0.6
     noise: float = 0.03
+    patience: int = 12
     max_observations: int = 800
 
     def __post_init__(self) -> None:
@@ -76,6 +80,7 @@ class BayesianOptions(Options):
         require("bayesian", self, "warp", 0.0 <= self.warp < math.inf, "a number that is not negative")
         require("bayesian", self, "length_spread", 0.0 < self.length_spread < math.inf, "a positive number")
         require("bayesian", self, "noise", 0.0 < self.noise < math.inf, "a positive number")
+        require("bayesian", self, "patience", self.patience >= 1, "at least 1")
         require("bayesian", self, "max_observations", self.max_observations >= 20, "at least 20")
 
 
@@ -107,6 +112,8 @@ class BayesianStrategy(Strategy):
         self._design: list[int] | None = None
         self._design_target = 0
         self._widest_attempts = 0
+        self._best = math.inf
+        self._since_best = 0
         self._all: pools.Candidates | None = None
         self._pool: pools.Candidates | None = None
         self._alive = np.empty(0, dtype=np.bool_)
@@ -135,7 +142,11 @@ class BayesianStrategy(Strategy):
         features = self._features.of(at)
         for (index, trial), row in zip(new, features, strict=True):
             self._pending.pop(index, None)
-            self._outcomes[index] = self._outcome(row, trial)
+            outcome = self._outcome(row, trial)
+            self._outcomes[index] = outcome
+            is_better = outcome.feasible and outcome.value < self._best
+            self._best = outcome.value if is_better else self._best
+            self._since_best = 0 if is_better else self._since_best + 1
             self._strike(index)
         if self._signatures is not None:
             self._signatures.observe(self.space.codes(at), [t for _, t in new])
@@ -220,11 +231,26 @@ class BayesianStrategy(Strategy):
             self._rebuild()
         if self._pool is None or not self._alive.any():
             return None
+        stuck_for = self._since_best + len(self._pending) - self.options.patience
+        if stuck_for >= 0 and stuck_for % 2 == 0:
+            neighbour = self._next_neighbour()
+            if neighbour is not None:
+                return neighbour
         position, score = self._surrogate.choose(self._alive)
         if score == -math.inf:
             return None
         index = int(self._pool.indices[position])
         return index if self._pool.complete else self._climb(index, score)
+
+    def _next_neighbour(self) -> int | None:
+        """Return the neighbour of largest value of the best trial that has any that could be best."""
+        for best in self._elite(_ELITE):
+            around = self._free_neighbours(best)
+            if len(around):
+                scores = self._surrogate.scores_at(self._features.of(around), self.space.codes(around))
+                if scores.max() > -math.inf:
+                    return int(around[scores.argmax()])
+        return None
 
     def _update(self) -> None:
         """Bring the model up to date: fitted anew when due, else extended."""
@@ -275,8 +301,7 @@ class BayesianStrategy(Strategy):
         for start, reached in [(index, score), *((i, -math.inf) for i in self._elite(1))]:
             at = start
             for _ in range(_STEPS):
-                around = self.space.neighbours(at, "hamming")
-                around = around[[not self._taken(i) for i in around.tolist()]]
+                around = self._free_neighbours(at)
                 if not len(around):
                     break
                 scores = self._surrogate.scores_at(self._features.of(around), self.space.codes(around))
@@ -286,6 +311,11 @@ class BayesianStrategy(Strategy):
             if reached > best_score:
                 best, best_score = at, reached
         return best
+
+    def _free_neighbours(self, index: int) -> NDArray[np.int64]:
+        """Return the configurations that differ in one parameter and have not been proposed."""
+        around = self.space.neighbours(index, "hamming")
+        return np.asarray(around[[not self._taken(i) for i in around.tolist()]])
 
     def _elite(self, n: int) -> list[int]:
         """Return the best feasible trials, or the best of all where none is feasible."""
