@@ -29,9 +29,11 @@ from mptune.buffers import DataManager
 from mptune.errors import BackendUnavailableError, MptuneError
 from mptune.interop import read_recording
 from mptune.kernel import Kernel
+from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
+from mptune.run import json_safe
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +42,7 @@ if str(ROOT) not in sys.path:
 
 from benchmarks import gpu as benchmark  # noqa: E402
 from benchmarks import rates  # noqa: E402
-from benchmarks.gpu_sections import axpy, energy, gemm, peer, spaces, vendor  # noqa: E402
+from benchmarks.gpu_sections import axpy, energy, gemm, peer, searching, spaces, vendor  # noqa: E402
 from benchmarks.gpu_sections.searching import fastest  # noqa: E402
 from benchmarks.gpu_sections.section import Options, Section  # noqa: E402
 
@@ -386,6 +388,53 @@ def test_an_outcome_travels_between_processes() -> None:
     assert rates.columns_s(outcome.phases_s, outcome.wall_s) == (1.0, 0.0, 0.75, 1.0, 1.25)
 
 
+def test_the_tools_take_turns_for_as_many_rounds_as_there_is_time_for(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = load_kernel("axpy")
+    types = dict.fromkeys(("a_type", "x_type", "y_type"), "fp64")
+    best = kernel.configuration({"block_size": 256, "vector_width": 1, **types})
+    now_s, turns = [0.0], []
+
+    def outcome(tool: str, took_s: float, found: Any) -> Any:
+        def run(*given: Any) -> rates.Outcome:
+            now_s[0] += took_s
+            turns.append((tool, given[-1] if tool == peer.PEER else given[3]))
+            return rates.Outcome(options.budget, took_s, {"compile": took_s / 4}, found)
+
+        return run
+
+    class Pool:
+        """Runs what is submitted at once, in this process."""
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __enter__(self) -> Pool:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def submit(self, function: Any, *given: Any) -> Any:
+            return SimpleNamespace(result=lambda: function(*given))
+
+    monkeypatch.setattr(peer, "require_kernel_tuner", lambda: None)
+    monkeypatch.setattr(peer, "run_random", outcome(peer.OWN, 10.0, best))
+    monkeypatch.setattr(peer, "run_peer", outcome(peer.PEER, 40.0, None))
+    monkeypatch.setattr(peer, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(peer, "get_backend", lambda _: get_backend("host"))
+    monkeypatch.setattr(peer.time, "monotonic", lambda: now_s[0])
+    document = peer.measure(dataclasses.replace(options, backend="cuda", rounds=5, seed=3), 149.0)
+    # A third round would end at 150 s.
+    assert turns == [(peer.OWN, 3), (peer.PEER, 3), (peer.OWN, 4), (peer.PEER, 4)]
+    assert not document["complete"]
+    for turn in document["rounds"]:
+        assert turn[peer.OWN]["found_ms"] > 0
+        assert math.isnan(turn[peer.PEER]["found_ms"])
+    assert "4.00x the evaluations" in "\n".join(peer.lines(json_safe(document)))
+
+
 def test_the_page_compares_the_tools() -> None:
     def turn(own_s: float, peer_s: float) -> dict[str, Any]:
         return {
@@ -457,6 +506,35 @@ def test_nan_is_never_among_the_fastest() -> None:
     configuration = load_kernel("axpy").search_space(load_kernel("axpy").resolve_sizes()).configuration(0)
     broken = Trial(configuration, Status.OK, measurement=Measurement({"time_ms": 1.0, "error": math.nan}))
     assert fastest([broken], {}, math.inf, 3) == []
+
+
+def test_a_search_begins_with_what_was_best_elsewhere_and_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = load_kernel("axpy")
+    space = kernel.search_space(kernel.resolve_sizes("smoke")).restrict({"block_size": [32, 64], "a_type": ["fp64"]})
+    now_s, evaluated = [0.0], []
+
+    def evaluate(configurations: list[Any]) -> Any:
+        for configuration in configurations:
+            now_s[0] += 1.0
+            evaluated.append(configuration)
+            numbers = {"time_ms": 1.0 + configuration["vector_width"], "error": 0.5}
+            yield Trial(configuration, Status.OK, measurement=Measurement(numbers))
+
+    monkeypatch.setattr(searching.time, "monotonic", lambda: now_s[0])
+    evaluator: Any = SimpleNamespace(lead=3, evaluate=evaluate)
+    inside = space.configurations([3, 7, 9])
+    outside = kernel.configuration({**inside[0], "block_size": 1024})
+    known = {inside[0]: Trial(inside[0], Status.OK, measurement=Measurement({"time_ms": 1.0, "error": 0.5}))}
+    first = [inside[2], outside, inside[0], inside[1], inside[2]]
+    searching.search(evaluator, kernel, space, Objective(), known, 7.0, 0, first)
+    assert evaluated[:2] == [inside[2], inside[1]]
+    assert len(evaluated) == len(set(evaluated)) == 7
+    assert set(known) == {inside[0], *evaluated}
+    assert all(configuration in space for configuration in evaluated)
+    searching.search(evaluator, kernel, space, Objective(), known, 7.0, 0, [outside])
+    assert len(evaluated) == 7
+    searching.search(evaluator, kernel, space, Objective(), known, 1e9, 0)
+    assert len(known) == space.size
 
 
 # -- energy ----------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """gemm against cuBLAS, with and without the two optimisations of Lin 2025: double buffering and fine-grained prefetch.
 
-For each size, each of the types and each setting of the two switches there is a search of its own, all of the same
-length, in the space these leave. The fastest of each then take turns with cuBLAS, which gets the very same matrices.
+For each size, each of the types and each setting of the two switches there is a search of its own in the space these
+leave, as long for one setting as for another. It begins with the tiles that were fastest with other settings and at the
+size before. The fastest of each then take turns with cuBLAS, which gets the very same matrices.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ SWITCHES: Final = {
 }
 #: What of a size's time goes into its searches.
 SEARCHING: Final = 0.7
+#: The searches in these types are so many times as long as others: fp32 is what has a target.
+WEIGHTS: Final = {"fp32": 2.0}
+#: Configurations of other settings that a search begins with.
+RELATIVES: Final = 8
 
 
 def measure(options: Options, until: float) -> dict[str, Any]:
@@ -46,47 +51,71 @@ def measure(options: Options, until: float) -> dict[str, Any]:
     sizes_of = [kernel.resolve_sizes("default", dict.fromkeys("MNK", n)) for n in options.matrices]
     products: list[dict[str, Any]] = []
     notes: dict[str, str] = {}
+    earlier: Sequence[Trial] = ()
     for number, sizes in enumerate(sizes_of):
         now = time.monotonic()
         if now >= until:
             break
         ends = now + (until - now) / (len(sizes_of) - number)
-        products += _size(kernel, sizes, options, now + SEARCHING * (ends - now), notes)
+        with evaluator_of(kernel, sizes, options) as evaluator:
+            earlier = _search(evaluator, kernel, sizes, now + SEARCHING * (ends - now), options.seed, earlier)
+            products += _products(evaluator, kernel, sizes, options, earlier, notes)
     expected = len(sizes_of) * len(TYPES) * len(SWITCHES)
     return {"products": products, **notes, "complete": sum(len(p["kernels"]) for p in products) == expected}
 
 
-def _size(
-    kernel: Kernel, sizes: Sizes, options: Options, until: float, notes: dict[str, str]
+def _products(
+    evaluator: DeviceEvaluator,
+    kernel: Kernel,
+    sizes: Sizes,
+    options: Options,
+    found: Sequence[Trial],
+    notes: dict[str, str],
 ) -> Iterator[dict[str, Any]]:
-    """Search at one size and measure what was found; yield the products, one for each of the types."""
-    with evaluator_of(kernel, sizes, options) as evaluator:
-        found = _search(evaluator, kernel, sizes, until, options.seed)
-        data = DataManager(kernel, sizes, seed=options.seed)
-        for name in TYPES:
-            finalists = {
-                variant: fastest(found, {**_types(name), **_switches(variant)}, math.inf, options.candidates)
-                for variant in SWITCHES
-            }
-            yield {
-                "n": sizes.N,
-                "type": name,
-                **_in_turn(evaluator, data, name, finalists, options, notes),
-                "evaluated": len(fastest(found, _types(name), math.inf, len(found))),
-            }
+    """Measure the fastest that were found at one size again; yield the products, one for each of the types."""
+    data = DataManager(kernel, sizes, seed=options.seed)
+    for name in TYPES:
+        finalists = {
+            variant: fastest(found, {**_types(name), **_switches(variant)}, math.inf, options.candidates)
+            for variant in SWITCHES
+        }
+        yield {
+            "n": sizes.N,
+            "type": name,
+            **_in_turn(evaluator, data, name, finalists, options, notes),
+            "evaluated": len(fastest(found, _types(name), math.inf, len(found))),
+        }
 
 
-def _search(evaluator: DeviceEvaluator, kernel: Kernel, sizes: Sizes, until: float, seed: int) -> Sequence[Trial]:
-    """Return the trials of one search for each of the types and switches; each has its share of the time."""
+def _search(
+    evaluator: DeviceEvaluator, kernel: Kernel, sizes: Sizes, until: float, seed: int, earlier: Sequence[Trial]
+) -> Sequence[Trial]:
+    """Return the trials of one search for each of the types and switches; each has its share of the time.
+
+    ``earlier`` are those of another size.
+    """
     ready = evaluator.start()
     space = kernel.search_space(sizes, device_constraints(kernel, ready.constraints))
     known: dict[Configuration, Trial] = {}
     wanted = list(itertools.product(TYPES, SWITCHES))
+    weights = [WEIGHTS.get(name, 1.0) for name, _ in wanted]
     for number, (name, variant) in enumerate(wanted):
         now = time.monotonic()
+        ends = now + (until - now) * weights[number] / math.fsum(weights[number:])
         part = space.restrict({**_types(name), **_switches(variant)})
-        search(evaluator, kernel, part, Objective(), known, now + (until - now) / (len(wanted) - number), seed)
+        best = [
+            trial
+            for trials in (known.values(), earlier)
+            for trial in fastest(trials, _types(name), math.inf, RELATIVES)
+        ]
+        first = [_switched(kernel, trial.configuration, variant) for trial in best]
+        search(evaluator, kernel, part, Objective(), known, ends, seed, first)
     return tuple(known.values())
+
+
+def _switched(kernel: Kernel, configuration: Configuration, variant: str) -> Configuration:
+    """Return a configuration with other switches."""
+    return kernel.configuration({**configuration, **{name: value for name, (value,) in _switches(variant).items()}})
 
 
 def _in_turn(

@@ -44,14 +44,24 @@ def search(
     known: dict[Configuration, Trial],
     until: float,
     seed: int,
+    first: Sequence[Configuration] = (),
 ) -> None:
-    """Search a space with Bayesian optimisation until a time, and add the trials to those that are known."""
+    """Search a space with Bayesian optimisation until a time, and add the trials to those that are known.
+
+    Args:
+        evaluator: evaluates.
+        kernel: the kernel.
+        space: the space or a part of it.
+        objective: what is searched for.
+        known: trials by configuration, of this space or not; the search learns from those in it.
+        until: what the monotonic clock shows at the end.
+        seed: seeds the search.
+        first: configurations to begin with, as far as they are in the space and not known.
+    """
     strategy = make("bayesian", space, objective, signature=kernel.signature_names, seed=seed)
     strategy.tell(list(known.values()))
-    while time.monotonic() < until:
-        asked = strategy.ask(evaluator.lead)
-        if not asked:
-            return
+    asked = [c for c in dict.fromkeys(first) if c in space and c not in known]
+    while time.monotonic() < until and (asked := asked or strategy.ask(evaluator.lead)):
         trials = []
         for trial in evaluator.evaluate(asked):
             trials.append(trial)
@@ -59,6 +69,7 @@ def search(
                 break
         known |= {trial.configuration: trial for trial in trials}
         strategy.tell(trials)
+        asked = []
 
 
 def fastest(trials: Iterable[Trial], values: Mapping[str, Sequence[Any]], tau: float, count: int) -> list[Trial]:
