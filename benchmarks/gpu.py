@@ -151,14 +151,21 @@ def write(path: Path, documents: Mapping[str, Any]) -> None:
 # -- the command -----------------------------------------------------------------------------------
 
 
-def run(given: argparse.Namespace, options: Options, names: Sequence[str]) -> None:
-    """Measure sections, writing the page after each."""
+def run(given: argparse.Namespace, options: Options, names: Sequence[str]) -> int:
+    """Measure sections, writing the page after each; a section that fails keeps none of the others from its turn."""
     documents = stored(given.output.with_suffix(".json"))
+    code = 0
     for name in names:
         print(f"{name}: for at most {given.time_limit:g} s", file=sys.stderr, flush=True)
-        documents[name] = json_safe(measured(SECTIONS[name], options, given.time_limit))
+        try:
+            documents[name] = json_safe(measured(SECTIONS[name], options, given.time_limit))
+        except MptuneError as error:
+            print(f"error: section {name}: {error}", file=sys.stderr, flush=True)
+            code = 2
+            continue
         write(given.output, documents)
         print("\n".join([*head(documents[name]), *SECTIONS[name].lines(documents[name])]), flush=True)
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -172,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write(given.output, documents)
             print(page(documents), end="")
             return 0
-        run(given, _options(given, text), names)
+        return run(given, _options(given, text), names)
     except BackendUnavailableError as error:
         print(f"error: {error}", file=sys.stderr)
         print("With a GPU, these measure the sections (--placeholder writes the page without them):", file=sys.stderr)
@@ -181,7 +188,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MptuneError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 def _options(given: argparse.Namespace, text: str) -> Options:

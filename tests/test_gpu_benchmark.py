@@ -157,7 +157,9 @@ def test_the_host_is_no_gpu_for_the_page(capsys: pytest.CaptureFixture[str]) -> 
 # -- the page --------------------------------------------------------------------------------------
 
 
-def test_a_page_is_filled_section_by_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_filled_section_by_section(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def played(name: str, complete: bool) -> Section:
         document = {"complete": complete, "value": math.nan, "limit": math.inf}
         return Section(name, f"About {name}", lambda *_: document, lambda found: [f"{name}: {found['value']}"])
@@ -176,6 +178,17 @@ def test_a_page_is_filled_section_by_section(tmp_path: Path, monkeypatch: pytest
     assert "no GPU was available" in third
     documents = json.loads(output.with_suffix(".json").read_text())["sections"]
     assert sorted(documents) == ["one", "two"]
+
+    def fail(*_: object) -> dict[str, Any]:
+        raise MptuneError("the device is lost")
+
+    sections["two"] = dataclasses.replace(sections["two"], measure=fail)
+    text = output.read_text()
+    arguments = ["--backend", "host", "--sections", "two,three", "--output", str(output)]
+    assert benchmark.main(arguments) == 2
+    assert "error: section two: the device is lost" in capsys.readouterr().err
+    assert "three: None" in output.read_text()
+    assert output.read_text().startswith(text[: text.index("## About three")])
     output.with_suffix(".json").write_text('{"sections": 3}')
     assert benchmark.main(["--placeholder", "--output", str(output)]) == 2
 
@@ -311,6 +324,7 @@ def cublas(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     library = SimpleNamespace(
         gemmEx=gemm_ex,
         getVersion=lambda _: 130102,
+        CUBLASError=LookupError,
         CUBLAS_OP_N=0,
         CUBLAS_GEMM_DEFAULT=-1,
         CUBLAS_COMPUTE_64F=70,
@@ -324,7 +338,7 @@ def cublas(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     played.cuda = SimpleNamespace(
         Event=lambda: event,
         get_elapsed_time=lambda *_: 1.5,
-        runtime=SimpleNamespace(CUDA_R_64F=1, CUDA_R_32F=0, CUDA_R_16F=2),
+        runtime=SimpleNamespace(CUDA_R_64F=1, CUDA_R_32F=0, CUDA_R_16F=2, CUDARuntimeError=OSError),
         device=SimpleNamespace(get_cublas_handle=lambda: 7),
     )
     libraries: Any = ModuleType("cupy_backends.cuda.libs")
@@ -348,11 +362,19 @@ def test_the_vendor_multiplies_the_kernels_own_matrices(name: str, limit: float,
         assert library.error() < limit
 
 
-def test_a_missing_vendor_library_is_named(cublas: SimpleNamespace) -> None:
-    del cublas.libraries.cublas
+def test_a_vendor_library_that_refuses_or_is_missing_is_named(cublas: SimpleNamespace) -> None:
     kernel = load_kernel("gemm")
+    data = DataManager(kernel, kernel.resolve_sizes("smoke"))
+
+    def refuse(*_: object) -> None:
+        raise LookupError("CUBLAS_STATUS_NOT_SUPPORTED")
+
+    cublas.libraries.cublas.gemmEx = refuse
+    with pytest.raises(BackendUnavailableError, match="does not multiply in fp16 here: CUBLAS_STATUS_NOT_SUPPORTED"):
+        vendor.Cublas(data, "fp16")
+    del cublas.libraries.cublas
     with pytest.raises(BackendUnavailableError, match="pip install nvidia-cublas"):
-        vendor.Cublas(DataManager(kernel, kernel.resolve_sizes("smoke")), "fp32")
+        vendor.Cublas(data, "fp32")
 
 
 # -- peer ------------------------------------------------------------------------------------------
@@ -378,6 +400,12 @@ def test_the_peer_launches_the_same_sources_in_the_same_way() -> None:
         )
         assert prepared.endswith(source)
         assert "#define" not in prepared.removesuffix(source)
+
+
+def test_a_peer_that_fails_is_a_message_not_a_traceback() -> None:
+    # In a process of its own for real: a size that the kernel does not have is wrong there, too.
+    with pytest.raises(MptuneError, match=r"Kernel Tuner failed: UnknownNameError: .*'m'"):
+        peer._run_peer_alone({"m": 3}, 1, 0)
 
 
 def test_an_outcome_travels_between_processes() -> None:

@@ -55,8 +55,7 @@ def measure(options: Options, until: float) -> dict[str, Any]:
         start = time.monotonic()
         seed = options.seed + len(rounds)
         own = run_random(kernel, dict(sizes), options.budget, seed, None, options.backend)
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            peer = pool.submit(run_peer, dict(sizes), options.budget, seed).result()
+        peer = _run_peer_alone(dict(sizes), options.budget, seed)
         rounds.append({OWN: own, PEER: peer})
         longest_s = max(longest_s, time.monotonic() - start)
     found_ms = _again(kernel, sizes, rounds, options)
@@ -68,6 +67,19 @@ def measure(options: Options, until: float) -> dict[str, Any]:
         "rounds": [{tool: _document(outcome, found_ms) for tool, outcome in turn.items()} for turn in rounds],
         "complete": len(rounds) == options.rounds,
     }
+
+
+def _run_peer_alone(sizes: Mapping[str, int], budget: int, seed: int) -> Outcome:
+    """Tune with Kernel Tuner in a process of its own.
+
+    Raises:
+        MptuneError: it failed.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(run_peer, sizes, budget, seed).result()
+        except Exception as error:  # whatever another tool fails with, the other sections go on
+            raise MptuneError(f"Kernel Tuner failed: {type(error).__name__}: {error}") from error
 
 
 def run_peer(sizes: Mapping[str, int], budget: int, seed: int) -> Outcome:

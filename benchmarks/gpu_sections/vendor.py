@@ -37,7 +37,7 @@ class Cublas:
         name: key of :data:`TYPES`.
 
     Raises:
-        BackendUnavailableError: CuPy or cuBLAS is missing.
+        BackendUnavailableError: CuPy or cuBLAS is missing, or does not multiply here.
     """
 
     def __init__(self, data: DataManager, name: str) -> None:
@@ -66,6 +66,10 @@ class Cublas:
         # Read by the host, so they are kept there.
         self._alpha, self._beta = (np.array(data.inputs[s], precision(result).dtype) for s in ("alpha", "beta"))
         self._events = cupy.cuda.Event(), cupy.cuda.Event()
+        try:
+            self.multiply()
+        except (cublas.CUBLASError, runtime.CUDARuntimeError) as error:
+            raise BackendUnavailableError(f"cuBLAS does not multiply in {name} here: {error}") from error
 
     def __enter__(self) -> Self:
         return self
