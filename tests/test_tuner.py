@@ -380,3 +380,16 @@ def test_untimed_trials_survive_a_resume_and_are_timed_when_wanted(kernel: Kerne
     assert untimed <= {t.configuration for t in again.trials if math.isnan(t.time_ms)}
     timed = tune(kernel, settings(budget=20, penalty="decay"), output=path, resume=True)
     assert not any(math.isnan(t.time_ms) for t in timed.trials)
+
+
+def test_progress_tells_what_is_compiled_ahead(kernel: Kernel) -> None:
+    told: list[Progress] = []
+    tune(kernel, settings(budget=10, compilers=2), on_progress=told.append)
+    ahead = [p.ahead for p in told]
+    assert all(p.trial.configuration not in p.ahead for p in told)
+    assert max(map(len, ahead)) == 2
+    following = [p.trial.configuration for p in told]
+    assert all(set(a) <= set(following[i:]) for i, a in enumerate(ahead, 1) if told[i - 1].phase == "search")
+    told.clear()
+    tune(kernel, settings(budget=4, compilers=0), on_progress=told.append)
+    assert all(p.ahead == () for p in told)

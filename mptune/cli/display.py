@@ -247,4 +247,8 @@ class LiveView:
                 f"best {number(best.time_ms)} ms, speedup {number(run.speedup(best), 3)}, error {number(best.error, 3)}"
             )
         head = f"{progress.phase}: {done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
-        return Group(Text(head), _bar(done / budget), Text(found), Text(_pairs(run.statuses), style="dim"))
+        ahead = (
+            Text(f"compiling ahead: {configuration}", style="dim", no_wrap=True, overflow="ellipsis")
+            for configuration in progress.ahead
+        )
+        return Group(Text(head), _bar(done / budget), Text(found), Text(_pairs(run.statuses), style="dim"), *ahead)

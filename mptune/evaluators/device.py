@@ -140,6 +140,11 @@ class DeviceEvaluator(Evaluator):
         """How many configurations have been submitted and not come back."""
         return len(self._under_way) + len(self._settled)
 
+    @property
+    def ahead(self) -> tuple[Configuration, ...]:
+        """The configurations that are compiled, or are being compiled, ahead of their turn."""
+        return tuple(self._sources)
+
     def prepare(self, configuration: Configuration) -> None:
         """Begin to compile a configuration that is going to be evaluated."""
         if configuration not in self._sources:

@@ -106,7 +106,8 @@ class Phase(AskAndTell):
             trials = [self._ledger.keep(trial, self._name) for trial in self._evaluator.finished()]
         for trial in trials:
             budget, elapsed_s = self._ledger.budget, self._ledger.elapsed_s
-            self._on_progress(Progress(self._name, trial, self._ledger.result, budget, elapsed_s, is_replay))
+            ahead = self._evaluator.ahead
+            self._on_progress(Progress(self._name, trial, self._ledger.result, budget, elapsed_s, is_replay, ahead))
         return trials
 
     def tell(self, trials: Sequence[Trial]) -> None:

@@ -10,6 +10,7 @@ from mptune.errors import MptuneError
 from mptune.evaluators.device import Limits
 from mptune.results import Trial
 from mptune.run import Run
+from mptune.space.configuration import Configuration
 
 __all__ = ["OBJECTIVES", "Progress", "TuneSettings"]
 
@@ -110,6 +111,7 @@ class Progress:
         budget: evaluations there will be at most.
         elapsed_s: wall time since the start.
         replayed: whether the trial comes from the run file.
+        ahead: the configurations that are being compiled, or have been, for the next evaluations.
     """
 
     phase: str
@@ -118,3 +120,4 @@ class Progress:
     budget: int
     elapsed_s: float
     replayed: bool
+    ahead: tuple[Configuration, ...] = ()
