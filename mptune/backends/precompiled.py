@@ -63,7 +63,8 @@ class PrecompiledHeader:
             return header
         with contextlib.suppress(OSError, subprocess.TimeoutExpired), self._cache.workspace() as folder:
             text, made = folder / "prelude.hpp", folder / "prelude.hpp.gch"
-            text.write_text(self.text)
+            # Messages name neither this folder nor the cache.
+            text.write_text(f'#line 1 "{text.name}"\n{self.text}')
             ended = self._processes.run(
                 [*command, "-x", "c++-header", str(text), "-o", str(made)],
                 text="",

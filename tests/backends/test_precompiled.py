@@ -92,6 +92,13 @@ def test_sources_that_begin_otherwise_are_compiled_whole(tmp_path: Path) -> None
     assert precompiled(cache) == []
 
 
+def test_messages_name_the_prelude_s_lines_alike(tmp_path: Path) -> None:
+    body = BODY.replace("__syncthreads();", "__syncthreads_count(1);")
+    with pytest.raises(CompileError, match=r"prelude\.hpp:\d+:.*error") as caught:
+        compiled(BinaryCache(tmp_path), body)
+    assert str(tmp_path) not in str(caught.value)
+
+
 def test_errors_name_the_template_s_lines(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=r"reverse\.cu\.j2:3:.*error"):
         compiled(BinaryCache(tmp_path), BODY.replace("tile[threadIdx.x] =", "nothing ="))
