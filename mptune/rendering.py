@@ -33,6 +33,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "platform.hpp",
     "host.hpp",
     "host_fiber.hpp",
+    "host_pool.hpp",
     "host_grid.hpp",
     "conversions.hpp",
     "types.hpp",

@@ -34,7 +34,7 @@ from mptune.backends.base import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import Compiler, find_compiler
-from mptune.backends.precompiled import PrecompiledHeader
+from mptune.backends.precompiled import PrecompiledPrelude
 from mptune.backends.process_group import ProcessGroup
 from mptune.backends.processor import (
     available_memory_bytes,
@@ -251,7 +251,7 @@ class HostBackend(Backend):
         self.workers = workers if workers is not None else usable_cores()
         self._cache = cache if cache is not None else BinaryCache()
         self._compilers = ProcessGroup()
-        self._prelude = PrecompiledHeader(prelude(), self._cache, self._compilers)
+        self._prelude = PrecompiledPrelude(prelude(), self._cache, self._compilers)
 
     @classmethod
     def availability(cls) -> Availability:

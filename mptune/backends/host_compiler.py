@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mptune.backends.precompiled import PrecompiledHeader
+from mptune.backends.precompiled import Precompiled, PrecompiledPrelude
 from mptune.backends.process_group import ProcessGroup
 from mptune.errors import BackendUnavailableError, CompileError
 
@@ -47,6 +47,7 @@ _CLANG_LIBRARIES: Final = ("-lm",)
 #: zig would build the C library first, which takes seconds; the process that loads the binary has one.
 _ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")
 _SOURCE_NAME: Final = "<stdin>"
+_LIBRARY_NAME: Final = "kernel.so"
 _MESSAGE_LINES: Final = 20
 _CRASH: Final = re.compile(r"internal compiler error|Please submit a|PLEASE submit a bug report|Killed signal")
 _INTERESTING: Final = re.compile(r"\b(error|fatal error|undefined reference|static assertion failed)\b")
@@ -90,7 +91,7 @@ class Compiler:
         timeout_s: float,
         folder: Path,
         processes: ProcessGroup,
-        header: PrecompiledHeader | None = None,
+        precompiled: PrecompiledPrelude | None = None,
     ) -> tuple[bytes, str]:
         """Compile a source.
 
@@ -101,7 +102,7 @@ class Compiler:
             timeout_s: when to give up.
             folder: an empty folder for the compiler's files, absolute.
             processes: runs the compiler.
-            header: what the source may begin with.
+            precompiled: what the source may begin with.
 
         Returns:
             The shared library and what the compiler printed.
@@ -109,34 +110,44 @@ class Compiler:
         Raises:
             CompileError: the compiler rejected the source, crashed or ran out of time.
         """
-        library = folder / "kernel.so"
+        made = self._precompiled(source, flags, precompiled)
+        if made is not None and precompiled is not None:
+            files = ["-include", str(made.header), str(made.runtime), *flags]
+            status, log = self._run(source.removeprefix(precompiled.text), name, files, timeout_s, folder, processes)
+            # A runtime that is damaged does not link.
+            if status == 0 or str(made.runtime) not in log:
+                return self._library(name, status, log, folder)
+        status, log = self._run(source, name, flags, timeout_s, folder, processes)
+        return self._library(name, status, log, folder)
+
+    def _run(
+        self, text: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path, processes: ProcessGroup
+    ) -> tuple[int, str]:
+        """Return the exit status of the compiler and what it printed."""
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
         if self.family == "zig":
             environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
-        command = [*self.command, *flags, "-o", str(library)]
-        included = self._included(source, flags, header)
-        if included is not None and header is not None:
-            command[len(self.command) : len(self.command)] = ["-include", str(included)]
-            source = source.removeprefix(header.text)
+        command = [*self.command, *flags, "-o", str(folder / _LIBRARY_NAME)]
         try:
-            ended = processes.run(
-                command, text=source, environment=environment, folder=str(folder), timeout_s=timeout_s
-            )
+            ended = processes.run(command, text=text, environment=environment, folder=str(folder), timeout_s=timeout_s)
         except subprocess.TimeoutExpired:
             raise CompileError(f"{self.label} did not finish {name} within {timeout_s:g} s") from None
         except OSError as error:
             raise CompileError(f"{self.label} could not be started: {error}") from error
-        log = ended.output.replace(_SOURCE_NAME, name)
-        if ended.status == 0 and library.exists():
-            return library.read_bytes(), log
-        raise CompileError(self._explain(name, ended.status, log))
+        return ended.status, ended.output.replace(_SOURCE_NAME, name)
 
-    def _included(self, source: str, flags: Sequence[str], header: PrecompiledHeader | None) -> Path | None:
-        """Return the file that stands for the beginning of the source, where there is one."""
-        if header is None or self.family != "gcc" or not source.startswith(header.text):
+    def _library(self, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:
+        library = folder / _LIBRARY_NAME
+        if status == 0 and library.exists():
+            return library.read_bytes(), log
+        raise CompileError(self._explain(name, status, log))
+
+    def _precompiled(self, source: str, flags: Sequence[str], prelude: PrecompiledPrelude | None) -> Precompiled | None:
+        """Return the files that stand for the beginning of the source, where there are any."""
+        if prelude is None or self.family != "gcc" or not source.startswith(prelude.text):
             return None
         common = [flag for flag in flags[: flags.index("-x")] if flag not in ("-shared", "-nostdlib")]
-        return header.path([*self.command, *common], self.version)
+        return prelude.files([*self.command, *common], self.version)
 
     def _explain(self, name: str, status: int, log: str) -> str:
         if status < 0:

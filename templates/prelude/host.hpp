@@ -21,8 +21,17 @@
 #define __shared__ static thread_local __attribute__((aligned(64)))
 #define __grid_constant__
 
-// Around what runs once a launch: every source has it, and optimising it is a third of what a short kernel takes to
-// compile. clang knows no such thing.
+// What runs once a launch is the same for all sources. It is compiled with each of them, or apart from them
+// (MPTUNE_RUNTIME_APART), once and for all to link with (MPTUNE_RUNTIME_HERE).
+#if defined(MPTUNE_RUNTIME_APART)
+#define MPTUNE_RUNTIME __attribute__((visibility("hidden")))
+#else
+#define MPTUNE_RUNTIME inline
+#define MPTUNE_RUNTIME_HERE 1
+#endif
+
+// Around what runs once a launch: optimising it is a third of what a short kernel takes to compile. clang knows no such
+// thing.
 #if defined(__clang__)
 #define MPTUNE_ONCE_A_LAUNCH
 #define MPTUNE_OFTEN
@@ -40,7 +49,11 @@ static thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace mptune_host {
 
+#if defined(MPTUNE_RUNTIME_APART)
+extern __thread __attribute__((visibility("hidden"))) void* dynamic_shared;
+#else
 static thread_local void* dynamic_shared;
+#endif
 
 // Every use of __syncthreads() after this line advances __COUNTER__; the entry sees from it whether threads of a
 // block must be able to wait for each other.

@@ -15,10 +15,13 @@ __attribute__((visibility("hidden"))) void mptune_switch(void** save, void* stac
 #if defined(MPTUNE_UCONTEXT) || !(defined(__x86_64__) || defined(__aarch64__))
 #define MPTUNE_SWITCH_UCONTEXT 1
 #include <ucontext.h>
+#elif !MPTUNE_RUNTIME_HERE
 #elif defined(__x86_64__)
 __asm__(
     ".text\n"
     ".p2align 4\n"
+    ".weak mptune_switch\n"
+    ".hidden mptune_switch\n"
     ".type mptune_switch, @function\n"
     "mptune_switch:\n"
     "    pushq %rbp\n"
@@ -42,6 +45,8 @@ __asm__(
 __asm__(
     ".text\n"
     ".p2align 4\n"
+    ".weak mptune_switch\n"
+    ".hidden mptune_switch\n"
     ".type mptune_switch, %function\n"
     "mptune_switch:\n"
     "    sub sp, sp, #160\n"
@@ -79,11 +84,7 @@ constexpr unsigned long stack_bytes = 64 * 1024;
 constexpr unsigned long guard_bytes = 64 * 1024;
 
 // Maps zeroed memory that costs nothing until it is touched; null where there is none.
-inline void* map_pages(unsigned long bytes) {
-    constexpr int read_write = 3, private_anonymous_noreserve = 0x02 | 0x20 | 0x4000;
-    void* const pages = mptune_mmap(nullptr, bytes, read_write, private_anonymous_noreserve, -1, 0);
-    return pages == reinterpret_cast<void*>(-1L) ? nullptr : pages;
-}
+MPTUNE_RUNTIME void* map_pages(unsigned long bytes);
 
 struct fiber {
     void* stack;
@@ -205,12 +206,6 @@ inline bool block_of_fibers::prepare(dim3 block, void (*main)(), void* main_argu
         fibers[i].thread = dim3{index % block.x, index / block.x % block.y, index / (block.x * block.y)};
     }
     return true;
-}
-
-inline void block_of_fibers::release() {
-    if (fibers != nullptr) mptune_munmap(fibers, mapped_bytes);
-    fibers = nullptr;
-    count = 0;
 }
 
 }  // namespace mptune_host

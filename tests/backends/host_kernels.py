@@ -13,7 +13,7 @@ from mptune.backends.host import HostBackend, HostFunction
 from mptune.registry import bundled_folder
 
 #: The parts every compiler needs for a kernel without reduced precision.
-PARTS = ("platform.hpp", "host.hpp", "host_fiber.hpp", "host_grid.hpp")
+PARTS = ("platform.hpp", "host.hpp", "host_fiber.hpp", "host_pool.hpp", "host_grid.hpp")
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="mptune-tests-")
 CACHE = BinaryCache(Path(_FOLDER.name))

@@ -77,7 +77,8 @@ class TestFindingACompiler:
         compiler = program(
             tmp_path,
             "mine",
-            VERSION + f"real = {find_compiler().command!r}\nos.execv(real[0], [*real, *sys.argv[1:]])\n",
+            VERSION.replace("fake", f"fake {find_compiler().family}")
+            + f"real = {find_compiler().command!r}\nos.execv(real[0], [*real, *sys.argv[1:]])\n",
         )
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("CXX", "./mine")
@@ -234,7 +235,8 @@ class TestCachedBinaries:
             real = find_compiler()
             wrapper = tmp_path / "newer"
             wrapper.write_text(
-                f'#!/bin/sh\n[ "$1" = --version ] && echo newer 2 && exit\nexec {" ".join(real.command)} "$@"\n'
+                f'#!/bin/sh\n[ "$1" = --version ] && echo newer {real.family} 2 && exit\n'
+                f'exec {" ".join(real.command)} "$@"\n'
             )
             wrapper.chmod(0o755)
             patch.setenv("CXX", str(wrapper))

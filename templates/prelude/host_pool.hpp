@@ -1,0 +1,311 @@
+// The threads a grid runs on: blocks are handed out to a pool of them.
+
+#if defined(MPTUNE_HOST)
+
+namespace mptune_host {
+
+// What mptune_launch returns instead of a time.
+enum failure : long long { no_threads = -1, no_memory = -2, wrong_block = -3 };
+
+struct job;
+
+// What a worker keeps from block to block.
+struct worker {
+    block_of_fibers fibers;
+};
+
+// Neighbouring blocks: `count` from `first` on along x.
+struct row {
+    dim3 first;
+    int count;
+};
+
+// What the pool knows of a kernel.
+struct entry {
+    bool (*prepare)(job&, worker&);  // before a launch; false where there is no memory
+    void (*run)(job&, worker&, row);
+    dim3 block;  // the extents it was compiled for; zeros for any
+    unsigned parameters;
+    const int* codes;  // of the parameters: bytes, negative for a pointer
+};
+
+// One launch. Workers take `chunk` blocks at a time from `next` until `blocks` are gone.
+struct job {
+    const entry* kernel;
+    void** arguments;
+    dim3 grid, block;
+    unsigned long long blocks, chunk, next;
+};
+
+// Runs a grid on so many workers; the time in ns runs from when every thread waits for the start until the last block is
+// done. A failure instead where there is one.
+MPTUNE_RUNTIME long long launch(const entry& kernel, void** arguments, const unsigned* grid, const unsigned* block,
+                                unsigned shared_bytes, unsigned workers);
+
+// Gives what the launching side checks its arguments against: the codes of the parameters, and how many there are.
+MPTUNE_RUNTIME unsigned describe(const entry& kernel, int* codes);
+
+// Ends the threads; the next job starts them again.
+MPTUNE_RUNTIME void release_pool();
+
+}  // namespace mptune_host
+
+#if MPTUNE_RUNTIME_HERE
+
+extern "C" {
+struct mptune_timespec {
+    long seconds, nanoseconds;
+};
+int mptune_clock_gettime(int, mptune_timespec*) __asm__("clock_gettime");
+int mptune_pthread_create(unsigned long*, const void*, void* (*)(void*), void*) __asm__("pthread_create");
+int mptune_pthread_join(unsigned long, void**) __asm__("pthread_join");
+int mptune_sched_yield() __asm__("sched_yield");
+int mptune_getpid() __asm__("getpid");
+#if defined(__linux__)
+int mptune_sched_getaffinity(int, unsigned long, void*) __asm__("sched_getaffinity");
+int mptune_sched_setaffinity(int, unsigned long, const void*) __asm__("sched_setaffinity");
+#endif
+int mptune_sem_init(void*, int, unsigned) __asm__("sem_init");
+int mptune_sem_post(void*) __asm__("sem_post");
+int mptune_sem_wait(void*) __asm__("sem_wait");
+}
+
+MPTUNE_ONCE_A_LAUNCH
+
+namespace mptune_host {
+
+#if defined(MPTUNE_RUNTIME_APART)
+__thread void* dynamic_shared;
+#endif
+
+MPTUNE_RUNTIME void* map_pages(unsigned long bytes) {
+    constexpr int read_write = 3, private_anonymous_noreserve = 0x02 | 0x20 | 0x4000;
+    void* const pages = mptune_mmap(nullptr, bytes, read_write, private_anonymous_noreserve, -1, 0);
+    return pages == reinterpret_cast<void*>(-1L) ? nullptr : pages;
+}
+
+MPTUNE_RUNTIME void block_of_fibers::release() {
+    if (fibers != nullptr) mptune_munmap(fibers, mapped_bytes);
+    fibers = nullptr;
+    count = 0;
+}
+
+// Processors a thread may run on.
+struct processors {
+    unsigned long bits[128];
+
+    // Those of the calling thread; none where the system does not say.
+    static processors of_this_thread() {
+        processors set{};
+#if defined(__linux__)
+        mptune_sched_getaffinity(0, sizeof set, &set);
+#endif
+        return set;
+    }
+
+    unsigned count() const {
+        unsigned sum = 0;
+        for (unsigned long word : bits) sum += __builtin_popcountl(word);
+        return sum;
+    }
+
+    // The n-th of them alone; there must be as many.
+    processors only(unsigned n) const {
+        processors one{};
+        for (unsigned i = 0;; ++i) {
+            unsigned long word = bits[i];
+            for (; word != 0; word &= word - 1, --n) {
+                if (n == 0) {
+                    one.bits[i] = word & -word;
+                    return one;
+                }
+            }
+        }
+    }
+
+    void hold_this_thread() const {
+#if defined(__linux__)
+        mptune_sched_setaffinity(0, sizeof *this, this);
+#endif
+    }
+};
+
+struct alignas(128) member : worker {
+    unsigned long thread;
+    processors home;
+    job* work;
+    void* shared;
+    unsigned long shared_bytes;
+    alignas(16) unsigned char wake[64];  // a sem_t
+};
+
+struct pool {
+    member* workers;
+    unsigned count;
+    int process;
+    unsigned ready, finished;
+    bool go, stop;
+    // A thread that is woken tends to be put on the processor of the one that wakes it, and to stay there for the few
+    // milliseconds a launch takes. With a worker for each processor, each keeps to its own.
+    bool at_home;
+};
+static pool threads;
+
+static long long now_ns() {
+    constexpr int monotonic = 1;
+    mptune_timespec time;
+    mptune_clock_gettime(monotonic, &time);
+    return time.seconds * 1000000000ll + time.nanoseconds;
+}
+
+static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+// Spins until *counter is `wanted`; after a while gives the processor to whoever needs it to get there.
+template <class T>
+static void spin_until(const T* counter, T wanted) {
+    for (unsigned spins = 0; __atomic_load_n(counter, __ATOMIC_ACQUIRE) != wanted; ++spins) {
+        if (spins < 1000) pause();
+        else mptune_sched_yield();
+    }
+}
+
+static bool prepare_worker(job& work, member& self, unsigned long shared_bytes) {
+    if (self.shared_bytes < shared_bytes) {
+        if (self.shared != nullptr) mptune_munmap(self.shared, self.shared_bytes);
+        self.shared = map_pages(shared_bytes);
+        self.shared_bytes = self.shared != nullptr ? shared_bytes : 0;
+        if (self.shared == nullptr) return false;
+    }
+    return work.kernel->prepare(work, self);
+}
+
+// Runs blocks until none is left.
+static void work_off(job& work, worker& self) {
+    for (;;) {
+        unsigned long long first = __atomic_fetch_add(&work.next, work.chunk, __ATOMIC_RELAXED);
+        if (first >= work.blocks) return;
+        const unsigned long long last = first + work.chunk < work.blocks ? first + work.chunk : work.blocks;
+        while (first < last) {
+            const unsigned long long row_of_first = first / work.grid.x;
+            row part{{static_cast<int>(first % work.grid.x), static_cast<int>(row_of_first % work.grid.y),
+                      static_cast<int>(row_of_first / work.grid.y)},
+                     0};
+            const unsigned long long left = work.grid.x - part.first.x;
+            part.count = static_cast<int>(last - first < left ? last - first : left);
+            work.kernel->run(work, self, part);
+            first += part.count;
+        }
+    }
+}
+
+static void* worker_main(void* argument) {
+    member& self = *static_cast<member*>(argument);
+    if (threads.at_home) self.home.hold_this_thread();
+    for (;;) {
+        while (mptune_sem_wait(self.wake) != 0) {
+        }
+        if (threads.stop) return nullptr;
+        job& work = *self.work;
+        __atomic_fetch_add(&threads.ready, 1u, __ATOMIC_RELEASE);
+        spin_until(&threads.go, true);
+        dynamic_shared = self.shared;
+        work_off(work, self);
+        __atomic_fetch_add(&threads.finished, 1u, __ATOMIC_RELEASE);
+    }
+}
+
+static void release_worker(member& self) {
+    self.fibers.release();
+    if (self.shared != nullptr) mptune_munmap(self.shared, self.shared_bytes);
+}
+
+MPTUNE_RUNTIME void release_pool() {
+    if (threads.workers == nullptr) return;
+    // A forked child has the pool's memory but not its threads.
+    if (threads.process == mptune_getpid()) {
+        threads.stop = true;
+        for (unsigned i = 1; i < threads.count; ++i) mptune_sem_post(threads.workers[i].wake);
+        for (unsigned i = 1; i < threads.count; ++i) mptune_pthread_join(threads.workers[i].thread, nullptr);
+    }
+    for (unsigned i = 0; i < threads.count; ++i) release_worker(threads.workers[i]);
+    mptune_munmap(threads.workers, sizeof(member) * threads.count);
+    threads = pool{};
+}
+
+// Makes the pool `count` workers strong, the calling thread being the first.
+static bool start_pool(unsigned count) {
+    if (threads.workers != nullptr && threads.count == count && threads.process == mptune_getpid()) return true;
+    release_pool();
+    threads.workers = static_cast<member*>(map_pages(sizeof(member) * count));
+    if (threads.workers == nullptr) return false;
+    threads.process = mptune_getpid();
+    const processors allowed = processors::of_this_thread();
+    threads.at_home = allowed.count() == count && count > 1;
+    for (unsigned i = 0; threads.at_home && i < count; ++i) threads.workers[i].home = allowed.only(i);
+    for (threads.count = 1; threads.count < count; ++threads.count) {
+        member& added = threads.workers[threads.count];
+        mptune_sem_init(added.wake, 0, 0);
+        if (mptune_pthread_create(&added.thread, nullptr, worker_main, &added) != 0) {
+            release_pool();
+            return false;
+        }
+    }
+    return true;
+}
+
+static long long run_job(job& work, unsigned long shared_bytes, unsigned workers) {
+    if (!start_pool(workers)) return no_threads;
+    for (unsigned i = 0; i < workers; ++i) {
+        threads.workers[i].work = &work;
+        if (!prepare_worker(work, threads.workers[i], shared_bytes)) return no_memory;
+    }
+    threads.ready = threads.finished = 0;
+    threads.go = false;
+    const processors before = threads.at_home ? processors::of_this_thread() : processors{};
+    if (threads.at_home) threads.workers[0].home.hold_this_thread();
+    for (unsigned i = 1; i < workers; ++i) mptune_sem_post(threads.workers[i].wake);
+    spin_until(&threads.ready, workers - 1);
+    dynamic_shared = threads.workers[0].shared;
+    const long long start = now_ns();
+    __atomic_store_n(&threads.go, true, __ATOMIC_RELEASE);
+    work_off(work, threads.workers[0]);
+    spin_until(&threads.finished, workers - 1);
+    const long long elapsed = now_ns() - start;
+    if (threads.at_home) before.hold_this_thread();
+    return elapsed > 0 ? elapsed : 1;
+}
+
+MPTUNE_RUNTIME long long launch(const entry& kernel, void** arguments, const unsigned* grid, const unsigned* block,
+                                unsigned shared_bytes, unsigned workers) {
+    job work{};
+    work.kernel = &kernel;
+    work.arguments = arguments;
+    work.grid = dim3{static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])};
+    work.block = dim3{static_cast<int>(block[0]), static_cast<int>(block[1]), static_cast<int>(block[2])};
+    const dim3 fixed = kernel.block;
+    const bool same = fixed.x == work.block.x && fixed.y == work.block.y && fixed.z == work.block.z;
+    if (fixed.x > 0 && !same) return wrong_block;
+    work.blocks = static_cast<unsigned long long>(grid[0]) * grid[1] * grid[2];
+    const unsigned long long share = work.blocks / (16ull * workers);
+    work.chunk = share > 0 ? share : 1;
+    return run_job(work, shared_bytes, workers);
+}
+
+MPTUNE_RUNTIME unsigned describe(const entry& kernel, int* codes) {
+    for (unsigned i = 0; i < kernel.parameters; ++i) codes[i] = kernel.codes[i];
+    return kernel.parameters;
+}
+
+}  // namespace mptune_host
+
+MPTUNE_OFTEN
+
+#endif
+
+#endif
