@@ -32,7 +32,8 @@ _FLAGS: Final = (
     *("-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables"),
 )
 #: Without the C++ library and the start files of a program linking takes half the time. libgcc has the
-#: conversions of _Float16.
+#: conversions of _Float16. Looking through the C library for what every process has takes another third; libm is named
+#: because functions without a version come from the oldest there is, and that exp is slower.
 #: g++ takes a condition that is the same for all threads of a block out of their loop, so that the loop can be
 #: vectorised, but by default only where its body is short; conversions of half are not.
 #: Joining the tests of a guard like "i >= n || j >= m" into one would hide where the loop can be cut instead.
@@ -41,7 +42,7 @@ _GCC_FLAGS: Final = (
     *("-nostdlib", "-fno-tree-loop-distribute-patterns"),
     *("--param=max-unswitch-insns=16000", "--param=logical-op-non-short-circuit=0"),
 )
-_GCC_LIBRARIES: Final = ("-lgcc", "-lm", "-lc")
+_GCC_LIBRARIES: Final = ("-lgcc", "-lm")
 _CLANG_FLAGS: Final = ("-nostdlib++",)
 _CLANG_LIBRARIES: Final = ("-lm",)
 #: zig would build the C library first, which takes seconds; the process that loads the binary has one.
