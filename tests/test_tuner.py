@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import shutil
@@ -119,7 +120,14 @@ COMMAND = ("--backend", "host", "--max-error", "1e-5", "--strategy", "random")
 def stopped(path: Path, number: signal.Signals, *options: str) -> tuple[subprocess.CompletedProcess[str], list[Trial]]:
     """Start a run, send it a signal after five trials, and return what it said and the trials it had."""
     command = [sys.executable, "-m", "mptune", "tune", str(OWN), *COMMAND, "--output", str(path), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # The tests may be a shell's background job, which has it ignored.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     before: list[Trial] = []
     deadline = time.monotonic() + 60
     while len(before) < 5 and time.monotonic() < deadline:

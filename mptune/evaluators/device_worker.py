@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -39,6 +40,8 @@ class DeviceWorker:
         self._process: WorkerProcess | None = None
         self._latest: Future[object] | None = None
         self._is_closed = False
+        # What has been submitted is the latest before anyone closes.
+        self._submitting = threading.Lock()
 
     @property
     def process_id(self) -> int | None:
@@ -64,18 +67,20 @@ class DeviceWorker:
 
     def close(self) -> None:
         """End the process: at once where it is busy, else when it has freed its device. May be called twice."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        process, latest = self._process, self._latest
+        with self._submitting:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            process, latest = self._process, self._latest
         if process is not None and latest is not None and not latest.done():
             process.abort()
         self._thread.submit(self._end)
         self._thread.shutdown()
 
     def _call(self, function: Callable[[], _Answer]) -> _Answer:
-        future = self._thread.submit(function)
-        self._latest = future  # type: ignore[assignment]  # Future is invariant
+        with self._submitting:
+            future = self._thread.submit(function)
+            self._latest = future  # type: ignore[assignment]  # Future is invariant
         return future.result()
 
     # -- in the thread -------------------------------------------------------------------------

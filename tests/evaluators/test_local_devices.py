@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.backends.host import HostBackend
 from mptune.errors import LaunchError, MptuneError
+from mptune.evaluators import device_worker
 from mptune.evaluators.bench import Ready
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.devices import check_alike
@@ -109,6 +111,17 @@ def test_closing_ends_a_worker_that_has_not_started_yet(kernel: Kernel, monkeypa
         begun.set()
         begin(self)
 
+    class Held(ThreadPoolExecutor):
+        """Lets what is submitted begin before the one that submits it goes on."""
+
+        def submit(self, *arguments: Any, **more: Any) -> Future[Any]:
+            future = super().submit(*arguments, **more)
+            if not begun.is_set():
+                begun.wait(30)
+                time.sleep(0.2)
+            return future
+
+    monkeypatch.setattr(device_worker, "ThreadPoolExecutor", Held)
     monkeypatch.setattr(WorkerProcess, "start", slow)
     made = evaluator(kernel, 1)
     failures: list[Exception] = []
