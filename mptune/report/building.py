@@ -77,8 +77,13 @@ def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources
 
 def _positions(run: Run) -> dict[str, int | None]:
     numbers = {trial.configuration: number for number, trial in enumerate(run.trials)}
-    named = {"baseline": run.baseline, "best": run.best, "closest": run.closest}
+    named = {"baseline": _baseline(run), "best": run.best, "closest": run.closest}
     return {name: None if trial is None else numbers[trial.configuration] for name, trial in named.items()}
+
+
+def _baseline(run: Run) -> Trial | None:
+    """Return the baseline; a run that does not say what one is, such as another tool's, has none."""
+    return run.baseline if "baseline_values" in run.settings else None
 
 
 def _failures(run: Run) -> tuple[Failure, ...]:
@@ -92,7 +97,9 @@ def _failures(run: Run) -> tuple[Failure, ...]:
 def _metrics(run: Run) -> dict[str, tuple[float | None, ...]]:
     """Return the columns: objective, time, speedup and error first, then what else was measured."""
     leading = (run.objective.metric, "time_ms", _SPEEDUP, "error", "memory_bytes")
-    known = {*run.metric_names, *((run.objective.metric, _SPEEDUP) if run.metric_names else ())}
+    known = {*run.metric_names, run.objective.metric} if run.metric_names else set()
+    if _baseline(run) is not None:
+        known.add(_SPEEDUP)
     names = [name for name in dict.fromkeys((*leading, *run.metric_names)) if name in known]
     columns = {name: tuple(_number(run.metric_of(trial, name)) for trial in run.trials) for name in names}
     return {name: column for name, column in columns.items() if any(cell is not None for cell in column)}

@@ -22,10 +22,10 @@ def tune_command(run: Run) -> tuple[str, bool]:
     recorded = run.settings.get("command")
     if recorded:
         return str(recorded), True
-    settings = run.settings
-    if not settings.get("strategy"):
+    settings, kernel = run.settings, _kernel(run)
+    if not kernel or not settings.get("strategy"):
         return "", False
-    words = ["mptune", "tune", _kernel(run), *_sizes(run)]
+    words = ["mptune", "tune", kernel, *_sizes(run)]
     for name in ("backend", "strategy", "budget", "seed", "penalty"):
         if settings.get(name) is not None:
             words += [f"--{name}", str(settings[name])]
@@ -38,24 +38,26 @@ def tune_command(run: Run) -> tuple[str, bool]:
 
 
 def render_command(run: Run) -> str:
-    """Return the command that prints the source of a configuration, but for its values."""
-    return shlex.join(["mptune", "render", _kernel(run), "--body", *_sizes(run)])
+    """Return the command that prints the source of a configuration, but for its values; empty where there is none."""
+    kernel = _kernel(run)
+    return shlex.join(["mptune", "render", kernel, "--body", *_sizes(run)]) if kernel else ""
 
 
 def emit_command(run: Run, file: str) -> str:
     """Return the command that takes a trial home, but for its number; empty where the run is from no file."""
-    if not file:
-        return ""
     kernel = _kernel(run)
+    if not file or not kernel:
+        return ""
     given = () if kernel == run.kernel else ("--kernel", kernel)
     return shlex.join(["mptune", "emit", file, *given, "--configuration"])
 
 
 def _kernel(run: Run) -> str:
-    """Return what names the kernel on the command line."""
+    """Return what names the kernel on the command line, nothing where that is not known."""
     path = run.settings.get("kernel_path")
-    is_bundled = path is None or (Path(str(path)).parent.name == "kernels" and run.kernel in bundled_kernels())
-    return run.kernel if is_bundled else str(path)
+    if run.kernel in bundled_kernels() and (path is None or Path(str(path)).parent.name == "kernels"):
+        return run.kernel
+    return str(path or "")
 
 
 def _sizes(run: Run) -> list[str]:

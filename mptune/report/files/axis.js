@@ -7,10 +7,12 @@ class Axis {
   /**
    * @param {number[]} values what it has to show; those it cannot are left out.
    * @param {boolean} log whether equal factors are equally long.
-   * @param {number[] | null} zoom the first and last number instead.
+   * @param {number[] | null} zoom the first and last position instead.
+   * @param {boolean} whole whether there is nothing between whole numbers.
    */
-  constructor(values, log, zoom) {
+  constructor(values, log, zoom, whole = false) {
     this.log = log;
+    this.leastStep = whole ? 1 : 0;
     const shown = log ? values.filter((value) => value > 0) : values;
     this.hasFloor = log && values.some((value) => value === 0);
     let [low, high] = [Infinity, -Infinity];
@@ -57,7 +59,7 @@ class Axis {
 
   /** About so many numbers for ticks, with their texts. */
   ticks(count) {
-    const ticks = this.log ? this.logTicks(count) : linearTicks(this.first, this.last, count);
+    const ticks = this.log ? this.logTicks(count) : linearTicks(this.first, this.last, count, this.leastStep);
     const shown = ticks.map((value) => ({ value, text: number(value, 6) }));
     return this.hasFloor && this.holds(0) ? [{ value: 0, text: "0" }, ...shown.slice(1)] : shown;
   }
@@ -80,8 +82,8 @@ class Axis {
   }
 }
 
-function linearTicks(low, high, count) {
-  const rough = (high - low) / Math.max(1, count);
+function linearTicks(low, high, count, leastStep = 0) {
+  const rough = Math.max(leastStep, (high - low) / Math.max(1, count));
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((digit) => digit * power).find((candidate) => candidate >= rough) ?? 10 * power;
   const ticks = [];

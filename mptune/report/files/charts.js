@@ -39,7 +39,7 @@ function pointOf(state, run, trial, x, y, kind) {
     shape: special === "best" ? "star" : special ? "diamond" : several && y !== null ? runShape(run) : plain.shape,
     colour: several ? runColour(run) : special ?? plain.name,
     rank: special || kind ? RANK[name] : KIND_RANKS[run.kinds[trial]],
-    hollow: run.kinds[trial] === INFEASIBLE,
+    hollow: run.kinds[trial] === INFEASIBLE && special === null,
     dim: Number(run === state.run && state.passes !== null && !state.passes[trial]),
   };
 }
@@ -57,7 +57,7 @@ function described({ run, trial }, state, metrics) {
 
 /** Which marks mean what. */
 function legend(state, extra) {
-  const runs = state.shown();
+  const runs = state.runs.filter((run) => state.shown().includes(run));
   const entry = (shape, kind, text) => el("span", { class: "key" }, glyph(shape, kind), text);
   const marks = runs.length > 1
     ? [...runs.map((run) => entry(runShape(run), runColour(run), run.label)), entry("circle", "hollow", "hollow: infeasible")]
@@ -69,6 +69,9 @@ function legend(state, extra) {
 }
 
 const option = (name, chosen) => el("option", { value: name, selected: name === chosen }, name);
+
+/** Whether there are two metrics that do not say the same: a speedup is a time. */
+const hasFront = (run) => run.metricNames.filter((name) => name !== "speedup").length > 1;
 
 class ParetoChart {
   constructor(section, state) {
@@ -90,26 +93,29 @@ class ParetoChart {
     this.key = el("div");
     const host = el("div", { class: "plot", id: "pareto-plot" });
     section.append(
-      el("div", { class: "card-head" }, el("h2", { id: "pareto-title" }, "What speed costs"),
+      el("div", { class: "card-head" }, el("h2", { id: "pareto-title" }, "Pareto front"),
         el("div", { class: "controls" }, labelled("x"), labelled("y"))),
       this.key, host,
-      el("p", { class: "hint" }, "Point at a trial for its configuration, choose it for its source. Drag to zoom. ",
-        "With the keyboard: arrows, then Enter."));
+      el("p", { class: "hint fine" }, "Point at a trial for its configuration, click it for its source, drag to zoom. ",
+        "With the keyboard: arrows, then Enter."),
+      el("p", { class: "hint coarse" }, "Tap a trial for its configuration and source."));
     this.plot = new Plot(host, (point) => described(point, state, [this.x, this.y]), (p) => state.choose(p.run, p.trial));
   }
 
   /** The metrics there are to choose from; fewer than two make no plot. */
   chooseMetrics() {
     const names = this.state.run.metricNames;
+    if (!hasFront(this.state.run)) return false;
     if (!names.includes(this.x)) this.x = names.includes("time_ms") ? "time_ms" : names[0];
-    const first = ["error", this.state.run.objective, "memory_bytes"].find((name) => names.includes(name) && name !== this.x);
-    if (!names.includes(this.y)) this.y = first ?? names.find((name) => name !== this.x) ?? names[0];
+    const wanted = ["error", this.state.run.objective, "memory_bytes", ...names];
+    const isFree = (name) => names.includes(name) && name !== this.x && name !== "speedup";
+    if (!names.includes(this.y)) this.y = wanted.find(isFree) ?? "speedup";
     for (const axis of ["x", "y"]) {
-      this.controls[axis].metric.replaceChildren(...names.map((name) => option(name, this[axis])));
+      refill(this.controls[axis].metric, ...names.map((name) => option(name, this[axis])));
       this.log[axis] ??= wantsLog(this.state.shown(), this[axis]);
       this.controls[axis].log.checked = this.log[axis];
     }
-    return names.length > 1;
+    return true;
   }
 
   update(keepZoom = false) {
@@ -134,7 +140,7 @@ class ParetoChart {
       axis, value: state.run.limit(name), kind: "limit", beyond: true, text: `threshold ${number(state.run.limit(name))}`,
     }));
     this.front = state.run.front(x, y);
-    this.key.replaceChildren(legend(state, el("span", { class: "key" }, svg("svg", { width: 20, height: 14,
+    refill(this.key, legend(state, el("span", { class: "key" }, svg("svg", { width: 20, height: 14,
       "aria-hidden": true }, svg("path", { d: "M1 10L10 5L19 4", class: "line front sample" })), "Pareto front")));
     const title = `${y} against ${x}: ${counted(points.length, "trial")}, ${number(count)} of them on the Pareto front. `;
     this.plot.show({
@@ -150,7 +156,7 @@ class ProgressChart {
     Object.assign(this, { section, state });
     this.key = el("div");
     const host = el("div", { class: "plot", id: "progress-plot" });
-    section.append(el("div", { class: "card-head" }, el("h2", { id: "progress-title" }, "How the search went")),
+    section.append(el("div", { class: "card-head" }, el("h2", { id: "progress-title" }, "Progress")),
       this.key, host);
     this.plot = new Plot(host, (point) => described(point, state, [state.run.objective, "error"]),
       (p) => state.choose(p.run, p.trial));
@@ -175,11 +181,11 @@ class ProgressChart {
     const base = state.run.baseline === null ? null : state.run.metric(name, state.run.baseline);
     const rules = base === null ? [] : [{ axis: "y", value: base, kind: "base", text: `baseline ${number(base)}` }];
     this.section.hidden = !state.run.count;
-    this.key.replaceChildren(legend(state, el("span", { class: "key" }, svg("svg", { width: 20, height: 14,
+    refill(this.key, legend(state, el("span", { class: "key" }, svg("svg", { width: 20, height: 14,
       "aria-hidden": true }, svg("path", { d: "M1 3H8V8H14V11H19", class: "line front sample" })), "best so far")));
     const best = state.run.best === null ? "none feasible" : `best ${number(state.run.metric(name, state.run.best))}`;
     this.plot.show({
-      x: { label: "evaluation", log: false }, y: { label: name, log: wantsLog(runs, name) }, points, paths, rules,
+      x: { label: "evaluation", log: false, whole: true }, y: { label: name, log: wantsLog(runs, name) }, points, paths, rules,
       selected: { run: state.run, trial: state.run.selected },
       title: `${name} of ${counted(state.run.count, "evaluation")} in their order, ${best}.`,
     }, keepZoom);

@@ -10,14 +10,15 @@ class Detail {
     const trial = run.selected;
     this.section.hidden = this.source.hidden = trial === null;
     if (trial === null) return;
-    this.section.replaceChildren(
+    const parts = [
       this.heading(run, trial),
       ...this.said(run, trial),
       this.numbers(run, trial),
       this.errors(run, trial),
       this.values(run, trial),
       this.commands(run, trial),
-    );
+    ];
+    refill(this.section, parts);
     this.drawSource(run, trial);
   }
 
@@ -42,7 +43,7 @@ class Detail {
       run.reused.has(trial)
         ? el("p", { class: "hint" }, "Its error was measured on another configuration of the same accuracy signature.")
         : null,
-    ].filter(Boolean);
+    ];
   }
 
   numbers(run, trial) {
@@ -103,14 +104,15 @@ class Detail {
     if (text !== null) {
       const code = el("code", {}, text);
       head.append(copyButton("the source", () => text));
-      this.source.replaceChildren(head, ...noted, el("pre", { class: "code", tabindex: 0, "aria-label": "Source" }, code));
+      refill(this.source, head, ...noted, el("pre", { class: "code", tabindex: 0, "aria-label": "Source" }, code));
       return;
     }
-    const why = run.sourced.size
-      ? `This report holds the sources of ${counted(run.sourced.size, "trial")}: best, baseline, the first failure of ` +
-        "each kind, the front, then the fastest. This one's is printed by"
-      : "It is printed, where the kernel's definition is, by";
-    this.source.replaceChildren(head, ...noted, el("p", { class: "hint" }, why),
-      commandLine("command that prints the source", run.renderCommand(trial)));
+    const why = `This report holds the sources of ${counted(run.sourced.size, "trial")}: best, baseline, the first failure ` +
+      "of each kind, the front, then the fastest. This trial's is not among them.";
+    const print = run.render_command === "" ? [] : [
+      el("p", { class: "hint" }, "Where the kernel's definition is, this prints it:"),
+      commandLine("command that prints the source", run.renderCommand(trial)),
+    ];
+    refill(this.source, head, ...noted, ...(run.sourced.size ? [el("p", { class: "hint" }, why)] : []), ...print);
   }
 }

@@ -17,6 +17,12 @@ function furnish(element, attributes, children) {
 const el = (tag, attributes = {}, ...children) => furnish(document.createElement(tag), attributes, children);
 const svg = (tag, attributes = {}, ...children) => furnish(document.createElementNS(SVG, tag), attributes, children);
 
+/** Give an element these children instead of those it has. */
+function refill(element, ...children) {
+  element.replaceChildren();
+  return furnish(element, {}, children);
+}
+
 /** A number in short; a dash where there is none. */
 function number(value, digits = 4) {
   if (value === null || value === undefined) return NONE;

@@ -86,9 +86,10 @@ class Plot {
       .filter((value) => value !== null);
     const top = points.some((point) => point.y === null) ? 30 : 14;
     this.y = new Axis(at("y"), y.log, this.zoom?.y);
-    this.yTicks = this.y.place(this.height - 46, top).ticks(Math.max(3, Math.floor(this.height / 60)));
+    this.y.place(this.height - 46, top);
+    this.yTicks = at("y").length ? this.y.ticks(Math.max(3, Math.floor(this.height / 60))) : [];
     const left = 26 + DIGIT_WIDTH * Math.max(2, ...this.yTicks.map((tick) => tick.text.length));
-    this.x = new Axis(at("x"), x.log, this.zoom?.x).place(left, this.width - 16);
+    this.x = new Axis(at("x"), x.log, this.zoom?.x, x.whole).place(left, this.width - 16);
     this.xTicks = this.x.ticks(Math.max(2, Math.floor((this.width - left) / 90)));
     this.box = { left, right: this.width - 16, top, bottom: this.height - 46 };
   }

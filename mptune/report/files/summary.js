@@ -4,14 +4,15 @@ function drawHead(element, run, several) {
   const limit = run.threshold === null ? "no threshold" : typeof run.threshold === "number"
     ? `${run.error_metric} ≤ ${number(run.threshold)}`
     : Object.entries(run.threshold).map(([name, value]) => `${name}: ${run.error_metric} ≤ ${number(value)}`).join(", ");
-  const space = run.configurations === null ? "" : ` of ${number(run.configurations)} configurations`;
+  const space = run.configurations === null ? counted(run.count, "trial")
+    : `${number(run.count)} of ${number(run.configurations)} configurations`;
   const facts = [
     [run.backend, run.device].filter(Boolean).join(" · "),
     [limit, ...run.constraints].join(" and "),
     [run.strategy, run.seed === null ? null : `seed ${run.seed}`].filter(Boolean).join(", "),
-    `${number(run.count)}${space}`,
+    space,
   ];
-  element.replaceChildren(
+  refill(element,
     el("p", { class: "brand" }, "mptune report", several ? ` · ${run.label}` : ""),
     el("h1", {}, run.kernel || "a run"),
     el("p", { class: "facts" }, facts.filter(Boolean).map((fact) => el("span", {}, fact))),
@@ -30,8 +31,8 @@ function drawTiles(element, run) {
   const from = (name, show) => (baseline === null || baseline === shown ? "" : `baseline ${show(of(name, baseline))}`);
   const tiles = [];
   if (best === null) tiles.push(tile("best", "none", shown === null ? "nothing ran to its end" : "closest shown", "bad"));
-  else tiles.push(tile("speedup", of("speedup", best) === null ? NONE : `${number(of("speedup", best), 3)}×`,
-    baseline === null ? "no baseline" : best === baseline ? "the baseline is the best" : "over the all-fp64 baseline", "good"));
+  else if (of("speedup", best) !== null) tiles.push(tile("speedup", `${number(of("speedup", best), 3)}×`,
+    best === baseline ? "the baseline is the best" : "over the all-fp64 baseline", "good"));
   if (run.objective !== "time_ms" && shown !== null) {
     tiles.push(tile(run.objective, number(of(run.objective, shown)), from(run.objective, number)));
   }
@@ -52,7 +53,7 @@ function drawTiles(element, run) {
     const share = most ? `${Math.round((100 * spent) / run.wall_s)}% ${most}` : "";
     tiles.push(tile("time spent", seconds(run.wall_s), share));
   }
-  element.replaceChildren(...tiles);
+  refill(element, ...tiles);
 }
 
 /** What has to be said before anything else. */
@@ -65,7 +66,10 @@ function drawNotices(element, run) {
   if (run.count && run.baseline === null && run.best !== null) {
     notices.push("No all-fp64, accurate configuration is among the trials, so speedups are not known.");
   }
-  element.replaceChildren(...notices.map((text) => el("p", { class: "notice" }, text)));
+  if (run.metricNames.length && !hasFront(run)) {
+    notices.push(`Of each trial, ${run.metricNames[0]} alone was recorded: there is no front to show.`);
+  }
+  refill(element, ...notices.map((text) => el("p", { class: "notice" }, text)));
 }
 
 /** The runs beside one another; the first cell shows or hides one in the plots, its name opens it. */
@@ -73,10 +77,15 @@ function drawRuns(element, state) {
   element.hidden = state.runs.length < 2;
   if (element.hidden) return;
   const of = (run, name, trial) => number(trial === null ? null : run.metric(name, trial));
-  const columns = [
+  const identity = [
     ["kernel", (run) => run.kernel],
     ["device", (run) => [run.backend, run.device].filter(Boolean).join(" · ")],
     ["strategy", (run) => `${run.strategy || NONE}${run.seed === null ? "" : `, seed ${run.seed}`}`],
+  ];
+  // What all have in common stands in the title.
+  const differs = ([, text]) => state.runs.some((run) => text(run) !== text(state.runs[0]));
+  const columns = [
+    ...identity.filter(differs),
     ["trials", (run) => number(run.count), "right"],
     ["feasible", (run) => number(run.kindCounts[FEASIBLE]), "right"],
     ["threshold", (run) => typeof run.threshold === "number" ? number(run.threshold)
@@ -95,7 +104,7 @@ function drawRuns(element, state) {
     el("th", { scope: "row" }, el("button", { type: "button", class: "link", "aria-pressed": String(run === state.run),
       click: () => state.open(run) }, glyph(runShape(run), runColour(run)), run.label)),
     columns.map(([, text, align]) => el("td", { class: align }, text(run))));
-  element.replaceChildren(
+  refill(element,
     el("div", { class: "card-head" }, el("h2", {}, counted(state.runs.length, "run")),
       el("span", { class: "hint" }, "Open a run by its name; its check mark shows it in the plots.")),
     el("div", { class: "wide" }, el("table", { class: "runs" },
@@ -118,7 +127,7 @@ function drawFailures(element, state) {
       document.getElementById("detail").scrollIntoView({ block: "nearest" });
     } }, `trial ${number(failure.trial + 1)}`)));
   const total = run.failures.reduce((sum, failure) => sum + failure.count, 0);
-  element.replaceChildren(
+  refill(element,
     el("div", { class: "card-head" }, el("h2", { id: "failures-title" }, "Failures"),
       el("span", { class: "hint" }, `${counted(total, "trial")}; messages that differ in their numbers count as one`)),
     el("div", { class: "wide" }, el("table", { class: "failures" },
@@ -139,7 +148,7 @@ function drawAbout(element, run) {
     parts.push(el("section", { class: "card" }, el("h2", {}, "Warnings"), el("ul", {},
       [...new Set(warnings.flatMap((text) => text.split("\n")))].map((text) => el("li", {}, text)))));
   }
-  element.replaceChildren(...parts);
+  refill(element, ...parts);
 }
 
 /** Where the time went: a bar for each, as long as its share. */

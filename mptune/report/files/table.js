@@ -37,14 +37,13 @@ class TrialTable {
     this.section.hidden = !run.count;
     if (!run.columns.some((column) => column.name === this.sort.name)) this.sort = { name: null, down: false };
     this.widths = run.columns.map((column) => this.widthOf(column));
-    this.columns.replaceChildren(...this.widths.map((width) => {
+    refill(this.columns, ...this.widths.map((width) => {
       const col = el("col");
       col.style.width = `${width}px`;
       return col;
     }));
     this.grid.style.width = `${this.widths.reduce((a, b) => a + b, 0)}px`;
-    const wide = run.statuses.values.map((status, code) => [status, code]);
-    this.chips.replaceChildren(...wide.map(([status, code]) => {
+    refill(this.chips, ...run.statuses.values.map((status, code) => {
       const count = run.statuses.codes.reduce((sum, other) => sum + (other === code), 0);
       return el("button", { type: "button", class: "chip", "data-status": status, click: () => this.toggle(status) },
         glyphOf(run, run.statuses.codes.indexOf(code)), `${status} ${number(count)}`);
@@ -67,7 +66,7 @@ class TrialTable {
       longest = Math.max(longest, column.text(trial).length);
     }
     const mark = column.name === "status" ? 22 : 0;
-    return Math.round(Math.min(WIDEST, longest) * CHARACTER + 22 + mark);
+    return Math.round(Math.min(WIDEST, longest) * CHARACTER + 26 + mark);
   }
 
   /** Filter and sort afresh. */
@@ -85,6 +84,7 @@ class TrialTable {
       chip.setAttribute("aria-pressed", String(this.state.text.trim() === `status=${chip.dataset.status}`));
     }
     this.drawHead();
+    this.scroller.style.setProperty("--rows", Math.max(1, run.count));
     this.scroller.scrollTop = 0;
     this.drawRows(true);
   }
@@ -112,7 +112,7 @@ class TrialTable {
   }
 
   drawHead() {
-    this.head.replaceChildren(...this.state.run.columns.map((column) => {
+    refill(this.head, ...this.state.run.columns.map((column) => {
       const sorted = column.name === this.sort.name ? (this.sort.down ? "descending" : "ascending") : "none";
       const arrow = { ascending: "▲", descending: "▼", none: "" }[sorted];
       return el("th", { scope: "col", "aria-sort": sorted, class: column.numeric ? "right" : null },
@@ -140,9 +140,9 @@ class TrialTable {
       return row;
     };
     const below = this.printing ? 0 : this.order.length - last;
-    this.body.replaceChildren(gap(first), ...rows, gap(below));
+    refill(this.body, gap(first), ...rows, gap(below));
     if (!this.order.length) {
-      this.body.replaceChildren(el("tr", {}, el("td", { class: "none" }, "No trial passes the filter.")));
+      refill(this.body, el("tr", {}, el("td", { class: "none" }, "No trial passes the filter.")));
     }
   }
 
