@@ -32,7 +32,12 @@ def report(
     size_bytes = path.stat().st_size
     if json:
         runs = [
-            {"label": run.label, "kernel": run.kernel, "trials": len(run.feasible), "sources": len(run.sources.by_trial)}
+            {
+                "label": run.label,
+                "kernel": run.kernel,
+                "trials": len(run.feasible),
+                "sources": len(run.sources.by_trial),
+            }
             for run in written.runs
         ]
         print_json({"output": str(path), "size_bytes": size_bytes, "runs": runs})

@@ -111,7 +111,7 @@ def _higher_is_better(run: Run) -> tuple[str, ...]:
 
 
 def _parameter_column(run: Run, name: str) -> ParameterColumn:
-    described = next((p for p in run.settings.get("parameters", ()) if p.get("name") == name), {})
+    described: Mapping[str, Any] = next((p for p in run.settings.get("parameters", ()) if p.get("name") == name), {})
     cells: list[Any] = [_cell(trial, name) for trial in run.trials]
     tested = set(cells)
     ordered = [value for value in map(_hashable, described.get("values", ())) if value in tested]

@@ -37,9 +37,9 @@ def page(report: Report) -> str:
         .render(
             title=_without_surrogates(report.title),
             policy=_policy(script, style),
-            style=Markup(style),  # noqa: S704 - the project's own
-            script=Markup(script),  # noqa: S704 - the project's own
-            data=Markup(_script_json(report.to_json())),  # noqa: S704 - cannot end its element
+            style=Markup(style),
+            script=Markup(script),
+            data=Markup(_script_json(report.to_json())),
         )
     )
 

@@ -1,4 +1,4 @@
-"""Rendered sources for the page: of the trials that matter most, for those of thousands are slow to render and large."""
+"""Rendered sources for the page: of the trials that matter most, for thousands take long to render and are large."""
 
 from __future__ import annotations
 

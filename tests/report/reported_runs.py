@@ -12,7 +12,7 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 
-__all__ = ["HOSTILE", "hostile_run", "large_run", "run_of", "small_run", "stored", "timing_run", "trial"]
+__all__ = ["HOSTILE", "hostile_run", "large_run", "run_of", "small_run", "stored", "timing_run", "trial", "valid"]
 
 #: Ends scripts, comments, attributes and strings of every language in the page, if it is let.
 HOSTILE: Final = "</script><script>window.pwned=1</script><!--<img src=x onerror=pwned=1>&lt;\"'`\u2028\\u003c{{x}}"
@@ -122,7 +122,11 @@ def hostile_run() -> Run:
     trials = [
         Trial(Configuration(values), Status.OK, "", Measurement({"time_ms": 1.0, "error": 1e-9, HOSTILE: 2.0})),
         Trial(
-            Configuration(values | {"block": 64}), Status.CRASH, HOSTILE, Measurement({"error": float("inf")}), (HOSTILE,)
+            Configuration(values | {"block": 64}),
+            Status.CRASH,
+            HOSTILE,
+            Measurement({"error": float("inf")}),
+            (HOSTILE,),
         ),
     ]
     names = ("kernel", "backend", "device", "metric", "strategy", "command", "architecture", "created_at")

@@ -125,7 +125,7 @@ class Run {
       choice(own("status"), this.statuses, this.statuses.values),
       ...leading.map(metric),
       ...this.parameters.map(parameter),
-      ...others.map(metric),
+      ...others.map((name) => ({ ...metric(name), minor: true })),
       choice(own("message"), this.messages, this.messages.values.map((text) => text.split("\n", 1)[0])),
     ];
   }

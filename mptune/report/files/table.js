@@ -115,7 +115,7 @@ class TrialTable {
     refill(this.head, ...this.state.run.columns.map((column) => {
       const sorted = column.name === this.sort.name ? (this.sort.down ? "descending" : "ascending") : "none";
       const arrow = { ascending: "▲", descending: "▼", none: "" }[sorted];
-      return el("th", { scope: "col", "aria-sort": sorted, class: column.numeric ? "right" : null },
+      return el("th", { scope: "col", "aria-sort": sorted, class: `${column.numeric ? "right" : ""} ${column.minor ? "minor" : ""}` },
         el("button", { type: "button", "data-column": column.name, title: column.name,
           click: () => this.sortBy(column.name) }, el("span", {}, column.name),
           el("span", { class: "arrow", "aria-hidden": true }, arrow)));
@@ -153,7 +153,7 @@ class TrialTable {
     return el("tr", { "data-trial": trial + 1, "aria-rowindex": position + 2, "aria-selected": String(chosen),
       class: [chosen ? "chosen" : null, role].filter(Boolean).join(" ") || null,
       click: () => this.state.choose(run, trial) },
-      run.columns.map((column) => el("td", { class: column.numeric ? "right" : null },
+      run.columns.map((column) => el("td", { class: `${column.numeric ? "right" : ""} ${column.minor ? "minor" : ""}` },
         column.name === "status" ? glyphOf(run, trial) : null, column.text(trial))));
   }
 
@@ -184,6 +184,8 @@ class TrialTable {
   print(printing) {
     this.printing = printing;
     this.drawRows(true);
+    const cut = printing && this.order.length > PRINTED ? `, of which the first ${PRINTED} are printed` : "";
+    this.said.textContent = this.said.textContent.replace(/, of which.*$/, "") + cut;
   }
 }
 
