@@ -19,6 +19,8 @@ const CELL = 24;
 const REACH = { mouse: 16, touch: 28 };
 const DRAG = 6;
 const DIGIT_WIDTH = 7;
+/** What stands beside the points that have no number. */
+const FAILED_ROW = "failed";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -84,11 +86,13 @@ class Plot {
     const { x, y, points, rules } = this.scene;
     const at = (axis) => [...points.map((p) => p[axis]), ...rules.filter((r) => r.axis === axis).map((r) => r.value)]
       .filter((value) => value !== null);
-    const top = points.some((point) => point.y === null) ? 30 : 14;
+    const hasFailed = points.some((point) => point.y === null);
+    const top = hasFailed ? 30 : 14;
     this.y = new Axis(at("y"), y.log, this.zoom?.y);
     this.y.place(this.height - 46, top);
     this.yTicks = at("y").length ? this.y.ticks(Math.max(3, Math.floor(this.height / 60))) : [];
-    const left = 26 + DIGIT_WIDTH * Math.max(2, ...this.yTicks.map((tick) => tick.text.length));
+    const texts = [...this.yTicks.map((tick) => tick.text), hasFailed ? FAILED_ROW : ""];
+    const left = 26 + DIGIT_WIDTH * Math.max(2, ...texts.map((text) => text.length));
     this.x = new Axis(at("x"), x.log, this.zoom?.x, x.whole).place(left, this.width - 16);
     this.xTicks = this.x.ticks(Math.max(2, Math.floor((this.width - left) / 90)));
     this.box = { left, right: this.width - 16, top, bottom: this.height - 46 };
@@ -133,8 +137,8 @@ class Plot {
         this.scene.x.label),
       svg("text", { transform: turned, class: "name", "text-anchor": "middle" }, this.scene.y.label),
     );
-    if (this.box.top > 20) grid.push(svg("text", { x: left - 8, y: top - 9, class: "tick", "text-anchor": "end" }, "failed"));
-    this.back.replaceChildren(...grid.filter(Boolean));
+    if (top > 20) grid.push(svg("text", { x: left - 8, y: top - 9, class: "tick", "text-anchor": "end" }, FAILED_ROW));
+    this.back.replaceChildren(...grid);
   }
 
   /** The area behind a limit. */

@@ -20,7 +20,7 @@ class TrialTable {
     this.columns = el("colgroup");
     this.head = el("tr");
     this.body = el("tbody");
-    this.grid = el("table", { role: "grid", "aria-labelledby": "trials-title" }, this.columns,
+    this.grid = el("table", { "aria-labelledby": "trials-title" }, this.columns,
       el("thead", {}, this.head), this.body);
     this.scroller = el("div", { class: "scroller", tabindex: 0, role: "group", "aria-label":
       "Trials; arrow keys choose one", scroll: () => this.drawRows(), keydown: (event) => this.key(event) }, this.grid);
@@ -115,7 +115,7 @@ class TrialTable {
     refill(this.head, ...this.state.run.columns.map((column) => {
       const sorted = column.name === this.sort.name ? (this.sort.down ? "descending" : "ascending") : "none";
       const arrow = { ascending: "▲", descending: "▼", none: "" }[sorted];
-      return el("th", { scope: "col", "aria-sort": sorted, class: `${column.numeric ? "right" : ""} ${column.minor ? "minor" : ""}` },
+      return el("th", { scope: "col", "aria-sort": sorted, class: cellClass(column) },
         el("button", { type: "button", "data-column": column.name, title: column.name,
           click: () => this.sortBy(column.name) }, el("span", {}, column.name),
           el("span", { class: "arrow", "aria-hidden": true }, arrow)));
@@ -142,7 +142,7 @@ class TrialTable {
     const below = this.printing ? 0 : this.order.length - last;
     refill(this.body, gap(first), ...rows, gap(below));
     if (!this.order.length) {
-      refill(this.body, el("tr", {}, el("td", { class: "none" }, "No trial passes the filter.")));
+      refill(this.body, el("tr", {}, el("td", { class: "none", colspan: this.widths.length }, "No trial passes the filter.")));
     }
   }
 
@@ -150,10 +150,10 @@ class TrialTable {
     const { run } = this.state;
     const chosen = trial === run.selected;
     const role = trial === run.best ? "best" : trial === run.baseline ? "baseline" : null;
-    return el("tr", { "data-trial": trial + 1, "aria-rowindex": position + 2, "aria-selected": String(chosen),
+    return el("tr", { "data-trial": trial + 1, "aria-rowindex": position + 2, "aria-current": chosen ? "true" : null,
       class: [chosen ? "chosen" : null, role].filter(Boolean).join(" ") || null,
       click: () => this.state.choose(run, trial) },
-      run.columns.map((column) => el("td", { class: `${column.numeric ? "right" : ""} ${column.minor ? "minor" : ""}` },
+      run.columns.map((column) => el("td", { class: cellClass(column) },
         column.name === "status" ? glyphOf(run, trial) : null, column.text(trial))));
   }
 
@@ -188,6 +188,8 @@ class TrialTable {
     this.said.textContent = this.said.textContent.replace(/, of which.*$/, "") + cut;
   }
 }
+
+const cellClass = ({ numeric, minor }) => [numeric && "right", minor && "minor"].filter(Boolean).join(" ") || null;
 
 /** The mark of a trial's kind. */
 function glyphOf(run, trial) {
