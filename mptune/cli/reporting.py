@@ -37,6 +37,7 @@ def report(
                 "kernel": run.kernel,
                 "trials": len(run.feasible),
                 "sources": len(run.sources.by_trial),
+                "remarks": list(run.sources.remarks),
             }
             for run in written.runs
         ]
