@@ -13,7 +13,6 @@ from mptune.report.document import Choices, Failure, ParameterColumn, RunDocumen
 from mptune.report.sources import sources_of
 from mptune.results import Trial
 from mptune.run import Run
-from mptune.space.configuration import Value
 
 __all__ = ["run_document"]
 
@@ -112,25 +111,17 @@ def _higher_is_better(run: Run) -> tuple[str, ...]:
 
 def _parameter_column(run: Run, name: str) -> ParameterColumn:
     described: Mapping[str, Any] = next((p for p in run.settings.get("parameters", ()) if p.get("name") == name), {})
-    cells: list[Any] = [_cell(trial, name) for trial in run.trials]
+    cells: list[Any] = [trial.configuration.get(name) for trial in run.trials]
     tested = set(cells)
     ordered = [value for value in map(_hashable, described.get("values", ())) if value in tested]
     column = Choices.of(cells, ordered)
-    texts = tuple("" if value is None else _text(value) for value in column.values)
+    texts = tuple("" if value is None else str(value) for value in column.values)
     options = tuple(shlex.join(["-p", f"{name}={text}"]) for text in texts)
     return ParameterColumn(name, str(described.get("kind", "")), texts, options, column)
 
 
-def _cell(trial: Trial, name: str) -> Value | None:
-    return trial.configuration.get(name)
-
-
 def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _text(value: Value) -> str:
-    return str(value)
 
 
 def _facts(settings: Mapping[str, Any]) -> dict[str, str]:

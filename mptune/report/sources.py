@@ -18,7 +18,7 @@ from mptune.space.configuration import Configuration
 __all__ = ["SOURCES", "sources_of"]
 
 #: Trials whose source is in the page unless another number is asked for.
-SOURCES: Final = 100
+SOURCES: Final = 1000
 #: Kinds of failure of which the first source is in the page.
 _KINDS: Final = 20
 

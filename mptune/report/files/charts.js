@@ -5,6 +5,8 @@ const RUN_SHAPES = ["circle", "square", "diamond", "triangle", "plus", "cross"];
 const RUN_COLOURS = 6;
 const runColour = (run) => `run-${run.index % RUN_COLOURS}`;
 const runShape = (run) => RUN_SHAPES[run.index % RUN_SHAPES.length];
+/** Trials with a name of their own, and their shapes. */
+const SPECIAL = { best: "star", baseline: "diamond" };
 /** The later, the further in front. */
 const RANK = { failed: 0, infeasible: 1, feasible: 2, front: 3, baseline: 4, best: 5 };
 const KIND_RANKS = [RANK.feasible, RANK.infeasible, RANK.failed];
@@ -36,7 +38,7 @@ function pointOf(state, run, trial, x, y, kind) {
   const size = special === "best" ? 7 : special ? 5.5 : kind ? 5 : run.kinds[trial] === FAILED ? 3 : 3.6;
   return {
     run, trial, x, y, size,
-    shape: special === "best" ? "star" : special ? "diamond" : several && y !== null ? runShape(run) : plain.shape,
+    shape: special ? SPECIAL[special] : several && y !== null ? runShape(run) : plain.shape,
     colour: several ? runColour(run) : special ?? plain.name,
     rank: special || kind ? RANK[name] : KIND_RANKS[run.kinds[trial]],
     hollow: run.kinds[trial] === INFEASIBLE && special === null,
@@ -60,10 +62,11 @@ function legend(state, extra) {
   const runs = state.runs.filter((run) => state.shown().includes(run));
   const entry = (shape, kind, text) => el("span", { class: "key" }, glyph(shape, kind), text);
   const marks = runs.length > 1
-    ? [...runs.map((run) => entry(runShape(run), runColour(run), run.label)), entry("circle", "hollow", "hollow: infeasible")]
+    ? [...runs.map((run) => entry(runShape(run), runColour(run), run.label)),
+      entry("circle", "hollow", "hollow: infeasible")]
     : KINDS.map(({ name, shape }, kind) => state.run.kindCounts[kind]
       ? entry(shape, name, `${name} ${number(state.run.kindCounts[kind])}`) : null);
-  const special = [["best", "star"], ["baseline", "diamond"]].filter(([name]) => runs.some((run) => run[name] !== null));
+  const special = Object.entries(SPECIAL).filter(([name]) => runs.some((run) => run[name] !== null));
   return el("div", { class: "legend" }, marks, special.map(([name, shape]) =>
     entry(shape, runs.length > 1 ? "plain" : name, name)), extra);
 }
@@ -99,7 +102,8 @@ class ParetoChart {
       el("p", { class: "hint fine" }, "Point at a trial for its configuration, click it for its source, drag to zoom. ",
         "With the keyboard: arrows, then Enter."),
       el("p", { class: "hint coarse" }, "Tap a trial for its configuration and source."));
-    this.plot = new Plot(host, (point) => described(point, state, [this.x, this.y]), (p) => state.choose(p.run, p.trial));
+    this.plot = new Plot(host, (point) => described(point, state, [this.x, this.y]),
+      (point) => state.choose(point.run, point.trial));
   }
 
   /** The metrics there are to choose from; fewer than two make no plot. */
@@ -136,13 +140,13 @@ class ParetoChart {
       const colourName = state.shown().length > 1 ? runColour(run) : "front";
       paths.push({ kind: "front", colour: colourName, points: front.map((t) => [run.metric(x, t), run.metric(y, t)]) });
     }
-    const rules = [["x", x], ["y", y]].filter(([, name]) => state.run.limit(name) !== null).map(([axis, name]) => ({
-      axis, value: state.run.limit(name), kind: "limit", beyond: true, text: `threshold ${number(state.run.limit(name))}`,
+    const limits = [["x", state.run.limit(x)], ["y", state.run.limit(y)]].filter(([, limit]) => limit !== null);
+    const rules = limits.map(([axis, limit]) => ({
+      axis, value: limit, kind: "limit", beyond: true, text: `threshold ${number(limit)}`,
     }));
-    this.front = state.run.front(x, y);
     refill(this.key, legend(state, el("span", { class: "key" }, svg("svg", { width: 20, height: 14,
       "aria-hidden": true }, svg("path", { d: "M1 10L10 5L19 4", class: "line front sample" })), "Pareto front")));
-    const title = `${y} against ${x}: ${counted(points.length, "trial")}, ${number(count)} of them on the Pareto front. `;
+    const title = `${y} against ${x}: ${counted(points.length, "trial")}, ${number(count)} on the Pareto front. `;
     this.plot.show({
       x: { label: x, log: this.log.x }, y: { label: y, log: this.log.y }, points, paths, rules,
       selected: { run: state.run, trial: state.run.selected },
@@ -159,7 +163,7 @@ class ProgressChart {
     section.append(el("div", { class: "card-head" }, el("h2", { id: "progress-title" }, "Progress")),
       this.key, host);
     this.plot = new Plot(host, (point) => described(point, state, [state.run.objective, "error"]),
-      (p) => state.choose(p.run, p.trial));
+      (point) => state.choose(point.run, point.trial));
   }
 
   update(keepZoom = false) {
@@ -185,7 +189,9 @@ class ProgressChart {
       "aria-hidden": true }, svg("path", { d: "M1 3H8V8H14V11H19", class: "line front sample" })), "best so far")));
     const best = state.run.best === null ? "none feasible" : `best ${number(state.run.metric(name, state.run.best))}`;
     this.plot.show({
-      x: { label: "evaluation", log: false, whole: true }, y: { label: name, log: wantsLog(runs, name) }, points, paths, rules,
+      x: { label: "evaluation", log: false, whole: true },
+      y: { label: name, log: wantsLog(runs, name) },
+      points, paths, rules,
       selected: { run: state.run, trial: state.run.selected },
       title: `${name} of ${counted(state.run.count, "evaluation")} in their order, ${best}.`,
     }, keepZoom);

@@ -82,10 +82,11 @@ class Detail {
       el("thead", {}, el("tr", {}, head.map((text, i) => el("th", { scope: "col", class: i ? "right" : null }, text)))),
       el("tbody", {}, names.map((name, i) => {
         const error = run.metric(name, trial);
+        const verdict = limits[i] === null ? "" : error <= limits[i] ? "within" : "above";
         return el("tr", {}, el("th", { scope: "row" }, name.slice(6)),
           el("td", { class: "right", title: error }, number(error)),
           judged ? el("td", { class: "right" }, number(limits[i])) : null,
-          judged ? el("td", { class: "right" }, limits[i] === null ? "" : error <= limits[i] ? "within" : "above") : null);
+          judged ? el("td", { class: "right" }, verdict) : null);
       })));
   }
 
@@ -98,7 +99,8 @@ class Detail {
   drawSource(run, trial) {
     const text = run.source(trial);
     const { remarks } = run.sources;
-    const head = el("div", { class: "card-head" }, el("h2", { id: "source-title" }, `Source of trial ${number(trial + 1)}`),
+    const title = el("h2", { id: "source-title" }, `Source of trial ${number(trial + 1)}`);
+    const head = el("div", { class: "card-head" }, title,
       text === null ? null : el("span", { class: "hint" }, "without the prelude"));
     const noted = remarks.map((remark) => el("p", { class: "hint" }, remark));
     if (text !== null) {
@@ -107,8 +109,8 @@ class Detail {
       refill(this.source, head, ...noted, el("pre", { class: "code", tabindex: 0, "aria-label": "Source" }, code));
       return;
     }
-    const why = `This report holds the sources of ${counted(run.sourced.size, "trial")}: best, baseline, the first failure ` +
-      "of each kind, the front, then the fastest. This trial's is not among them.";
+    const why = `This report holds the sources of ${counted(run.sourced.size, "trial")}: best, baseline, the first ` +
+      "failure of each kind, the front, then the fastest. This trial's is not among them.";
     const print = run.render_command === "" ? [] : [
       el("p", { class: "hint" }, "Where the kernel's definition is, this prints it:"),
       commandLine("command that prints the source", run.renderCommand(trial)),

@@ -2,6 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const NONE = "–";
+const LONG_WORD = 32;
 
 /** Give an element attributes (a function: a listener of that event) and children (a text: a text node). */
 function furnish(element, attributes, children) {
@@ -68,9 +69,13 @@ function copyButton(what, read) {
   return button;
 }
 
-/** A command line with a button that copies it. */
-const commandLine = (what, text) =>
-  el("div", { class: "command" }, el("code", { tabindex: 0, "aria-label": what }, text), copyButton(what, () => text));
+/** A command line with a button that copies it. Lines break between words, not after the hyphens of an option. */
+function commandLine(what, text) {
+  const words = text.split(" ").map((word) => (word.length > LONG_WORD ? word : el("span", { class: "word" }, word)));
+  const spaced = words.flatMap((word, i) => (i ? [" ", word] : [word]));
+  return el("div", { class: "command" }, el("code", { tabindex: 0, role: "group", "aria-label": what }, spaced),
+    copyButton(what, () => text));
+}
 
 /** Tell those who hear the page. */
 function announce(text) {

@@ -191,13 +191,12 @@ class Plot {
       if (!axis.holds(rule.value)) continue;
       const at = axis.pixel(rule.value);
       const isY = rule.axis === "y";
-      parts.push(svg("line", {
-        x1: isY ? left : at, x2: isY ? right : at, y1: isY ? at : top, y2: isY ? at : bottom, class: `rule ${rule.kind}`,
-      }));
+      const path = isY ? `M${left} ${at}H${right}` : `M${at} ${top}V${bottom}`;
+      parts.push(svg("path", { d: path, class: `rule ${rule.kind}` }));
       const place = isY ? { x: right - 4, y: at - 5 > top + 8 ? at - 5 : at + 14 } : { x: at - 5, y: top + 12 };
       parts.push(svg("text", { ...place, class: `rule-name ${rule.kind}`, "text-anchor": "end" }, rule.text));
     }
-    const chosen = this.placed.find((p) => p.run === this.scene.selected?.run && p.trial === this.scene.selected?.trial);
+    const chosen = this.placed.find((point) => this.isSelected(point));
     if (chosen) parts.push(svg("circle", { cx: chosen.px, cy: chosen.py, r: chosen.size + 5, class: "chosen" }));
     this.halo = svg("circle", { r: 0, class: "halo" });
     this.band = svg("rect", { class: "band", width: 0, height: 0 });
@@ -205,6 +204,10 @@ class Plot {
       svg("rect", { x: left, y: top - 26, width: right - left + 12, height: bottom - top + 34 }));
     const clipped = svg("g", { "clip-path": `url(#${this.host.id}-clip)` }, parts);
     this.front.replaceChildren(clip, clipped, this.halo, this.band);
+  }
+
+  isSelected({ run, trial }) {
+    return run === this.scene.selected.run && trial === this.scene.selected.trial;
   }
 
   pathOf({ points, stepped }) {
@@ -320,8 +323,8 @@ class Plot {
     const page = Math.max(1, Math.round(points.length / 20));
     const steps = { ArrowRight: 1, ArrowLeft: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.key in steps && points.length) {
-      const isChosen = (p) => p.run === this.scene.selected?.run && p.trial === this.scene.selected?.trial;
-      const at = points.indexOf(this.pointed) >= 0 ? points.indexOf(this.pointed) : points.findIndex(isChosen);
+      const pointed = points.indexOf(this.pointed);
+      const at = pointed >= 0 ? pointed : points.findIndex((point) => this.isSelected(point));
       const next = Math.max(0, Math.min(points.length - 1, at + steps[event.key]));
       this.point(points[next]);
       announce(this.describe(points[next]).join(", "));

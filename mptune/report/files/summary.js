@@ -1,9 +1,9 @@
 // What stands around the plots: title, figures, the runs beside one another, failures, and what the run was made with.
 
 function drawHead(element, run, several) {
-  const limit = run.threshold === null ? "no threshold" : typeof run.threshold === "number"
-    ? `${run.error_metric} ≤ ${number(run.threshold)}`
-    : Object.entries(run.threshold).map(([name, value]) => `${name}: ${run.error_metric} ≤ ${number(value)}`).join(", ");
+  const below = (limit) => `${run.error_metric} ≤ ${number(limit)}`;
+  const limit = run.threshold === null ? "no threshold" : typeof run.threshold === "number" ? below(run.threshold)
+    : Object.entries(run.threshold).map(([output, each]) => `${output}: ${below(each)}`).join(", ");
   const space = run.configurations === null ? counted(run.count, "trial")
     : `${number(run.count)} of ${number(run.configurations)} configurations`;
   const facts = [
@@ -26,13 +26,16 @@ function drawTiles(element, run) {
   const { best, baseline } = run;
   const shown = best ?? run.closest;
   const of = (name, trial) => (trial === null ? null : run.metric(name, trial));
-  const tile = (name, value, note, kind) => el("div", { class: `tile ${kind ?? ""}` }, el("span", { class: "name" }, name),
-    el("strong", {}, value), el("span", { class: "note" }, note));
+  const tile = (name, value, note, kind) => el("div", { class: `tile ${kind ?? ""}` },
+    el("span", { class: "name" }, name), el("strong", {}, value), el("span", { class: "note" }, note));
   const from = (name, show) => (baseline === null || baseline === shown ? "" : `baseline ${show(of(name, baseline))}`);
   const tiles = [];
-  if (best === null) tiles.push(tile("best", "none", shown === null ? "nothing ran to its end" : "closest shown", "bad"));
-  else if (of("speedup", best) !== null) tiles.push(tile("speedup", `${number(of("speedup", best), 3)}×`,
-    best === baseline ? "the baseline is the best" : "over the all-fp64 baseline", "good"));
+  if (best === null) {
+    tiles.push(tile("best", "none", shown === null ? "nothing ran to its end" : "closest shown", "bad"));
+  } else if (of("speedup", best) !== null) {
+    const over = best === baseline ? "the baseline is the best" : "over the all-fp64 baseline";
+    tiles.push(tile("speedup", `${number(of("speedup", best), 3)}×`, over, "good"));
+  }
   if (run.objective !== "time_ms" && shown !== null) {
     tiles.push(tile(run.objective, number(of(run.objective, shown)), from(run.objective, number)));
   }
@@ -61,8 +64,12 @@ function drawNotices(element, run) {
   const notices = [];
   if (!run.count) notices.push("This run has no trial yet.");
   else if (run.best === null && run.closest !== null) {
-    notices.push(`No configuration satisfies the limits. The closest is trial ${run.closest + 1}: ${run.message(run.closest)}.`);
-  } else if (run.best === null) notices.push("No configuration ran to its end with finite outputs: see the failures below.");
+    const why = run.message(run.closest);
+    const closest = `The closest is trial ${number(run.closest + 1)}${why ? `: ${why}` : ""}.`;
+    notices.push(`No configuration satisfies the limits. ${closest}`);
+  } else if (run.best === null) {
+    notices.push("No configuration ran to its end with finite outputs: see the failures below.");
+  }
   if (run.count && run.baseline === null && run.best !== null) {
     notices.push("No all-fp64, accurate configuration is among the trials, so speedups are not known.");
   }
@@ -109,7 +116,8 @@ function drawRuns(element, state) {
       el("span", { class: "hint" }, "Open a run by its name; its check mark shows it in the plots.")),
     el("div", { class: "wide" }, el("table", { class: "runs" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, el("span", { class: "unseen" }, "in the plots")),
-        el("th", { scope: "col" }, "run"), columns.map(([name, , align]) => el("th", { scope: "col", class: align }, name)))),
+        el("th", { scope: "col" }, "run"),
+        columns.map(([name, , align]) => el("th", { scope: "col", class: align }, name)))),
       el("tbody", {}, state.runs.map(row)))));
 }
 

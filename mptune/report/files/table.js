@@ -106,7 +106,8 @@ class TrialTable {
 
   sortBy(name) {
     const { sort } = this;
-    this.sort = sort.name !== name ? { name, down: false } : sort.down ? { name: null, down: false } : { name, down: true };
+    if (sort.name !== name) this.sort = { name, down: false };
+    else this.sort = sort.down ? { name: null, down: false } : { name, down: true };
     this.update();
     this.head.querySelector(`[data-column="${CSS.escape(name)}"]`)?.focus();
   }
@@ -142,7 +143,8 @@ class TrialTable {
     const below = this.printing ? 0 : this.order.length - last;
     refill(this.body, gap(first), ...rows, gap(below));
     if (!this.order.length) {
-      refill(this.body, el("tr", {}, el("td", { class: "none", colspan: this.widths.length }, "No trial passes the filter.")));
+      const none = el("td", { class: "none", colspan: this.widths.length }, "No trial passes the filter.");
+      refill(this.body, el("tr", {}, none));
     }
   }
 
