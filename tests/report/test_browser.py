@@ -208,6 +208,18 @@ def test_pointing_says_what_a_trial_is_and_a_click_chooses_it(show: Open) -> Non
         assert page.locator("#trials tr[aria-current]").get_attribute("data-trial") == "4"
 
 
+def test_a_tap_says_what_a_trial_is_until_the_next(show: Open) -> None:
+    page = show(small_run(), size=PHONE)
+    surface = page.locator("#pareto .surface")
+    surface.scroll_into_view_if_needed()
+    box, (x, y) = surface.bounding_box(), mark(page, "pareto")
+    # Wider of the mark than a mouse may be.
+    where = {"pointerType": "touch", "button": 0, "clientX": box["x"] + x - 20, "clientY": box["y"] + y + 4}
+    for event in ("pointerdown", "pointerup", "pointerleave"):
+        surface.dispatch_event(event, where)
+    assert page.inner_text("#pareto .tip").startswith("trial 5: ok, best")
+
+
 def test_the_details_of_a_trial(show: Open) -> None:
     page = show(small_run())
     choose(page, 8)

@@ -77,7 +77,7 @@ class Detail {
     const whole = typeof run.threshold === "number" ? run.threshold : null;
     const limits = names.map((name) => run.limit(name) ?? whole);
     const judged = limits.some((limit) => limit !== null);
-    const head = ["output", run.error_metric, ...(judged ? ["threshold", ""] : [])];
+    const head = ["output", run.error_metric, ...(judged ? ["threshold", "verdict"] : [])];
     return el("table", { class: "pairs" },
       el("thead", {}, el("tr", {}, head.map((text, i) => el("th", { scope: "col", class: i ? "right" : null }, text)))),
       el("tbody", {}, names.map((name, i) => {

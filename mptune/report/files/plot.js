@@ -43,7 +43,7 @@ class Plot {
     host.append(this.surface, this.reset);
     const listeners = {
       pointermove: (event) => this.move(event),
-      pointerleave: () => this.leave(),
+      pointerleave: (event) => this.leave(event),
       pointerdown: (event) => this.press(event),
       pointerup: (event) => this.release(event),
       pointercancel: () => this.cancel(),
@@ -94,7 +94,7 @@ class Plot {
     const texts = [...this.yTicks.map((tick) => tick.text), hasFailed ? FAILED_ROW : ""];
     const left = 26 + DIGIT_WIDTH * Math.max(2, ...texts.map((text) => text.length));
     this.x = new Axis(at("x"), x.log, this.zoom?.x, x.whole).place(left, this.width - 16);
-    this.xTicks = this.x.ticks(Math.max(2, Math.floor((this.width - left) / 90)));
+    this.xTicks = this.x.ticks(Math.max(4, Math.floor((this.width - left) / 90)));
     this.box = { left, right: this.width - 16, top, bottom: this.height - 46 };
   }
 
@@ -245,8 +245,9 @@ class Plot {
     if (event.pointerType === "mouse") this.point(this.nearest(px, py, REACH.mouse));
   }
 
-  leave() {
-    if (!this.drag) this.point(null);
+  leave(event) {
+    // A finger leaves with every tap.
+    if (event.pointerType === "mouse" && !this.drag) this.point(null);
   }
 
   /** Show what a point is. */
@@ -261,10 +262,19 @@ class Plot {
     this.halo.setAttribute("cy", point.py);
     const [title, ...lines] = this.describe(point);
     this.tip.replaceChildren(el("strong", {}, title), ...lines.map((line) => el("span", {}, line)));
+    this.placeTip(point);
+  }
+
+  /** Put the text beside the point or, where it is too wide for that, above or below it. */
+  placeTip({ px, py }) {
     const [width, height] = [this.tip.offsetWidth, this.tip.offsetHeight];
-    const right = point.px + 14 + width < this.width ? point.px + 14 : point.px - 14 - width;
-    this.tip.style.left = `${Math.max(4, Math.min(this.width - width - 4, right))}px`;
-    this.tip.style.top = `${Math.max(4, Math.min(this.height - height - 4, point.py - height / 2))}px`;
+    const within = (value, size, all) => Math.max(4, Math.min(all - size - 4, value));
+    const [onRight, onLeft] = [px + 14 + width < this.width, px - 14 - width > 0];
+    const [left, top] = onRight ? [px + 14, py - height / 2]
+      : onLeft ? [px - 14 - width, py - height / 2]
+        : [px - width / 2, py + 16 + height < this.height ? py + 16 : py - 16 - height];
+    this.tip.style.left = `${within(left, width, this.width)}px`;
+    this.tip.style.top = `${within(top, height, this.height)}px`;
   }
 
   press(event) {

@@ -139,7 +139,7 @@ function drawFailures(element, state) {
     el("div", { class: "card-head" }, el("h2", { id: "failures-title" }, "Failures"),
       el("span", { class: "hint" }, `${counted(total, "trial")}; messages that differ in their numbers count as one`)),
     el("div", { class: "wide" }, el("table", { class: "failures" },
-      el("thead", {}, el("tr", {}, ["count", "status", "message", "for example", ""].map((name, i) =>
+      el("thead", {}, el("tr", {}, ["count", "status", "message", "for example", "first"].map((name, i) =>
         el("th", { scope: "col", class: i ? null : "right" }, name)))),
       el("tbody", {}, run.failures.map(row)))));
 }

@@ -12,7 +12,7 @@ class TrialTable {
     Object.assign(this, { section, state, sort: { name: null, down: false }, order: [], printing: false });
     this.box = el("input", {
       type: "search", id: "filter", autocomplete: "off", spellcheck: "false",
-      placeholder: "fp16  time_ms<2  status=ok  message~shared",
+      placeholder: "fp16 time_ms<2 status=ok",
       "aria-describedby": "filter-said", input: () => state.filter(this.box.value),
     });
     this.said = el("span", { id: "filter-said", role: "status" });
