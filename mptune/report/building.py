@@ -138,7 +138,9 @@ def _facts(settings: Mapping[str, Any]) -> dict[str, str]:
         "scheduler": "scheduler",
         "stale": "trials set aside",
     }
-    facts = {"sizes": _pairs(settings.get("sizes")), "compiler and driver": _pairs(settings.get("versions"))}
+    versions = settings.get("versions")
+    facts = {"sizes": _pairs(settings.get("sizes"))}
+    facts |= {str(name): str(text) for name, text in versions.items()} if isinstance(versions, Mapping) else {}
     facts |= {said: str(settings[name]) for name, said in names.items() if settings.get(name) not in (None, "", 0)}
     facts["strategy options"] = _pairs(settings.get("strategy_options"))
     facts["observers"] = _listed(settings.get("observers"))

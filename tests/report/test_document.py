@@ -84,7 +84,7 @@ def test_winners_failures_and_settings() -> None:
     assert shown["threshold"] == 1e-4
     assert shown["command"] == run.settings["command"]
     assert shown["command_is_recorded"]
-    assert shown["facts"]["compiler and driver"] == "compiler g++ 12.2.0"
+    assert shown["facts"]["compiler"] == "g++ 12.2.0"
     assert shown["durations_s"] == run.durations_s
 
 

@@ -49,7 +49,8 @@ function drawTiles(element, run) {
   if (shown !== null && of("memory_bytes", shown) !== null) {
     tiles.push(tile("memory", bytes(of("memory_bytes", shown)), from("memory_bytes", bytes)));
   }
-  const planned = run.budget !== null && run.count < run.budget ? `, ${number(run.budget)} planned` : "";
+  const budget = Math.min(run.budget ?? 0, run.configurations ?? Infinity);
+  const planned = run.count < budget ? `, ${number(budget)} planned` : "";
   tiles.push(tile("feasible", number(run.kindCounts[FEASIBLE]), `of ${counted(run.count, "trial")}${planned}`));
   if (run.wall_s > 0) {
     const [most, spent] = Object.entries(run.durations_s).filter(([name]) => name !== "other")[0] ?? [];
