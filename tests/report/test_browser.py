@@ -150,11 +150,17 @@ def test_nothing_in_a_run_runs(show: Open) -> None:
     assert HOSTILE in page.text_content("#failures")
 
 
-def test_the_policy_lets_nothing_in_or_out(show: Open) -> None:
+def test_the_policy_lets_nothing_in_or_out(show: Open, tab: Tab) -> None:
     page = show(small_run())
     policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'pwned = 2'}))")
+    assert page.evaluate("window.pwned") is None
+    assert page.evaluate("fetch('https://example.org/').then(() => 'let out', () => 'refused')") == "refused"
+    assert len(tab.complaints) >= 2
+    assert all("Content Security Policy" in complaint for complaint in tab.complaints)
+    tab.complaints.clear()
 
 
 # -- choosing ----------------------------------------------------------------------------------

@@ -1,16 +1,21 @@
 // The two plots: what was gained against what was given up, and how the search went.
 
 /** Beside one another, runs differ in colour and shape. */
-const RUN_SHAPES = ["circle", "square", "diamond", "triangle", "plus", "cross"];
+const RUN_SHAPES = ["circle", "square", "diamond", "triangle", "wedge", "hexagon"];
 const RUN_COLOURS = 6;
 const runColour = (run) => `run-${run.index % RUN_COLOURS}`;
-const runShape = (run) => RUN_SHAPES[run.index % RUN_SHAPES.length];
+// Where the colours begin again, they meet other shapes.
+const runShape = ({ index }) => RUN_SHAPES[(index + Math.floor(index / RUN_COLOURS)) % RUN_SHAPES.length];
 /** Trials with a name of their own, and their shapes. */
 const SPECIAL = { best: "star", baseline: "diamond" };
 /** The later, the further in front. */
 const RANK = { failed: 0, infeasible: 1, feasible: 2, front: 3, baseline: 4, best: 5 };
 const KIND_RANKS = [RANK.feasible, RANK.infeasible, RANK.failed];
 const SPAN_FOR_LOG = 20;
+/** Radius of a point, and of one among very many. */
+const RADIUS = 4.3;
+const RADIUS_OF_MANY = 3.5;
+const MANY = 1000;
 
 /** Whether a metric is read better in factors. */
 function wantsLog(runs, name) {
@@ -35,9 +40,10 @@ function pointOf(state, run, trial, x, y, kind) {
   const several = state.shown().length > 1;
   const plain = KINDS[run.kinds[trial]];
   const name = special ?? kind ?? plain.name;
-  const size = special === "best" ? 7 : special ? 5.5 : kind ? 5 : run.kinds[trial] === FAILED ? 3 : 3.6;
+  const plainSize = run.kinds[trial] === FAILED ? 3 : run.count > MANY ? RADIUS_OF_MANY : RADIUS;
   return {
-    run, trial, x, y, size,
+    run, trial, x, y,
+    size: special === "best" ? 7.5 : special ? 5.5 : kind ? 5 : plainSize,
     shape: special ? SPECIAL[special] : several && y !== null ? runShape(run) : plain.shape,
     colour: several ? runColour(run) : special ?? plain.name,
     rank: special || kind ? RANK[name] : KIND_RANKS[run.kinds[trial]],

@@ -7,14 +7,15 @@ const OUTLINES = {
   square: (x, y, r) => `M${x - 0.9 * r} ${y - 0.9 * r}h${1.8 * r}v${1.8 * r}h${-1.8 * r}z`,
   diamond: (x, y, r) => `M${x} ${y - 1.3 * r}l${1.3 * r} ${1.3 * r}l${-1.3 * r} ${1.3 * r}l${-1.3 * r} ${-1.3 * r}z`,
   cross: (x, y, r) => `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`,
-  plus: (x, y, r) => `M${x - 1.2 * r} ${y}h${2.4 * r}m${-1.2 * r} ${-1.2 * r}v${2.4 * r}`,
+  wedge: (x, y, r) => `M${x} ${y + 1.1 * r}l${1.15 * r} ${-2 * r}h${-2.3 * r}z`,
+  hexagon: (x, y, r) => `M${x - 1.1 * r} ${y}l${0.55 * r} ${-r}h${1.1 * r}l${0.55 * r} ${r}l${-0.55 * r} ${r}h${-1.1 * r}z`,
   star: (x, y, r) =>
     `M${[...Array(10).keys()]
       .map((i) => [(i % 2 ? 0.62 : 1.45) * r, (i * Math.PI) / 5])
       .map(([size, angle]) => `${(x + size * Math.sin(angle)).toFixed(2)} ${(y - size * Math.cos(angle)).toFixed(2)}`)
       .join("L")}z`,
 };
-const LINES_ONLY = new Set(["cross", "plus"]);
+const LINES_ONLY = new Set(["cross"]);
 const CELL = 24;
 /** Of many points, each lets those below it show: opacity goes with the root of their number. */
 const DENSITY = 35;
