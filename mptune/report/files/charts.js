@@ -1,7 +1,7 @@
 // The two plots: what was gained against what was given up, and how the search went.
 
 /** Beside one another, runs differ in colour and shape. */
-const RUN_SHAPES = ["circle", "square", "diamond", "triangle", "wedge", "hexagon"];
+const RUN_SHAPES = ["circle", "square", "triangle", "wedge", "hexagon", "slab"];
 const RUN_COLOURS = 6;
 const runColour = (run) => `run-${run.index % RUN_COLOURS}`;
 // Where the colours begin again, they meet other shapes.

@@ -8,6 +8,7 @@ const OUTLINES = {
   diamond: (x, y, r) => `M${x} ${y - 1.3 * r}l${1.3 * r} ${1.3 * r}l${-1.3 * r} ${1.3 * r}l${-1.3 * r} ${-1.3 * r}z`,
   cross: (x, y, r) => `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`,
   wedge: (x, y, r) => `M${x} ${y + 1.1 * r}l${1.15 * r} ${-2 * r}h${-2.3 * r}z`,
+  slab: (x, y, r) => `M${x - 1.3 * r} ${y - 0.6 * r}h${2.6 * r}v${1.2 * r}h${-2.6 * r}z`,
   hexagon: (x, y, r) => `M${x - 1.1 * r} ${y}l${0.55 * r} ${-r}h${1.1 * r}l${0.55 * r} ${r}l${-0.55 * r} ${r}h${-1.1 * r}z`,
   star: (x, y, r) =>
     `M${[...Array(10).keys()]
