@@ -16,8 +16,11 @@ from mptune.run import Run
 
 __all__ = ["run_document"]
 
-#: Characters of a message that are kept: a compiler can write a book about one template.
+#: Characters of a message that are kept, and of all messages together where there are more than a few: a compiler can
+#: write a book about one template, and another one about the next.
 _LONGEST_MESSAGE: Final = 8000
+_ALL_MESSAGES: Final = 2_000_000
+_SHORTEST_MESSAGE: Final = 300
 _SPEEDUP: Final = "speedup"
 #: Metrics of which more is better, beside the speedup and what a run maximised.
 _RATES: Final = ("bandwidth_gb_s", "flop_rate_gflop_s", "occupancy")
@@ -64,8 +67,8 @@ def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources
         **_positions(run),
         parameters=tuple(_parameter_column(run, name) for name in run.parameter_names),
         statuses=Choices.of([trial.status.value for trial in trials]),
-        messages=Choices.of([_cut(trial.message) for trial in trials], [""]),
-        warnings=Choices.of([_cut("\n".join(trial.warnings)) for trial in trials], [""]),
+        messages=_texts([trial.message for trial in trials]),
+        warnings=_texts(["\n".join(trial.warnings) for trial in trials]),
         feasible=tuple(int(objective.is_feasible(trial)) for trial in trials),
         reused_errors=tuple(i for i, trial in enumerate(trials) if trial.measurement.reused_error),
         metrics=_metrics(run),
@@ -88,7 +91,9 @@ def _baseline(run: Run) -> Trial | None:
 def _failures(run: Run) -> tuple[Failure, ...]:
     numbers = {trial.configuration: number for number, trial in enumerate(run.trials)}
     return tuple(
-        Failure(group.status.value, _cut(group.message), group.count, numbers[group.first.configuration])
+        Failure(
+            group.status.value, _cut(group.message, _LONGEST_MESSAGE), group.count, numbers[group.first.configuration]
+        )
         for group in run.failure_groups
     )
 
@@ -155,9 +160,14 @@ def _listed(values: Any) -> str:
     return ", ".join(map(str, values)) if isinstance(values, Sequence) and not isinstance(values, str) else ""
 
 
-def _cut(text: str) -> str:
-    more = len(text) - _LONGEST_MESSAGE
-    return text if more <= 0 else f"{text[:_LONGEST_MESSAGE]}\n… and {more} characters more, in the run file"
+def _texts(texts: Sequence[str]) -> Choices:
+    longest = min(_LONGEST_MESSAGE, max(_SHORTEST_MESSAGE, _ALL_MESSAGES // max(1, len(set(texts)))))
+    return Choices.of([_cut(text, longest) for text in texts], [""])
+
+
+def _cut(text: str, longest: int) -> str:
+    more = len(text) - longest
+    return text if more <= 0 else f"{text[:longest]}\n… and {more} characters more, in the run file"
 
 
 def _whole(value: Any) -> int | None:

@@ -133,6 +133,14 @@ def test_a_book_of_a_message_is_cut() -> None:
     assert "92000 characters more" in message
 
 
+def test_a_library_of_messages_is_cut_shorter() -> None:
+    told = [trial("fp64", i, status=Status.COMPILE_ERROR, message=f"{i} " + "x" * 10_000) for i in range(5000)]
+    messages = document(run_of(*told))["messages"]["values"]
+    assert len(messages) == 5001
+    assert sum(map(len, messages)) < 3_000_000
+    assert messages[5000].startswith("4999 xxx")
+
+
 def test_names_of_runs_differ() -> None:
     report = report_of([small_run(), small_run(seed=4), timing_run()])
     assert [run.label for run in report.runs] == ["saxpby", "saxpby (2)", "convolution"]
