@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mptune.kernel import Scalar as Scalar
     from mptune.notebook import tune as tune
     from mptune.registry import load_kernel as load_kernel
+    from mptune.report import write_report as write_report
     from mptune.run import Run as Run
     from mptune.simulation import simulate as simulate
     from mptune.space.parameters import BooleanParameter as BooleanParameter
@@ -40,6 +41,7 @@ _MODULES = {
     "kernel": ("Constant", "In", "InOut", "Kernel", "Out", "Scalar"),
     "notebook": ("tune",),
     "registry": ("load_kernel",),
+    "report": ("write_report",),
     "run": ("Run",),
     "simulation": ("simulate",),
     "space.parameters": (

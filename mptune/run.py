@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -34,11 +33,12 @@ _SPEEDUP: Final = "speedup"
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failures of one kind: their status, the message of the first of them in short, and how many there are."""
+    """Failures of one kind: their status, the message of the first in short, how many there are, and that first one."""
 
     status: Status
     message: str
     count: int
+    first: Trial
 
 
 class Run:
@@ -129,11 +129,13 @@ class Run:
     @property
     def failure_groups(self) -> tuple[FailureGroup, ...]:
         """The failures by status and message, the most frequent first; messages may differ in their numbers."""
-        groups: dict[tuple[Status, str], list[str]] = {}
+        groups: dict[tuple[Status, str], list[Trial]] = {}
         for trial in self.failures:
-            message = in_short(trial.message)
-            groups.setdefault((trial.status, _DIGITS.sub("#", message)), []).append(message)
-        found = (FailureGroup(status, messages[0], len(messages)) for (status, _), messages in groups.items())
+            groups.setdefault((trial.status, _DIGITS.sub("#", in_short(trial.message))), []).append(trial)
+        found = (
+            FailureGroup(status, in_short(trials[0].message), len(trials), trials[0])
+            for (status, _), trials in groups.items()
+        )
         return tuple(sorted(found, key=lambda group: -group.count))
 
     @property
@@ -295,7 +297,10 @@ class Run:
             "best": self._entry(self.best),
             "closest": self._entry(self.closest),
             "statuses": self.statuses,
-            "failures": [dataclasses.asdict(group) for group in self.failure_groups],
+            "failures": [
+                {"status": group.status, "message": group.message, "count": group.count}
+                for group in self.failure_groups
+            ],
             "durations_s": self.durations_s,
             "warnings": self.warnings,
             "wall_s": settings.get("wall_s"),

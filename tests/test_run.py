@@ -298,6 +298,7 @@ def test_failures_are_grouped_by_status_and_message_but_for_numbers():
         (Status.COMPILE_ERROR, 1),
         (Status.LAUNCH_ERROR, 1),
     ]
+    assert [group.first for group in groups] == [trials[0], trials[1], trials[3], trials[4]]
     assert groups[0].message == "g++ rejected k (exit status 1): k.cu:7:3: error: no such thing"
 
 

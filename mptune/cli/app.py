@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from mptune import __version__
-from mptune.cli import catalogue, comparing, emitting, reading, simulating, tuning
+from mptune.cli import catalogue, comparing, emitting, reading, reporting, simulating, tuning
 
 __all__ = ["app"]
 
@@ -40,6 +40,7 @@ app.command()(tuning.tune)
 app.command()(reading.show)
 app.command()(reading.pareto)
 app.command()(reading.export)
+app.command()(reporting.report)
 app.command()(emitting.emit)
 app.command()(simulating.simulate)
 app.command()(comparing.compare)

@@ -1,0 +1,122 @@
+"""From runs to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mptune import __version__
+from mptune.errors import MptuneError
+from mptune.interop.files import SQLITE_MAGIC, read_head
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.report.building import run_document
+from mptune.report.document import Report
+from mptune.report.page import page
+from mptune.report.sources import SOURCES
+from mptune.run import Run
+
+__all__ = ["report_of", "write_report"]
+
+
+def report_of(
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    *,
+    kernels: Sequence[Kernel | str | Path] = (),
+    sources: int = SOURCES,
+) -> Report:
+    """Return what a report on runs shows.
+
+    Args:
+        runs: runs, or run files; one that is still being written is taken as it is now.
+        kernels: definitions of those that are neither bundled kernels nor files in the current folder, for their
+            rendered sources.
+        sources: how many rendered sources to include for each run, at most: of best, baseline, failures and front
+            first, then of the fastest.
+
+    Raises:
+        RunFileError: a run file cannot be read.
+        KernelError: a definition cannot be loaded, or is not the one a run was made with.
+        MptuneError: no run, a definition no run is of, or a negative number of sources.
+    """
+    given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    if not given:
+        raise MptuneError("a report needs one run or more")
+    if sources < 0:
+        raise MptuneError(f"sources {sources}: expected 0 or more")
+    files = ["" if isinstance(run, Run) else str(run) for run in given]
+    loaded = [run if isinstance(run, Run) else Run.load(run) for run in given]
+    definitions = _definitions(kernels, loaded)
+    labels = _labels(loaded, files)
+    documents = tuple(
+        run_document(run, label, file, definitions.get(run.kernel), sources)
+        for run, label, file in zip(loaded, labels, files, strict=True)
+    )
+    return Report(_title(loaded), __version__, documents)
+
+
+def write_report(
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    path: str | Path,
+    *,
+    kernels: Sequence[Kernel | str | Path] = (),
+    sources: int = SOURCES,
+) -> Report:
+    """Write a report on runs as one HTML file that opens offline, and return what it shows.
+
+    Args:
+        runs: as of :func:`report_of`.
+        path: the file; folders that lead to it are made, and a report there before is replaced.
+        kernels: as of :func:`report_of`.
+        sources: as of :func:`report_of`.
+
+    Raises:
+        MptuneError: as of :func:`report_of`, or the file cannot be written, or is a run file.
+    """
+    path = Path(path)
+    _refuse_run_file(path)
+    report = report_of(runs, kernels=kernels, sources=sources)
+    text = page(report)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MptuneError(f"cannot write the report {path}: {error.strerror or error}") from error
+    return report
+
+
+def _refuse_run_file(path: Path) -> None:
+    """Raise MptuneError where a slip of the keyboard would replace hours of tuning by a page about it."""
+    if path.is_file() and read_head(path).startswith(SQLITE_MAGIC):
+        raise MptuneError(f"{path} is a run file: give the report another name, such as {path.with_suffix('.html')}")
+
+
+def _definitions(kernels: Sequence[Kernel | str | Path], runs: Sequence[Run]) -> dict[str, Kernel]:
+    found = {}
+    for given in kernels:
+        kernel = given if isinstance(given, Kernel) else load_kernel(given)
+        if not any(run.kernel == kernel.name for run in runs):
+            names = ", ".join(dict.fromkeys(run.kernel for run in runs))
+            raise MptuneError(f"kernel {kernel.name} is given, and no run is of it (kernels of the runs: {names})")
+        found[kernel.name] = kernel
+    return found
+
+
+def _labels(runs: Sequence[Run], files: Sequence[str]) -> list[str]:
+    """Return a short name for each run: its file's or its kernel's, numbered where two are the same."""
+    labels: list[str] = []
+    for run, file in zip(runs, files, strict=True):
+        name = (Path(file).stem if file else run.kernel) or "run"
+        number, label = 1, name
+        while label in labels:
+            number += 1
+            label = f"{name} ({number})"
+        labels.append(label)
+    return labels
+
+
+def _title(runs: Sequence[Run]) -> str:
+    kernels = dict.fromkeys(run.kernel for run in runs)
+    devices = dict.fromkeys(str(run.settings.get("device") or "") for run in runs)
+    where = f" on {next(iter(devices))}" if len(devices) == 1 and next(iter(devices)) else ""
+    return f"{', '.join(kernels)}{where}: mptune report"

@@ -1,0 +1,72 @@
+"""``mptune report`` as a user meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import own_kernel
+import pytest
+from awkward_kernel import run_of
+
+from mptune import cli
+from mptune.results import Measurement, Status, Trial
+from mptune.store import RunFile
+
+OWN = Path(own_kernel.__file__)
+POLY = own_kernel.kernel
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Any]:
+    """Run ``mptune report`` in a folder of its own; return exit code, standard output and error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["mptune", "report", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        captured = capfd.readouterr()
+        assert "Traceback" not in captured.err
+        return int(leaving.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    trials = [
+        Trial(POLY.configuration({}), Status.OK, "", Measurement({"time_ms": 2.0, "error": 1e-16}), key="a"),
+        Trial(POLY.configuration({"x_type": "fp16"}), Status.CRASH, "signal 11", key="b"),
+    ]
+    with RunFile.create(tmp_path / "run.db", run_of(POLY, trials, kernel_path=str(OWN)).settings) as file:
+        file.add_all(trials)
+    return tmp_path / "run.db"
+
+
+def test_a_report_has_a_name_unless_it_is_given_one(report: Callable[..., Any], run_file: Path, tmp_path: Path) -> None:
+    code, out, err = report("run.db")
+    assert code == 0
+    assert out.startswith("report.html (")
+    assert "run: No source is shown: the run of poly names" in err
+    code, out, err = report(run_file, run_file, "--kernel", OWN, "-o", "both/two.html")
+    assert (code, err) == (0, "")
+    text = (tmp_path / "both" / "two.html").read_text()
+    assert '"label":"run (2)"' in text
+    assert "poly(double* y, const double* x, int n)" in text
+
+
+def test_what_a_user_gets_wrong_is_told(report: Callable[..., Any], run_file: Path) -> None:
+    for arguments, message in (
+        (("rum.db",), "did you mean 'run.db'"),
+        ((run_file, "-o", run_file), "is a run file: give the report another name"),
+        ((run_file, "-o", "/proc/report.html"), "cannot write the report /proc/report.html"),
+        ((run_file, "--kernel", "axpi"), "did you mean 'axpy'"),
+        ((run_file, "--kernel", "axpy"), "kernel axpy is given, and no run is of it (kernels of the runs: poly)"),
+        ((run_file, "--sources", "-3"), "sources -3: expected 0 or more"),
+        ((), "Missing argument"),
+    ):
+        code, out, err = report(*arguments)
+        assert (code, out) == (2, "")
+        assert message in err

@@ -1,0 +1,311 @@
+"""What a report is made of: the document says what the run file says, whatever the run is like."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import own_kernel
+import pytest
+from reported_runs import (
+    HOSTILE,
+    hostile_run,
+    large_run,
+    run_of,
+    settings,
+    small_run,
+    stored,
+    timing_run,
+    trial,
+    valid,
+)
+
+import mptune
+from mptune.errors import KernelError, MptuneError, RunFileError
+from mptune.registry import load_kernel
+from mptune.rendering import render_body
+from mptune.report import report_of, write_report
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+from mptune.store import RunFile
+
+
+def document(run: Run, **options: Any) -> dict[str, Any]:
+    return report_of(run, **options).to_json()["runs"][0]  # type: ignore[no-any-return]
+
+
+def poly_run(count: int = 5, **changes: Any) -> Run:
+    """Return a run of a kernel whose definition can be given."""
+    kernel = own_kernel.kernel
+    values = [{"block": block, "unroll": unroll} for block in (32, 64, 128, 256) for unroll in (1, 2, 4)]
+    trials = [
+        Trial(kernel.configuration(values[i]), Status.OK, "", Measurement({"time_ms": 9.0 - i, "error": 1e-16}))
+        for i in range(count)
+    ]
+    parameters = [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in kernel.parameters]
+    described = settings(kernel="poly", sizes={"n": 37}, parameters=parameters, baseline_values={"x_type": ["fp64"]})
+    return Run(described | {"kernel_path": None} | changes, trials)
+
+
+# -- the data ----------------------------------------------------------------------------------
+
+
+def test_a_trial_is_found_again_in_the_columns() -> None:
+    run = small_run()
+    shown = document(run)
+    for number, found in enumerate(run.trials):
+        for parameter in shown["parameters"]:
+            cells = parameter["cells"]
+            assert cells["values"][cells["codes"][number]] == found.configuration[parameter["name"]]
+            assert parameter["texts"][cells["codes"][number]] == str(found.configuration[parameter["name"]])
+        assert shown["statuses"]["values"][shown["statuses"]["codes"][number]] == found.status
+        assert shown["messages"]["values"][shown["messages"]["codes"][number]] == found.message
+        assert shown["feasible"][number] == run.objective.is_feasible(found)
+        for name, column in shown["metrics"].items():
+            value = run.metric_of(found, name)
+            assert column[number] == (value if math.isfinite(value) else None)
+    assert list(shown["metrics"]) == ["time_ms", "speedup", "error", "memory_bytes", "error.y"]
+
+
+def test_winners_failures_and_settings() -> None:
+    run = small_run()
+    shown = document(run)
+    assert (shown["best"], shown["baseline"], shown["closest"]) == (4, 1, 6)
+    assert [(f["status"], f["count"], f["trial"]) for f in shown["failures"]] == [
+        ("compile_error", 2, 7),
+        ("timeout", 1, 2),
+        ("non_finite", 1, 5),
+    ]
+    assert shown["threshold"] == 1e-4
+    assert shown["command"] == run.settings["command"]
+    assert shown["command_is_recorded"]
+    assert shown["facts"]["compiler"] == "g++ 12.2.0"
+    assert shown["durations_s"] == run.durations_s
+
+
+def test_values_of_a_parameter_have_the_order_of_the_search_space() -> None:
+    run = run_of(valid("fp16", 128, 1.0, 1e-9), valid("fp64", 32, 2.0, 1e-9), valid("fp32", 64, 3.0, 1e-9))
+    columns = {parameter["name"]: parameter["cells"]["values"] for parameter in document(run)["parameters"]}
+    assert columns == {"x_type": ["fp64", "fp32", "fp16"], "block": [32, 64, 128], "unroll": [False]}
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        run_of(),
+        run_of(valid("fp64", 32, 1.0, 0.0)),
+        run_of(trial("fp64", 32, status=Status.CRASH)),
+        small_run(threshold=None),
+        small_run(threshold={"y": 1e-5}),
+        small_run(objective="time_ms * memory_bytes"),
+        small_run(objective="memory_bytes", minimise=False),
+        small_run(measured_constraints=["memory_bytes <= 1"]),
+        Run({}, small_run().trials),
+        Run({"versions": "g++", "sizes": [1], "seed": "none"}, ()),
+        timing_run(),
+        hostile_run(),
+    ],
+)
+def test_every_run_has_a_document_that_is_json(run: Run) -> None:
+    shown = document(run)
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+    for number in (shown["best"], shown["baseline"], shown["closest"]):
+        assert number is None or 0 <= number < len(run.trials)
+    for column in (shown["feasible"], shown["statuses"]["codes"], *shown["metrics"].values()):
+        assert len(column) == len(run.trials)
+
+
+def test_a_run_that_does_not_say_what_a_baseline_is_has_none() -> None:
+    shown = document(timing_run())
+    assert shown["baseline"] is None
+    assert list(shown["metrics"]) == ["time_ms"]
+
+
+def test_a_book_of_a_message_is_cut() -> None:
+    run = run_of(trial("fp64", 32, status=Status.COMPILE_ERROR, message="x" * 100_000))
+    (message,) = (text for text in document(run)["messages"]["values"] if text)
+    assert len(message) < 10_000
+    assert "92000 characters more" in message
+
+
+def test_a_library_of_messages_is_cut_shorter() -> None:
+    told = [trial("fp64", i, status=Status.COMPILE_ERROR, message=f"{i} " + "x" * 10_000) for i in range(5000)]
+    messages = document(run_of(*told))["messages"]["values"]
+    assert len(messages) == 5001
+    assert sum(map(len, messages)) < 3_000_000
+    assert messages[5000].startswith("4999 xxx")
+
+
+def test_names_of_runs_differ() -> None:
+    report = report_of([small_run(), small_run(seed=4), timing_run()])
+    assert [run.label for run in report.runs] == ["saxpby", "saxpby (2)", "convolution"]
+    assert report.title.startswith("saxpby, convolution")
+
+
+# -- commands ----------------------------------------------------------------------------------
+
+
+def test_a_run_from_python_has_a_command_that_does_the_same() -> None:
+    changes = {"command": "", "threshold": {"y": 1e-5}, "objective": "memory_bytes", "minimise": False}
+    run = small_run(**changes, strategy_options={"length": "two words"})
+    shown = document(run)
+    assert not shown["command_is_recorded"]
+    assert shown["command"] == (
+        "mptune tune /nowhere/saxpby.py --size n=4000003 --backend host --strategy bayesian --budget 100 --seed 3 "
+        "--penalty decay --max-error y=1e-05 --objective memory_bytes --maximise --strategy-option 'length=two words'"
+    )
+
+
+def test_commands_that_print_and_take_home_a_trial(tmp_path: Path) -> None:
+    file = stored(small_run(), tmp_path / "a run.db")
+    shown = report_of(file).to_json()["runs"][0]
+    assert shown["render_command"] == "mptune render /nowhere/saxpby.py --body --size n=4000003"
+    assert shown["parameters"][0]["options"] == ["-p x_type=fp64", "-p x_type=fp32", "-p x_type=fp16"]
+    assert shown["emit_command"] == f"mptune emit '{file}' --kernel /nowhere/saxpby.py --configuration"
+    assert document(timing_run())["render_command"] == ""
+    assert document(poly_run(kernel="gemm"))["render_command"].startswith("mptune render gemm --body")
+
+
+# -- sources -----------------------------------------------------------------------------------
+
+
+def test_sources_are_what_is_rendered() -> None:
+    run = poly_run()
+    (shown,) = report_of(run, kernels=[own_kernel.kernel]).runs
+    assert sorted(shown.sources.by_trial) == [0, 1, 2, 3, 4]
+    for number, found in enumerate(run.trials):
+        text = render_body(own_kernel.kernel, found.configuration, {"n": 37})
+        assert shown.sources.text(number) == "\n".join(text.splitlines())
+    assert len(shown.sources.lines) == len(set(shown.sources.lines))
+
+
+def test_of_many_trials_those_that_matter_have_their_source() -> None:
+    run = poly_run(12)
+    crash = dataclasses.replace(run.trials[5], status=Status.CRASH, message="signal 11")
+    run = Run(run.settings, [*run.trials[:5], crash, *run.trials[6:]])
+    (shown,) = report_of(run, kernels=[own_kernel.kernel], sources=4).runs
+    # The best (which is the baseline), the failure, then the fastest.
+    assert sorted(shown.sources.by_trial) == [5, 9, 10, 11]
+
+
+def test_without_a_definition_the_report_says_why_there_are_no_sources(tmp_path: Path) -> None:
+    (remark,) = document(small_run())["sources"]["remarks"]
+    assert "/nowhere/saxpby.py" in remark
+    assert "which is not here" in remark
+    (remark,) = document(poly_run(), kernels=[own_kernel.kernel], sources=0)["sources"]["remarks"]
+    assert "without sources" in remark
+    assert "kernel is defined" in document(poly_run())["sources"]["remarks"][0]
+
+
+def test_a_definition_that_is_newer_than_the_run_is_told() -> None:
+    kernel = load_kernel("axpy")
+    trials = [Trial(kernel.configuration({}), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}))]
+    parameters = [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in kernel.parameters]
+    described = settings(kernel="axpy", kernel_path=None, sizes={"n": 100}, parameters=parameters)
+    shown = document(Run(described | {"created_at": "2001-01-01T00:00:00+00:00"}, trials))
+    assert "axpy.cu.j2" in shown["sources"]["remarks"][0]
+    assert list(shown["sources"]["by_trial"]) == ["0"]
+
+
+def test_a_definition_given_has_to_fit() -> None:
+    with pytest.raises(KernelError, match="has changed since the run"):
+        report_of(poly_run(parameters=[{"name": "block", "values": [1]}]), kernels=[own_kernel.kernel])
+    with pytest.raises(MptuneError, match="no run is of it"):
+        report_of(small_run(), kernels=[own_kernel.kernel])
+
+
+def test_what_cannot_be_rendered_is_told() -> None:
+    run = poly_run(2)
+    strange = Trial(Configuration({**run.trials[0].configuration, "unroll": "wide"}), Status.CRASH)
+    (shown,) = report_of(Run(run.settings, [*run.trials, strange]), kernels=[own_kernel.kernel]).runs
+    assert sorted(shown.sources.by_trial) == [0, 1]
+    assert "Trial 3 cannot be rendered" in shown.sources.remarks[-1]
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def test_a_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    file = stored(small_run(), tmp_path / "run.db")
+    report = mptune.write_report(file, tmp_path / "deep" / "er" / "report.html")
+    text = (tmp_path / "deep" / "er" / "report.html").read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert report.runs[0].file == str(file)
+    write_report([file, small_run()], tmp_path / "deep" / "er" / "report.html")
+    assert "run (2)" not in text
+
+
+def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_report(small_run(), tmp_path / f"{name}.html")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_a_run_that_is_being_written_is_reported_as_it_is(tmp_path: Path) -> None:
+    run = small_run()
+    with RunFile.create(tmp_path / "run.db", run.settings) as file:
+        file.add(run.trials[0])
+        before = (tmp_path / "run.db").read_bytes()
+        found = []
+        thread = threading.Thread(target=lambda: found.append(write_report(tmp_path / "run.db", tmp_path / "r.html")))
+        thread.start()
+        thread.join()
+        assert (tmp_path / "run.db").read_bytes() == before
+        file.add(run.trials[1])
+    assert len(found[0].runs[0].feasible) == 1
+    assert len(report_of(tmp_path / "run.db").runs[0].feasible) == 2
+
+
+def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
+    file = stored(small_run(), tmp_path / "run.db")
+    (tmp_path / "text").write_text("a file")
+    with pytest.raises(MptuneError, match=r"cannot write the report .*text/report.html: Not a directory|File exists"):
+        write_report(file, tmp_path / "text" / "report.html")
+    with pytest.raises(MptuneError, match=r"cannot write the report .*: Is a directory"):
+        write_report(file, tmp_path)
+    with pytest.raises(MptuneError, match=r"run.db is a run file: .*run.html"):
+        write_report(file, file)
+    assert len(Run.load(file).trials) == 9
+    with pytest.raises(RunFileError, match=r"did you mean 'run\.db'"):
+        write_report(tmp_path / "rum.db", tmp_path / "report.html")
+    with pytest.raises(MptuneError, match="one run or more"):
+        write_report([], tmp_path / "report.html")
+    with pytest.raises(MptuneError, match="sources -1"):
+        write_report(file, tmp_path / "report.html", sources=-1)
+    assert not (tmp_path / "report.html").exists()
+
+
+# -- the page ----------------------------------------------------------------------------------
+
+
+def test_nothing_from_a_run_is_markup(tmp_path: Path) -> None:
+    name = 'a"b<c>&.db'
+    file = stored(hostile_run(), tmp_path / name)
+    write_report(file, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert text.count("</script>") == 2
+    assert text.count("<script") == 2
+    assert "<!--" not in text
+    assert "<img" not in text
+    data = text.split('<script type="application/json" id="data">')[1].split("</script>")[0]
+    assert not set("<>&\u2028") & set(data)
+    read = json.loads(data)
+    assert read["runs"][0]["kernel"] == HOSTILE
+    assert read["runs"][0]["file"].endswith(name)
+
+
+def test_a_name_that_is_no_text_does_not_stop_the_report(tmp_path: Path) -> None:
+    write_report(small_run(device="a\udcffb", kernel="k\udcff"), tmp_path / "report.html")
+    assert "k\\udcff on a\\udcffb" in (tmp_path / "report.html").read_text()
+
+
+def test_the_size_goes_with_the_trials(tmp_path: Path) -> None:
+    write_report(small_run(), tmp_path / "small.html")
+    write_report(large_run(), tmp_path / "large.html")
+    assert (tmp_path / "small.html").stat().st_size < 150_000
+    assert (tmp_path / "large.html").stat().st_size < 2_000_000
