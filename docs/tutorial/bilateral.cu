@@ -1,6 +1,7 @@
-// Bilateral filter: smooths noise and keeps edges. Each pixel becomes the mean of its neighbourhood, weighted by
-// nearness in space and in brightness. The image comes with a border of `radius` pixels on every side.
-extern "C" __global__ void bilateral(double* out, const double* image, int width, int height, int radius) {
+// Bilateral filter: smooths noise and keeps edges. Each pixel becomes the mean of its neighbourhood,
+// weighted by nearness in space and in brightness. The image comes with a border of `radius` pixels.
+extern "C" __global__ void bilateral(
+    double* out, const double* image, int width, int height, int radius) {
     const int x = blockIdx.x * blockDim.x + threadIdx.x;
     const int y = blockIdx.y * blockDim.y + threadIdx.y;
     if (x >= width || y >= height) return;
@@ -12,7 +13,8 @@ extern "C" __global__ void bilateral(double* out, const double* image, int width
         for (int i = 0; i <= 2 * radius; ++i) {
             const double value = corner[j * pitch + i];
             const double dx = i - radius, dy = j - radius, difference = value - centre;
-            const double weight = exp(-0.08 * (dx * dx + dy * dy) - 50.0 * difference * difference);
+            const double distance = dx * dx + dy * dy;
+            const double weight = exp(-0.08 * distance - 50.0 * difference * difference);
             sum += weight * value;
             weights += weight;
         }

@@ -184,6 +184,13 @@ def options_of(name: str) -> set[str]:
     return set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", help_of(name).partition("Options")[2]))
 
 
+def test_the_commands_of_the_readme_have_options_that_exist() -> None:
+    lines = re.findall(r"^    (mptune .*)$", (DOCS.parent / "README.md").read_text(), re.MULTILINE)
+    assert len(lines) >= 10
+    for line in lines:
+        check_options(Command(line, ()))
+
+
 COMMANDS = sorted(set(re.findall(r"^## (\w+)$", (DOCS / "commands.md").read_text(), re.MULTILINE)))
 
 
