@@ -17,9 +17,10 @@ exclude_patterns = ["tutorial/*"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
+maximum_signature_line_length = 90
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_preprocess_types = False
@@ -33,11 +34,26 @@ html_static_path = ["_static"]
 html_css_files = ["tables.css"]
 
 
-def _link_results(_: Any, __: str, source: list[str]) -> None:
-    """Lead links to a report of a benchmark, which GitHub follows to its file, to the page that includes it."""
-    source[0] = re.sub(r"\]\(\.\./benchmarks/results/(\w+)\.md", r"](results-\1.md", source[0])
+#: Files outside docs/ that GitHub follows a link to, and the pages that include them.
+_INCLUDED = {
+    r"\.\./benchmarks/results/(\w+)\.md": r"results-\1.md",
+    r"\.\./templates/prelude/README\.md": "prelude.md",
+}
+
+
+def _link_pages(_: Any, __: str, source: list[str]) -> None:
+    """Lead links to included files to the pages that include them."""
+    for path, page in _INCLUDED.items():
+        source[0] = re.sub(rf"\]\({path}", f"]({page}", source[0])
+
+
+def _keep_colons(_: Any, what: str, __: str, ___: Any, ____: Any, lines: list[str]) -> None:
+    """Put an empty line before a property's docstring: of "text: more" Napoleon takes the text for a type."""
+    if what in ("attribute", "property"):
+        lines.insert(0, "")
 
 
 def setup(app: Any) -> None:
     """Register the above."""
-    app.connect("source-read", _link_results)
+    app.connect("source-read", _link_pages)
+    app.connect("autodoc-process-docstring", _keep_colons, priority=400)

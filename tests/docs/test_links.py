@@ -30,6 +30,15 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors(linked), f"{path.name} links to {target}#{anchor}"
 
 
+@pytest.mark.parametrize("name", ["bilateral.cu", "bilateral_fp64.py", "bilateral.cu.j2", "bilateral.py"])
+def test_the_tutorial_shows_its_files_as_they_are(name: str) -> None:
+    """All but the comment or docstring at the top, which the text around says."""
+    text = (DOCS / "tutorial" / name).read_text(encoding="utf-8")
+    shown = re.sub(r'\A(""".*?"""\n+|(//.*\n)+)', "", text, flags=re.DOTALL if name.endswith(".py") else 0)
+    assert shown != text
+    assert shown.strip() in (DOCS / "tutorial.md").read_text(encoding="utf-8")
+
+
 def rows(text: str) -> list[list[str]]:
     return [[cell.strip().strip("*") for cell in line.strip("| ").split(" | ")] for line in text.splitlines()]
 
