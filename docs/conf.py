@@ -20,6 +20,11 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
+autodoc_preserve_defaults = True
+# Types by the names the sources give them, not by what they stand for.
+autodoc_type_aliases = {
+    name: name for name in ("ArrayLike", "Constraint", "Flops", "Inputs", "Metric", "NDArray", "Value")
+}
 maximum_signature_line_length = 90
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
@@ -48,12 +53,23 @@ def _link_pages(_: Any, __: str, source: list[str]) -> None:
 
 
 def _keep_colons(_: Any, what: str, __: str, ___: Any, ____: Any, lines: list[str]) -> None:
-    """Put an empty line before a property's docstring: of "text: more" Napoleon takes the text for a type."""
+    """Put an empty comment before a property's docstring: of "text: more" Napoleon takes the text for a type."""
     if what in ("attribute", "property"):
-        lines.insert(0, "")
+        lines[:0] = ["..", ""]
+
+
+def _readable(
+    _: Any, __: str, ___: str, ____: Any, _____: Any, signature: str | None, returns: str | None
+) -> tuple[str, str] | None:
+    """Write aliases and made defaults of a signature as the source has them, so that Sphinx can parse it."""
+    if not signature:
+        return None
+    plain, result = (re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text or "") for text in (signature, returns))
+    return plain.replace("<factory>", "..."), result
 
 
 def setup(app: Any) -> None:
     """Register the above."""
     app.connect("source-read", _link_pages)
     app.connect("autodoc-process-docstring", _keep_colons, priority=400)
+    app.connect("autodoc-process-signature", _readable)

@@ -24,7 +24,7 @@ from mptune import cli
 from mptune.cli.app import app
 
 #: The budget of a search in a test.
-BUDGET = 3
+BUDGET = 2
 #: Commands that are not mptune's.
 SHELL = {"g++", "python", "./denoise"}
 #: The search most pages start with, as it is run here.
@@ -126,8 +126,9 @@ def smaller(words: list[str]) -> list[str]:
         return words if "--backend" in words else [*words, "--backend", "host"]
     if words[:2] == ["mptune", "compare"]:
         return [*words, "--processes", "1"]
-    if words[:2] == ["mptune", "check"] and "--size" not in words:
-        return [*words, "--size", "smoke"]
+    if words[:2] == ["mptune", "check"]:
+        words = replaced(words, "--sample", "2")
+        return words if "--size" in words else [*words, "--size", "smoke"]
     return words
 
 
