@@ -1,6 +1,7 @@
 # Both commands of the README do all the set-up, virtual environment included.
 #   make demo   tune a convolution on the CPU at four correct digits
 #   make test   run the tests
+# make docs builds the documentation into build/docs.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV ?= .venv
@@ -13,7 +14,7 @@ COMPILER := $(shell command -v $${CXX:-g++} || command -v clang++)
 ZIG := $(if $(COMPILER),,zig)
 comma := ,
 
-.PHONY: demo test lint types imports check clean
+.PHONY: demo test lint types imports check docs clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/mptune tune convolution2d --backend host --max-error 1e-4 --budget 60 --seed 0
@@ -33,6 +34,9 @@ imports: $(VENV)/test.stamp
 
 check: lint types imports test
 
+docs: $(VENV)/docs.stamp
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "mptune needs Python 3.11 or later with its venv module (Debian: apt install python3-venv)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +48,10 @@ $(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml
 $(VENV)/test.stamp: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)$(if $(ZIG),$(comma)$(ZIG))]"
 	@touch $@ $(VENV)/run.stamp
+
+$(VENV)/docs.stamp: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov .pytest_cache .mypy_cache .ruff_cache

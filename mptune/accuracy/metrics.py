@@ -1,22 +1,20 @@
 """Error metrics: how far an output is from its reference, as one number; 0 is exact, less is better.
 
 NRMSE, NMAE and MRE are defined as in Heldens 2026, Sec. IV. With ``y`` an output element, ``r`` its
-reference and ``mean`` over all elements:
+reference and ``mean`` over all elements::
 
-========  ==================================  ========================================================
-MAE       mean |y - r|                        mean absolute error
-MSE       mean |y - r|^2                      mean squared error
-RMSE      sqrt(MSE)                           root mean squared error
-NRMSE     RMSE / |mean r|                     normalised by the mean of the reference
-NMAE      sum |y - r| / sum |r|               total error over total magnitude
-MRE       mean |y - r| / |r|                  mean relative error
-RMSRE     sqrt(mean (|y - r| / |r|)^2)        root mean squared relative error
-RMSLE     sqrt(mean (ln(1+y) - ln(1+r))^2)    root mean squared logarithmic error
-MALE      mean |ln y - ln r|                  mean absolute logarithmic error
-MaxAE     max |y - r|                         maximum absolute error
-MaxRE     max |y - r| / |r|                   maximum relative error
-ULP       max |y - r| / ulp(r)                units in the last place of the type the *output* has
-========  ==================================  ========================================================
+    MAE       mean |y - r|                        mean absolute error
+    MSE       mean |y - r|^2                      mean squared error
+    RMSE      sqrt(MSE)                           root mean squared error
+    NRMSE     RMSE / |mean r|                     normalised by the mean of the reference
+    NMAE      sum |y - r| / sum |r|               total error over total magnitude
+    MRE       mean |y - r| / |r|                  mean relative error
+    RMSRE     sqrt(mean (|y - r| / |r|)^2)        root mean squared relative error
+    RMSLE     sqrt(mean (ln(1+y) - ln(1+r))^2)    root mean squared logarithmic error
+    MALE      mean |ln y - ln r|                  mean absolute logarithmic error
+    MaxAE     max |y - r|                         maximum absolute error
+    MaxRE     max |y - r| / |r|                   maximum relative error
+    ULP       max |y - r| / ulp(r)                units in the last place of the type the *output* has
 
 What every one of them does with awkward data:
 

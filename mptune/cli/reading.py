@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from mptune.cli.display import output, pareto_table, print_json, print_run
-from mptune.errors import UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError
 from mptune.interop import EXPORTERS
-from mptune.interop.files import write_text
+from mptune.interop.files import write_bytes, write_text
 from mptune.run import Run
 
 __all__ = ["export", "pareto", "show"]
@@ -44,14 +44,28 @@ def pareto(
 
 def export(
     run_file: RunPath,
-    format: Annotated[str, typer.Option("--format", help="csv, json, cache (Kernel Tuner) or t4.")] = "csv",
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="csv, parquet, json, space, cache (Kernel Tuner) or t4. [default: as the file is named, else csv]",
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
 ) -> None:
-    """Write every trial of a run as a table."""
+    """Write every trial of a run as a table or in another tool's format."""
+    if format is None:
+        suffix = output.suffix.removeprefix(".") if output is not None else ""
+        format = suffix if suffix in EXPORTERS else "csv"
     if format not in EXPORTERS:
         raise UnknownNameError("export format", format, EXPORTERS)
-    text = EXPORTERS[format](Run.load(run_file))
-    if output is None:
-        typer.echo(text, nl=not text.endswith("\n"))
+    exported = EXPORTERS[format](Run.load(run_file))
+    if isinstance(exported, str):
+        if output is None:
+            typer.echo(exported, nl=not exported.endswith("\n"))
+        else:
+            write_text(output, exported)
+    elif output is None:
+        raise MptuneError(f"the format {format} is not text: name a file for it with --output")
     else:
-        write_text(output, text)
+        write_bytes(output, exported)

@@ -6,7 +6,7 @@ from mptune.interop.recording import read_recording, write_recording
 from mptune.interop.spaces import from_run, read_space
 from mptune.interop.t1 import read_t1
 from mptune.interop.t4 import read_t4, write_t4
-from mptune.interop.tables import EXPORTERS, to_cache, to_csv, to_json, to_recording, to_t4
+from mptune.interop.tables import EXPORTERS, to_cache, to_csv, to_json, to_parquet, to_recording, to_t4
 
 __all__ = [
     "EXPORTERS",
@@ -20,6 +20,7 @@ __all__ = [
     "to_cache",
     "to_csv",
     "to_json",
+    "to_parquet",
     "to_recording",
     "to_t4",
     "write_cache",

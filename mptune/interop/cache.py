@@ -3,7 +3,7 @@
 A cache file is one JSON object: ``device_name``, ``kernel_name``, ``problem_size``, ``tune_params_keys``,
 ``tune_params``, and ``cache``, which maps "v1,v2,..." to an entry with the value of each parameter, ``time`` in
 milliseconds, the raw ``times``, the time each phase took, and any further measurement. A configuration that
-failed has the name of an error instead of a time, or a time of 1e20 or more.
+failed has the name of an error under ``__error__`` or instead of a time, or a time of 1e20 or more.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ _PHASES: Final[Mapping[str, str]] = MappingProxyType(
         "framework_time": "framework",
     }
 )
+#: Marks an entry as failed whatever its numbers are.
+_ERROR_KEY: Final = "__error__"
 #: What Kernel Tuner does not have: the accuracy signature, how exactly a trial ended, and why.
 _SIGNATURE_KEY: Final = "mptune_signature"
 _STATUS_KEY: Final = "mptune_status"
@@ -175,8 +177,10 @@ def _outcome(entry: Mapping[str, Any], goal: str) -> tuple[Status, str]:
 def write_cache(recorded: RecordedSpace, path: str | Path) -> None:
     """Write a cache file that Kernel Tuner 1.5 reads and simulates; gzipped when the name ends in ``.gz``.
 
+    Kernel Tuner itself opens only names that end in ``.json``.
+
     Raises:
-        SpaceFileError: the file cannot be written.
+        SpaceFileError: the file cannot be written, or as :func:`cache_text`.
     """
     write_text(Path(path), cache_text(recorded))
 
@@ -184,13 +188,18 @@ def write_cache(recorded: RecordedSpace, path: str | Path) -> None:
 def cache_text(recorded: RecordedSpace) -> str:
     """Return the text of a cache file.
 
-    A status Kernel Tuner has no word for is written as the nearest one, and exactly in ``mptune_status``.
+    A status Kernel Tuner has no word for is written as the nearest one, and exactly in ``mptune_status``. It knows no
+    threshold: an inaccurate trial keeps its numbers but is marked as failed, so that it is best in no tool.
+
+    Raises:
+        SpaceFileError: two configurations would have one key, or a parameter has the name of something measured.
     """
     names = recorded.space.names
+    _refuse_taken_names(recorded)
     header = {
         "device_name": recorded.device,
         "kernel_name": recorded.kernel or recorded.name,
-        "problem_size": recorded.problem_size if recorded.problem_size is not None else [],
+        "problem_size": _problem_size(recorded.problem_size),
         "tune_params_keys": list(names),
         "tune_params": {parameter.name: list(parameter.values) for parameter in recorded.space.parameters},
         "objective": "time" if recorded.objective == "time_ms" else recorded.objective,
@@ -200,14 +209,39 @@ def cache_text(recorded: RecordedSpace) -> str:
     # One entry a line and no line break but these two at the end: Kernel Tuner looks at the last three
     # characters to tell whether a file was closed, and appends to what is before them.
     opened = json.dumps(header, indent="")[:-3]
-    entries = [_entry_line(recorded.trials[index], names) for index in sorted(recorded.trials)]
-    return opened + "\n" + ",\n".join(entries) + "}\n}"
+    entries: dict[str, dict[str, Any]] = {}
+    for index in sorted(recorded.trials):
+        trial = recorded.trials[index]
+        key = ",".join(str(trial.configuration[name]) for name in names)
+        if key in entries:
+            raise SpaceFileError(
+                f"{recorded.name}: two configurations have the key {key!r} in a Kernel Tuner cache file"
+            )
+        entries[key] = _entry(trial, names)
+    lines = [json.dumps({key: entry}, allow_nan=False)[1:-1] for key, entry in entries.items()]
+    return opened + "\n" + ",\n".join(lines) + "}\n}"
 
 
-def _entry_line(trial: Trial, names: tuple[str, ...]) -> str:
-    values = [trial.configuration[name] for name in names]
-    key = ",".join(str(value) for value in values)
-    entry: dict[str, Any] = dict(zip(names, values, strict=True))
+def _problem_size(recorded: Any) -> Any:
+    """Return a problem size as Kernel Tuner has it, without names."""
+    if recorded is None:
+        return []
+    return list(recorded.values()) if isinstance(recorded, Mapping) else recorded
+
+
+def _refuse_taken_names(recorded: RecordedSpace) -> None:
+    """Refuse parameters that would share a place in an entry with a number or a word."""
+    taken = {"time", "times", *_PHASES, *recorded.metrics, _ERROR_KEY, _STATUS_KEY, _MESSAGE_KEY}
+    for name in recorded.space.names:
+        if name in taken:
+            raise SpaceFileError(
+                f"{recorded.name}: a Kernel Tuner cache file has no place for a parameter called {name!r}, "
+                "the name of something measured"
+            )
+
+
+def _entry(trial: Trial, names: tuple[str, ...]) -> dict[str, Any]:
+    entry: dict[str, Any] = {name: trial.configuration[name] for name in names}
     measurement = trial.measurement
     if trial.is_valid:
         for name, number in measurement.metrics.items():
@@ -217,9 +251,11 @@ def _entry_line(trial: Trial, names: tuple[str, ...]) -> str:
             entry["times"] = [t for t in measurement.times_ms if math.isfinite(t)]
     else:
         entry["time"] = _WORD_OF.get(trial.status, "RuntimeFailedConfig")
+    if trial.is_valid and trial.status is not Status.OK:
+        entry[_ERROR_KEY] = "RuntimeFailedConfig"
     if trial.status is not Status.OK and (trial.status not in _WORD_OF or trial.message):
         entry[_STATUS_KEY] = trial.status.value
         entry[_MESSAGE_KEY] = trial.message
     for word, phase in _PHASES.items():
         entry[word] = measurement.durations_s.get(phase, 0.0) * 1e3
-    return json.dumps({key: entry}, allow_nan=False)[1:-1]
+    return entry

@@ -10,7 +10,16 @@ from typing import Any, Final
 
 from mptune.errors import SpaceFileError, did_you_mean
 
-__all__ = ["SQLITE_MAGIC", "DamagedJsonError", "load_json", "read_head", "read_text", "space_name", "write_text"]
+__all__ = [
+    "SQLITE_MAGIC",
+    "DamagedJsonError",
+    "load_json",
+    "read_head",
+    "read_text",
+    "space_name",
+    "write_bytes",
+    "write_text",
+]
 
 #: The first bytes of every SQLite file, and so of every run file.
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
@@ -99,8 +108,17 @@ def write_text(path: Path, text: str) -> None:
         SpaceFileError: the file cannot be written.
     """
     data = text.encode()
+    write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write bytes as they are.
+
+    Raises:
+        SpaceFileError: the file cannot be written.
+    """
     try:
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+        path.write_bytes(data)
     except OSError as error:
         raise SpaceFileError(f"cannot write {path}: {error.strerror or error}") from error
 

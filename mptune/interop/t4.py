@@ -43,12 +43,16 @@ _STATUS_OF: Final[Mapping[str, Status]] = MappingProxyType(
         "correctness": Status.ERROR,
     }
 )
+#: How a result ended that is invalid and states its error all the same: it ran, and was not what was asked for.
+_RAN_AS: Final[Mapping[Status, Status]] = MappingProxyType(
+    {Status.ERROR: Status.INACCURATE, Status.CONSTRAINT: Status.VIOLATION}
+)
 #: What T4 calls a status; it has no word for the others but "runtime".
 _WORD_OF: Final[Mapping[Status, str]] = MappingProxyType(
     {
         Status.OK: "correct",
-        Status.INACCURATE: "correct",
-        Status.VIOLATION: "correct",
+        Status.INACCURATE: "correctness",
+        Status.VIOLATION: "constraints",
         Status.COMPILE_ERROR: "compile",
         Status.TIMEOUT: "timeout",
         Status.CONSTRAINT: "constraints",
@@ -150,11 +154,15 @@ class _Reader:
         durations = {
             name: n * scale / 1e3 for word, name in _PHASES.items() if (n := finite(times.get(word))) is not None
         }
+        if "error" in metrics:
+            status = _RAN_AS.get(status, status)
         if not status.is_valid:
             return Record(values, status, message, Measurement(durations_s=durations))
         goal = _objective(result)
         value = metrics.get(goal)
-        if value is None or abs(value) >= FAILED_TIME or (goal == "time_ms" and value <= 0.0):
+        nothing = value is None or abs(value) >= FAILED_TIME or (goal == "time_ms" and value <= 0.0)
+        # What is too inaccurate is not always timed.
+        if nothing and status is Status.OK:
             why = f"recorded without a value of {goal}" if value is None else f"recorded with {goal} = {value!r}"
             return Record(values, Status.ERROR, why, Measurement(durations_s=durations))
         if metrics.get("error", 0.0) > 0.0:

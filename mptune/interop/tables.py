@@ -1,12 +1,14 @@
-"""A finished run as text: CSV, JSON, a recorded space, a Kernel Tuner cache file, T4 results."""
+"""A finished run as a table (CSV, Parquet), JSON, a recorded space, a Kernel Tuner cache file, T4 results."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from mptune.errors import MptuneError
 from mptune.interop.cache import cache_text
 from mptune.interop.recording import recording_text
 from mptune.interop.spaces import from_run
@@ -14,12 +16,33 @@ from mptune.interop.t4 import t4_text
 from mptune.results import Trial
 from mptune.run import Run, json_safe
 
-__all__ = ["EXPORTERS", "to_cache", "to_csv", "to_json", "to_recording", "to_t4", "trial_document"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["EXPORTERS", "to_cache", "to_csv", "to_json", "to_parquet", "to_recording", "to_t4", "trial_document"]
 
 
 def to_csv(run: Run) -> str:
     """Return a run as CSV: a header line, then a line per trial; an unknown number is an empty field."""
     return str(run.to_dataframe().to_csv(index=False, lineterminator="\n"))
+
+
+def to_parquet(run: Run) -> bytes:
+    """Return a run as a Parquet file: a row per trial, the columns of :meth:`Run.to_dataframe`.
+
+    An unknown number is null, a permutation a list, and a parameter with values of several types text.
+
+    Raises:
+        MptuneError: pyarrow is not installed.
+    """
+    frame = run.to_dataframe()
+    frame = frame.assign(**{name: frame[name].map(str) for name in run.parameter_names if _is_mixed(frame[name])})
+    file = io.BytesIO()
+    try:
+        frame.to_parquet(file, engine="pyarrow", index=False)
+    except ImportError as error:
+        raise MptuneError('the format parquet needs pyarrow: pip install "mptune[parquet]"') from error
+    return file.getvalue()
 
 
 def to_json(run: Run) -> str:
@@ -61,8 +84,15 @@ def to_t4(run: Run) -> str:
 
 
 #: What a run can be exported as, by the name of the format.
-EXPORTERS: Final[Mapping[str, Callable[[Run], str]]] = MappingProxyType(
-    {"csv": to_csv, "json": to_json, "space": to_recording, "cache": to_cache, "t4": to_t4}
+EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = MappingProxyType(
+    {
+        "csv": to_csv,
+        "parquet": to_parquet,
+        "json": to_json,
+        "space": to_recording,
+        "cache": to_cache,
+        "t4": to_t4,
+    }
 )
 
 
@@ -79,3 +109,8 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "warnings": list(trial.warnings),
         "key": trial.key,
     }
+
+
+def _is_mixed(column: pd.Series[Any]) -> bool:
+    """Whether a column holds values of several types, which a column of Parquet cannot."""
+    return column.map(type).nunique() > 1

@@ -15,11 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from rich.console import Console
 
 from mptune import cli
 from mptune.cli import display
+from mptune.interop import read_space
 from mptune.run import Run
 from mptune.strategies import STRATEGIES
 
@@ -156,6 +158,29 @@ def test_export_writes_every_trial(mptune: Call, run_file: Path) -> None:
     assert len(document["trials"]) == 8
     assert mptune("export", run_file, "-o", "out.csv").code == 0
     assert len(list(csv.DictReader(io.StringIO(Path("out.csv").read_text())))) == 8
+
+
+@pytest.mark.parametrize("name", ["space", "cache", "t4"])
+def test_export_for_replaying(mptune: Call, run_file: Path, name: str) -> None:
+    assert mptune("export", run_file, "--format", name, "-o", f"{name}.json.gz").code == 0
+    assert read_space(f"{name}.json.gz").space.size == 8
+
+
+def test_export_takes_the_format_from_the_name_of_the_file(mptune: Call, run_file: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    assert mptune("export", run_file, "-o", "out.json").code == 0
+    assert len(json.loads(Path("out.json").read_text())["trials"]) == 8
+    assert mptune("export", run_file, "-o", "out.parquet").code == 0
+    assert len(pd.read_parquet("out.parquet")) == 8
+    assert mptune("export", run_file, "--format", "csv", "-o", "csv.json").code == 0
+    assert len(list(csv.DictReader(io.StringIO(Path("csv.json").read_text())))) == 8
+
+
+def test_export_of_what_is_not_text_needs_a_file(mptune: Call, run_file: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    done = mptune("export", run_file, "--format", "parquet")
+    assert (done.code, done.out) == (2, "")
+    assert "name a file for it with --output" in done.err
 
 
 def test_compiler_s_reason_is_shown(mptune: Call, tmp_path: Path) -> None:

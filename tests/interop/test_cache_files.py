@@ -453,27 +453,3 @@ def test_the_recorded_spaces_have_the_counts_their_list_states(
     assert min(t.time_ms for t in recorded.trials.values() if t.is_valid) == fastest
     for index in (0, 1, recorded_count // 2, recorded_count - 1):
         assert recorded.space.configuration(index) == recorded.trials[index].configuration
-
-
-def test_kernel_tuner_reads_and_simulates_what_is_written(tmp_path: Path) -> None:
-    kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
-    recorded = read(tmp_path, cache_document())
-    path = tmp_path / "copy.json"
-    write_cache(recorded, path)
-    results, _ = kernel_tuner.tune_kernel(
-        "axpy",
-        "__global__ void axpy(int n) {}",
-        [1024, 2],
-        [np.int32(1)],
-        {p.name: list(p.values) for p in recorded.space.parameters},
-        simulation_mode=True,
-        cache=str(path),
-        strategy="brute_force",
-        block_size_names=["block"],
-        quiet=True,
-        verbose=False,
-    )
-    times = {tuple(r[n] for n in recorded.space.names): r["time"] for r in results if "__error__" not in r}
-    expected = {tuple(t.configuration.values()): t.time_ms for t in recorded.trials.values() if t.is_valid}
-    assert times == expected
-    assert len(times) == 10

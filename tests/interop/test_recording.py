@@ -8,65 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drawn import NAMES, recorded, records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings import write
 
 from mptune.errors import SpaceFileError
 from mptune.interop import read_recording, read_space, write_recording
-from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.interop.recorded import Record
 from mptune.interop.recording import recording_text
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status
-from mptune.space.parameters import (
-    BooleanParameter,
-    CategoricalParameter,
-    OrdinalParameter,
-    PermutationParameter,
-    PolicyParameter,
-    PrecisionParameter,
-)
-
-PARAMETERS = [
-    OrdinalParameter("block", [32, 64, 128]),
-    BooleanParameter("padded"),
-    CategoricalParameter("layout", [1, 0, 7]),
-    PermutationParameter("loops", 2),
-    PolicyParameter("policy", ["accurate", "fast"]),
-    PrecisionParameter("x_type", ["fp64", "fp16"]),
-]
-NAMES = [parameter.name for parameter in PARAMETERS]
-
-values = st.tuples(*(st.sampled_from(p.values) for p in PARAMETERS))
-numbers = st.floats(1e-300, 1e300)
-ran = st.builds(
-    lambda row, time_ms, error, bytes_: Record(
-        row, Status.OK, "", Measurement({"time_ms": time_ms, "error": error, "memory_bytes": bytes_})
-    ),
-    values,
-    numbers,
-    st.one_of(st.just(0.0), numbers),
-    numbers,
-)
-failed = st.builds(
-    Record, values, st.sampled_from([Status.COMPILE_ERROR, Status.CRASH, Status.NON_FINITE]), st.text(max_size=20)
-)
-records = st.lists(st.one_of(ran, failed), min_size=1, max_size=30, unique_by=lambda record: record.values)
-
-
-def recorded(made: list[Record]) -> RecordedSpace:
-    return assemble(
-        "space",
-        NAMES,
-        {},
-        made,
-        parameters=PARAMETERS,
-        kernel="axpy",
-        device="A device",
-        problem_size={"n": 1000},
-        units={"memory_bytes": "bytes"},
-        signature=["policy", "x_type"],
-    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from recordings import SPACES, needs_spaces, write
 
 from mptune.errors import EmptySpaceError, SpaceFileError
@@ -123,6 +126,36 @@ def test_documents_that_are_not_t1_say_why(tmp_path: Path, content: Any, message
 def test_an_empty_space_names_the_condition(tmp_path: Path) -> None:
     with pytest.raises(EmptySpaceError, match="x > 5"):
         read(tmp_path, document([("x", "int", "[1, 2]")], ["x > 5"]))
+
+
+@settings(max_examples=40)
+@given(
+    columns=st.lists(st.lists(st.integers(1, 64), min_size=1, max_size=6, unique=True), min_size=2, max_size=4),
+    conditions=st.lists(
+        st.sampled_from(
+            ["a * b <= {}", "a % 2 == 0 or b > {}", "not (a > {} and b > 2)", "min(a, b) < {}", "a + b != {}"]
+        ),
+        max_size=3,
+        unique=True,
+    ),
+    limit=st.integers(2, 200),
+)
+def test_any_space_is_what_python_makes_of_its_conditions(
+    tmp_path_factory: pytest.TempPathFactory, columns: list[list[int]], conditions: list[str], limit: int
+) -> None:
+    names = "abcd"[: len(columns)]
+    texts = [condition.format(limit) for condition in conditions]
+    content = document([(name, "int", str(values)) for name, values in zip(names, columns, strict=True)], texts)
+    rows = (dict(zip(names, row, strict=True)) for row in itertools.product(*columns))
+    expected = {tuple(row.values()) for row in rows if all(eval(text, {"min": min}, row) for text in texts)}
+    folder = tmp_path_factory.mktemp("t1")
+    if not expected:
+        with pytest.raises(EmptySpaceError):
+            read(folder, content)
+        return
+    space = read(folder, content)
+    assert {tuple(c.values()) for c in space.configurations(range(space.size))} == expected
+    assert space.cartesian_size == math.prod(map(len, columns))
 
 
 @pytest.mark.parametrize("where", ["values", "condition"])

@@ -1,4 +1,4 @@
-"""A run as CSV, JSON, a cache file and T4."""
+"""A run as CSV, Parquet, JSON, a cache file and T4."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import csv
 import io
 import json
 import math
+import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from recordings import write
 
-from mptune.errors import SpaceFileError
-from mptune.interop import EXPORTERS, read_cache, read_t4, to_csv, to_json
+from mptune.errors import MptuneError, SpaceFileError
+from mptune.interop import EXPORTERS, read_cache, read_t4, to_csv, to_json, to_parquet
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -95,16 +97,49 @@ def test_an_exported_cache_file_reads_back(tmp_path: Path) -> None:
 def test_exported_t4_reads_back(tmp_path: Path) -> None:
     recorded = read_t4(write(tmp_path / "axpy.json", EXPORTERS["t4"](run())))
     found = recorded.by_configuration()
-    # T4 has no threshold, so a trial is correct or it is not.
-    expected = [Status.OK, Status.OK, Status.COMPILE_ERROR]
+    expected = [Status.OK, Status.INACCURATE, Status.COMPILE_ERROR]
     assert [found[t.configuration].status for t in run().trials] == expected
     assert [found[t.configuration].time_ms for t in run().trials[:2]] == [2.0, 1.0]
+
+
+def test_exported_t4_follows_the_published_schema() -> None:
+    files = pytest.importorskip("kernel_tuner.file_utils", reason="Kernel Tuner is not installed")
+    jsonschema = pytest.importorskip("jsonschema")
+    _, schema = files.output_file_schema("results")
+    jsonschema.validate(json.loads(EXPORTERS["t4"](run())), schema)
 
 
 @pytest.mark.parametrize("name", ["cache", "t4"])
 def test_a_run_without_trials_has_nothing_to_replay(name: str) -> None:
     with pytest.raises(SpaceFileError, match="records no configuration"):
         EXPORTERS[name](Run(SETTINGS, []))
+
+
+def test_parquet_is_the_table_with_its_types() -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    frame = pd.read_parquet(io.BytesIO(to_parquet(run())))
+    pd.testing.assert_frame_equal(frame, run().to_dataframe(), check_dtype=False)
+    assert frame["block"].dtype == "int64"
+    assert frame["time_ms"].dtype == "float64"
+    assert frame["feasible"].dtype == "bool"
+    assert math.isnan(frame["time_ms"][2])
+
+
+def test_parquet_holds_every_kind_of_parameter() -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    trials = [
+        Trial(Configuration({"order": order, "mixed": mixed}), Status.OK, measurement=Measurement({"time_ms": 1.0}))
+        for order, mixed in [((0, 1), "auto"), ((1, 0), 4)]
+    ]
+    frame = pd.read_parquet(io.BytesIO(to_parquet(Run({}, trials))))
+    assert [list(order) for order in frame["order"]] == [[0, 1], [1, 0]]
+    assert list(frame["mixed"]) == ["auto", "4"]
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MptuneError, match=r'pip install "mptune\[parquet\]"'):
+        to_parquet(run())
 
 
 def test_a_run_without_trials_is_an_empty_table() -> None:

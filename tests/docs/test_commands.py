@@ -1,0 +1,210 @@
+"""Every command and every piece of Python the documentation shows runs, and prints what is shown.
+
+Searches are made smaller than shown: it is the commands that are tested here, not what they find. Of an output the
+first words of each line have to come, in that order; the numbers are those of another machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from pages import DOCS, PAGES, Block, Command, blocks
+from typer.testing import CliRunner
+
+from mptune import cli
+from mptune.cli.app import app
+
+#: The budget of a search in a test.
+BUDGET = 2
+#: Commands that are not mptune's.
+SHELL = {"g++", "python", "./denoise"}
+#: The search most pages start with, as it is run here.
+SHARED = f"mptune tune axpy --backend host --size smoke --max-error 1e-4 --budget {BUDGET} --output axpy.db".split()
+SHARED_FILE: list[bytes] = []
+
+
+def test_there_are_pages_with_commands() -> None:
+    counts = {page.stem: sum(len(list(block.commands())) for block in blocks(page)) for page in PAGES}
+    assert {name for name, count in counts.items() if count} >= {
+        "accuracy",
+        "backends",
+        "clusters",
+        "commands",
+        "files",
+        "index",
+        "seeing",
+        "strategies",
+        "templates",
+        "tutorial",
+    }
+    assert sum(counts.values()) > 40
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_runs_from_top_to_bottom(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if page.stem == "tutorial":
+        shutil.copytree(DOCS / "tutorial", tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks(page):
+        if block.marker == "not run":
+            for command in block.commands():
+                check_options(command)
+        elif block.marker == "extra" and importlib.util.find_spec(block.detail) is None:
+            continue
+        elif block.marker != "not yet":
+            run_block(block, names, monkeypatch, capfd)
+
+
+def run_block(
+    block: Block, names: dict[str, object], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert block.language != "sh", "a script belongs behind a 'not run' marker"
+    if block.language == "python":
+        if "..." not in block.text:  # a fragment of a definition is shown, not a program
+            with warnings.catch_warnings(action="ignore"):
+                exec(block.text, names)
+        return
+    for command in block.commands():
+        capfd.readouterr()
+        code = run(smaller(command.words), monkeypatch)
+        captured = capfd.readouterr()
+        assert code == 0, f"{command.line}\n{captured.err}"
+        assert_shown(command, captured.out + captured.err)
+
+
+def run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    if words == SHARED:
+        return run_shared(monkeypatch)
+    if words[0] == "mptune":
+        return call(words, monkeypatch)
+    assert words[0] in SHELL, words
+    if words[0] == "python":
+        words = [sys.executable, *words[1:]]
+    elif words[0] == "g++":
+        compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+        if compiler is None:
+            pytest.skip("no C++ compiler outside Python")
+        # Unoptimised code is compiled in a fraction of the time, and computes the same.
+        words = [compiler, *(word for word in words[1:] if word != "-O3")]
+    return subprocess.run(words, check=False, timeout=120).returncode
+
+
+def call(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as leaving:
+        cli.main()
+    return int(leaving.value.code or 0)
+
+
+def run_shared(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run the search that several pages start with once, and leave its file wherever it is asked for."""
+    if not SHARED_FILE:
+        code = call(SHARED, monkeypatch)
+        SHARED_FILE.append(Path("axpy.db").read_bytes())
+        return code
+    Path("axpy.db").write_bytes(SHARED_FILE[0])
+    return 0
+
+
+def smaller(words: list[str]) -> list[str]:
+    """Return a command with what it searches made small, and run on the processor."""
+    if words[:2] == ["mptune", "tune"]:
+        words = replaced(words, "--budget", str(BUDGET + ("--resume" in words)))
+        words = words if "--size" in words else [*words, "--size", "smoke"]
+        return words if "--backend" in words else [*words, "--backend", "host"]
+    if words[:2] == ["mptune", "compare"]:
+        return [*words, "--processes", "1"]
+    if words[:2] == ["mptune", "check"]:
+        words = replaced(words, "--sample", "2")
+        return words if "--size" in words else [*words, "--size", "smoke"]
+    return words
+
+
+def replaced(words: list[str], option: str, value: str) -> list[str]:
+    if option not in words:
+        return [*words, option, value]
+    place = words.index(option) + 1
+    return [*words[:place], value, *words[place + 1 :]]
+
+
+def assert_shown(command: Command, printed: str) -> None:
+    """Check that each line shown begins like a later line of what was printed."""
+    lines = iter(printed.splitlines())
+    for shown in command.output:
+        beginning = stable(shown)
+        if not beginning:
+            continue
+        assert any(stable(line).startswith(beginning) for line in lines), (
+            f"{command.line}\nshows {shown!r}, which is not in (or not in this order):\n{printed}"
+        )
+
+
+def stable(line: str) -> str:
+    """Return the words of a line up to a colon, a digit or the end of a table's first column."""
+    words = re.split(r"\s{2,}", line.strip())[0].split()
+    kept = []
+    for word in words:
+        if any(character.isdigit() for character in word):
+            break
+        kept.append(word)
+        if word.endswith(":"):
+            break
+    return " ".join(kept)
+
+
+def check_options(command: Command) -> None:
+    """Check that mptune knows a command's options, without running it."""
+    words = command.words
+    if words[0] != "mptune":
+        return
+    known = options_of(words[1])
+    for word in words[2:]:
+        if word.startswith("-") and not re.fullmatch(r"-[\d.]+", word):
+            assert word in known, f"{command.line}: mptune {words[1]} has no {word}"
+
+
+@functools.cache
+def help_of(*words: str) -> str:
+    return str(CliRunner().invoke(app, [*words, "--help"], terminal_width=120).output)
+
+
+def options_of(name: str) -> set[str]:
+    """Return the options a command says it has."""
+    return set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", help_of(name).partition("Options")[2]))
+
+
+def test_the_commands_of_the_readme_have_options_that_exist() -> None:
+    lines = re.findall(r"^    (mptune .*)$", (DOCS.parent / "README.md").read_text(), re.MULTILINE)
+    assert len(lines) >= 10
+    for line in lines:
+        check_options(Command(line, ()))
+
+
+COMMANDS = sorted(set(re.findall(r"^## (\w+)$", (DOCS / "commands.md").read_text(), re.MULTILINE)))
+
+
+def test_the_reference_has_every_command() -> None:
+    listed = re.findall(r"^[│ ]+([a-z]+)  +\S", help_of().partition("Commands")[2], re.MULTILINE)
+    assert len(listed) >= 11
+    assert set(listed) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_reference_has_every_option_and_no_other(name: str) -> None:
+    section = re.split(r"^## ", (DOCS / "commands.md").read_text(), flags=re.MULTILINE)
+    (text,) = [part for part in section if part.startswith(f"{name}\n")]
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    documented = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", " ".join(re.findall(r"`([^`]*)`", prose))))
+    assert documented == options_of(name) - {"--help"}

@@ -1,0 +1,71 @@
+"""Links between files lead somewhere, and figures are those of the reports they link to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pages import DOCS, PAGES, ROOT
+
+FILES = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "templates" / "prelude" / "README.md"]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors GitHub and the built pages give to headings."""
+    text = path.read_text(encoding="utf-8")
+    included = re.search(r"^```{include} (\S+)$", text, re.MULTILINE)
+    if included:
+        text = (path.parent / included[1]).read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for target, anchor in re.findall(r"(?<!!)\[[^\]]*\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
+        linked = path.parent / target if target else path
+        assert linked.exists(), f"{path.name} links to {target}"
+        assert not anchor or anchor in anchors(linked), f"{path.name} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("name", ["bilateral.cu", "bilateral_fp64.py", "bilateral.cu.j2", "bilateral.py"])
+def test_the_tutorial_shows_its_files_as_they_are(name: str) -> None:
+    """All but the comment or docstring at the top, which the text around says."""
+    text = (DOCS / "tutorial" / name).read_text(encoding="utf-8")
+    shown = re.sub(r'\A(""".*?"""\n+|(//.*\n)+)', "", text, flags=re.DOTALL if name.endswith(".py") else 0)
+    assert shown != text
+    assert shown.strip() in (DOCS / "tutorial.md").read_text(encoding="utf-8")
+
+
+def rows(text: str) -> list[list[str]]:
+    return [[cell.strip().strip("*") for cell in line.strip("| ").split(" | ")] for line in text.splitlines()]
+
+
+def test_figures_of_the_strategies_are_those_of_the_report() -> None:
+    reported = rows((RESULTS / "search.md").read_text(encoding="utf-8"))
+    shown = [
+        row for row in rows((DOCS / "strategies.md").read_text(encoding="utf-8")) if len(row) == 3 and "%" in row[1]
+    ]
+    assert len(shown) >= 15
+    for name, *figures in shown:
+        candidates = [row for row in reported if row[0] == name]
+        assert any(set(figures) <= set(row) for row in candidates), f"{name}: {figures}"
+
+
+@pytest.mark.parametrize(
+    ("report", "pattern", "sources"),
+    [
+        ("search.md", r"\| ([\d.]+%) from the optimum .*\| ([\d.]+%), the best of five", None),
+        ("space_construction.md", r"2 to (\d+) times faster", r"{}×"),
+        ("throughput.md", r"\| ([\d.]+) times as many", r"{}x the evaluations per second of Kernel Tuner"),
+        ("faults.md", r"\[(\d+) faults\]", r"**{} faults;"),
+    ],
+)
+def test_figures_of_the_readme_are_those_of_the_reports(report: str, pattern: str, sources: str | None) -> None:
+    match = re.search(pattern, (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert match
+    text = (RESULTS / report).read_text(encoding="utf-8")
+    for figure in match.groups():
+        assert (sources or "| {} |").format(figure) in text

@@ -1,0 +1,151 @@
+"""The real Kernel Tuner simulates what is exported, and gets mptune's numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recordings import cache_document, write
+
+from mptune.interop import EXPORTERS, read_cache, read_space, write_cache
+from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+from mptune.tuner import TuneSettings, tune
+
+kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
+constraint = pytest.importorskip("constraint", reason="Kernel Tuner is not installed")
+
+ROOT = Path(__file__).parents[2]
+FAILURES = {"ErrorConfig", "InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig"}
+
+Values = tuple[Any, ...]
+
+
+def simulate(path: Path, **options: Any) -> tuple[dict[Values, dict[str, Any]], Values]:
+    """Run Kernel Tuner over every entry of a cache file; return its results and the values of its best."""
+    document = json.loads(path.read_text())
+    names = document["tune_params_keys"]
+    entries = {tuple(entry[name] for name in names) for entry in document["cache"].values()}
+    results, environment = kernel_tuner.tune_kernel(
+        document["kernel_name"],
+        "__global__ void unused(int n) {}",
+        document["problem_size"],
+        [np.int32(1)],
+        document["tune_params"],
+        restrictions=[constraint.FunctionConstraint(lambda *values: values in entries)],
+        simulation_mode=True,
+        cache=str(path),
+        strategy="brute_force",
+        block_size_names=[names[0]],
+        quiet=True,
+        **options,
+    )
+    found = {tuple(result[name] for name in names): result for result in results}
+    assert len(found) == len(results) == len(entries)
+    return found, tuple(environment["best_config"][name] for name in names)
+
+
+def times(results: Mapping[Values, Mapping[str, Any]]) -> dict[Values, float]:
+    """Return the times of what did not fail."""
+    return {values: result["time"] for values, result in results.items() if "__error__" not in result}
+
+
+def expected(trials: Mapping[int, Trial] | tuple[Trial, ...]) -> dict[Values, float]:
+    everything = trials.values() if isinstance(trials, Mapping) else trials
+    return {tuple(t.configuration.values()): t.time_ms for t in everything if t.status is Status.OK}
+
+
+def test_a_cache_file_written_again(tmp_path: Path) -> None:
+    recorded = read_cache(write(tmp_path / "axpy.json", json.dumps(cache_document())))
+    path = tmp_path / "copy.json"
+    write_cache(recorded, path)
+    results, best = simulate(path)
+    assert times(results) == expected(recorded.trials)
+    assert len(times(results)) == 10
+    assert expected(recorded.trials)[best] == min(expected(recorded.trials).values())
+
+
+def some_of(recorded: RecordedSpace, count: int) -> RecordedSpace:
+    chosen = np.random.default_rng(0).choice(recorded.space.size, count, replace=False)
+    trials = [recorded.trials[int(index)] for index in chosen]
+    records = [Record(tuple(t.configuration.values()), t.status, t.message, t.measurement) for t in trials]
+    return assemble(
+        recorded.name,
+        recorded.space.names,
+        {},
+        records,
+        parameters=recorded.space.parameters,
+        kernel=recorded.kernel,
+        device=recorded.device,
+        problem_size=recorded.problem_size,
+        signature=recorded.signature,
+    )
+
+
+@pytest.mark.parametrize("kernel", ["axpy", "convolution2d"])
+def test_a_recorded_space(tmp_path: Path, kernel: str) -> None:
+    recorded = some_of(read_space(ROOT / "benchmarks" / "data" / f"{kernel}-host.json.gz"), 200)
+    path = tmp_path / "space.json"
+    write_cache(recorded, path)
+    results, best = simulate(path)
+    valid = expected(recorded.trials)
+    assert times(results) == valid
+    assert len(results) == 200
+    assert len(valid) > 100
+    assert valid[best] == min(valid.values())
+    errors = {tuple(t.configuration.values()): t.error for t in recorded.trials.values() if t.is_valid}
+    assert {values: results[values]["error"] for values in errors} == errors
+
+
+def test_a_run_of_a_kernel(tmp_path: Path) -> None:
+    settings = TuneSettings(backend="host", size="smoke", max_error=1e-5, strategy="random", budget=12, seed=3)
+    tuned = tune(ROOT / "tests" / "own_kernel.py", settings, output=tmp_path / "run.db")
+    path = tmp_path / "run.json"
+    path.write_text(str(EXPORTERS["cache"](tuned)))
+    results, best = simulate(path)
+    assert len(results) == tuned.evaluations
+    assert times(results) == expected(tuned.trials)
+    assert tuned.best is not None
+    assert times(results)[best] == tuned.best.time_ms
+    assert tuned.statuses["inaccurate"] > 0
+
+
+def test_every_status_and_what_was_never_timed(tmp_path: Path) -> None:
+    def trial(number: int, status: Status, **metrics: float) -> Trial:
+        return Trial(Configuration({"block": 32 + number}), status, f"why {number}", measurement=Measurement(metrics))
+
+    failed = [trial(n, status) for n, status in enumerate(Status) if not status.is_valid]
+    ran = [
+        trial(20, Status.OK, time_ms=2.0, error=1e-9),
+        trial(21, Status.OK, time_ms=3.0, error=0.0),
+        trial(22, Status.INACCURATE, time_ms=0.5, error=0.1),
+        trial(23, Status.INACCURATE, error=0.2),
+        trial(24, Status.VIOLATION, time_ms=0.25, error=1e-9),
+    ]
+    settings = {"kernel": "axpy", "threshold": 1e-4, "measured_constraints": ["time_ms >= 1"], "sizes": {"n": 1024}}
+    run = Run(settings, [*failed, *ran])
+    path = tmp_path / "run.json"
+    path.write_text(str(EXPORTERS["cache"](run)))
+    # A metric of the user's is computed for what did not fail, and needs its time.
+    results, best = simulate(path, metrics={"rate": lambda result: 1 / result["time"]})
+    assert times(results) == {(52,): 2.0, (53,): 3.0}
+    assert best == (52,)
+    assert run.best is not None
+    assert tuple(run.best.configuration.values()) == best
+    assert {str(result["__error__"]) for values, result in results.items() if values not in times(results)} <= FAILURES
+
+
+def test_inferring_everything_from_the_file(tmp_path: Path) -> None:
+    recorded = some_of(read_space(ROOT / "benchmarks" / "data" / "axpy-host.json.gz"), 60)
+    path = tmp_path / "space.json"
+    write_cache(recorded, path)
+    interface = pytest.importorskip("kernel_tuner.interface")
+    results, _ = interface.tune_cache(str(path), strategy="brute_force", quiet=True, block_size_names=["block_size"])
+    found = {tuple(result[name] for name in recorded.space.names): result["time"] for result in results}
+    assert found == expected(recorded.trials)
