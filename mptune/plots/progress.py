@@ -1,0 +1,124 @@
+"""The best so far over the evaluations, and how every trial ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mptune.plots import style
+from mptune.plots.metric_axis import Floats, metric_axis, set_scale
+from mptune.plots.style import Look
+from mptune.plots.subject import baseline_of, judges, threshold_text, title_of, valid_trials
+from mptune.results import Trial
+from mptune.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["best_so_far", "draw"]
+
+_HEIGHTS_IN: Final = {"column": 2.7, "page": 3.4}
+_BEST_LINE: Final = {"color": style.BLACK, "linewidth": 1.3, "zorder": 4}
+_BASELINE_LINE: Final = {"color": style.GREEN, "linewidth": 1.1, "linestyle": (0, (5, 1.5, 1, 1.5)), "zorder": 3}
+#: Trials without a number stand in rows below the others: how far, as a share of the height of the axes.
+_ROW: Final = 0.05
+_FAILED: Final = {"marker": "|", "s": 16, "color": style.BLACK, "linewidths": 0.7}
+_NOT_TIMED: Final = {"marker": "x", "s": 8, "color": "#B0A080", "linewidths": 0.6}
+
+
+def draw(run: Run, look: Look) -> Figure:
+    """Draw the objective of each trial in the order of evaluation, the best feasible so far, and the baseline.
+
+    Args:
+        run: the run.
+        look: the size.
+
+    Raises:
+        PlotError: no trial ran to its end.
+    """
+    valid_trials(run)
+    axis = metric_axis(run, run.objective.metric)
+    values = axis.values(run, run.trials)
+    feasible = np.array([run.objective.is_feasible(trial) for trial in run.trials])
+    figure = style.new_figure(look, _HEIGHTS_IN[look.width])
+    axes = figure.add_subplot()
+    axes.grid(True)
+    set_scale(axes, "y", axis, values)
+    axes.set(xlabel=_x_label(run), ylabel=axis.label)
+    _draw_trials(axes, run.trials, values, feasible, judged=judges(run))
+    best = best_so_far(values, feasible, minimise=run.objective.minimise)
+    evaluations = np.arange(1, len(best) + 1)
+    axes.plot(evaluations, best, drawstyle="steps-post", label="best so far", gid="best so far", **_BEST_LINE)
+    baseline = baseline_of(run)
+    if baseline is not None:
+        at = float(axis.values(run, [baseline])[0])
+        axes.axhline(at, label="baseline", gid="baseline", **_BASELINE_LINE)
+        if axis.metric == "time_ms":
+            _add_speedups(axes, at)
+    _whole_numbers(axes, run.evaluations)
+    limits = threshold_text(run)
+    style.write_title(figure, look, title_of(run, *([f"feasible: {limits}"] if limits else [])))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6 if look.is_wide else 3)
+    return figure
+
+
+def best_so_far(values: Floats, feasible: Any, *, minimise: bool) -> Floats:
+    """Return the best feasible value after each evaluation, NaN while there is none.
+
+    Args:
+        values: of each trial, NaN where there is none, shape ``(n_trials,)``.
+        feasible: of each trial, same shape.
+        minimise: whether less is better.
+    """
+    best = np.fmin if minimise else np.fmax
+    return np.asarray(best.accumulate(np.where(feasible, values, np.nan)), dtype=np.float64)
+
+
+def _x_label(run: Run) -> str:
+    return "configurations in the order of the recording" if "recorded" in run.settings else "evaluations"
+
+
+def _draw_trials(axes: Any, trials: tuple[Trial, ...], values: Floats, feasible: Any, *, judged: bool) -> None:
+    evaluations = np.arange(1, len(trials) + 1)
+    known = np.isfinite(values)
+    valid = np.array([trial.is_valid for trial in trials])
+    raster = len(trials) > style.MANY_POINTS
+    for label, mask, look in (
+        ("feasible" if judged else "configuration", feasible & known, style.POINT),
+        ("infeasible", valid & ~feasible & known, style.INFEASIBLE),
+    ):
+        if mask.any():
+            axes.scatter(evaluations[mask], values[mask], label=label, rasterized=raster, zorder=2, **look)
+    rows = (("infeasible, not timed", valid & ~known, _NOT_TIMED), ("failed", ~valid, _FAILED))
+    drawn = [row for row in rows if row[1].any()]
+    for number, (label, mask, look) in enumerate(drawn, start=1):
+        # Above the axes, where no number is.
+        at = np.full(int(mask.sum()), 1.0 + _ROW * number)
+        axes.scatter(
+            evaluations[mask], at, label=label, transform=axes.get_xaxis_transform(), clip_on=False,
+            rasterized=raster, **look,
+        )  # fmt: skip
+
+
+def _add_speedups(axes: Any, baseline: float) -> None:
+    """Give the right side the speedups that belong to the times on the left."""
+    from matplotlib import ticker
+
+    def turned(values: Any) -> Any:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return baseline / np.asarray(values, dtype=np.float64)
+
+    side = axes.secondary_yaxis("right", functions=(turned, turned))
+    side.set_ylabel("speedup over the baseline")
+    side.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    side.yaxis.set_minor_formatter(ticker.NullFormatter())
+    side.spines["right"].set_visible(True)
+
+
+def _whole_numbers(axes: Any, evaluations: int) -> None:
+    from matplotlib import ticker
+
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    margin = max(0.5, 0.02 * evaluations)
+    axes.set_xlim(1 - margin, evaluations + margin)
