@@ -20,10 +20,14 @@ __all__ = ["Interaction", "draw_interaction", "interaction_of"]
 
 Cell = tuple[str, Value]
 
-_MOST_ROWS: Final = 16
+#: What a column and a page have room for.
+_MOST_ROWS: Final = {False: 12, True: 16}
 _MOST_COLUMNS: Final = {False: 12, True: 28}
 #: Times the best above which all cells have the same colour.
 _DARKEST: Final = 10.0
+#: On a share of the scale of colours beyond this, white is read better than black.
+_DARK: Final = 0.55
+#: Longer values stand upright below their columns.
 _LETTERS: Final = 3
 
 
@@ -36,11 +40,13 @@ class Interaction:
         columns: of each column.
         best: the least multiple of the best among the trials with both, NaN where there is none; shape
             ``(n_rows, n_columns)``.
+        room: how many columns there is room for.
     """
 
     rows: tuple[Cell, ...]
     columns: tuple[Cell, ...]
     best: Floats
+    room: int
 
     def winners(self) -> list[tuple[int, int]]:
         """Return, for each row and each parameter of the columns, the position of the best value."""
@@ -75,7 +81,7 @@ def interaction_of(
     across = [p for p in parameters if p.name not in types]
     if not down or not across:
         down, across = list(parameters[:1]), list(parameters[1:])
-    rows = _fitting(down, _MOST_ROWS, trials)
+    rows = _fitting(down, _MOST_ROWS[wide], trials)
     columns = _fitting(across, _MOST_COLUMNS[wide], trials)
     if not rows or not columns:
         return None
@@ -84,7 +90,7 @@ def interaction_of(
     best = np.array(
         [[np.min(relative, where=masks[row] & masks[column], initial=np.inf) for column in columns] for row in rows]
     )
-    return Interaction(rows, columns, np.where(np.isfinite(best), best, np.nan))
+    return Interaction(rows, columns, np.where(np.isfinite(best), best, np.nan), _MOST_COLUMNS[wide])
 
 
 def draw_interaction(part: Any, table: Interaction, what: str) -> None:
@@ -98,29 +104,24 @@ def draw_interaction(part: Any, table: Interaction, what: str) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Rectangle
 
-    axes = part.add_subplot()
-    highest = float(np.nanmax(table.best))
-    norm = LogNorm(1.0, min(max(1.5, highest), _DARKEST))
-    axes.set_facecolor("white")
-    image = axes.imshow(table.best, norm=norm, cmap=f"{style.MAP}_r", aspect="auto", interpolation="nearest")
+    # Cells as wide as they are with all the room taken, or up to twice as wide.
+    share = min(1.0, max(0.5, len(table.columns) / table.room))
+    grid = part.add_gridspec(1, 2, width_ratios=(share, 1.0 - share)) if share < 1.0 else part.add_gridspec(1, 1)
+    axes = part.add_subplot(grid[0])
+    norm = LogNorm(1.0, min(max(1.5, float(np.nanmax(table.best))), _DARKEST))
+    axes.imshow(table.best, norm=norm, cmap=f"{style.MAP}_r", aspect="auto", interpolation="nearest")
+    inks = np.where(norm(table.best) > _DARK, "white", "black")
     for row, column in np.argwhere(np.isfinite(table.best)).tolist():
-        value = table.best[row, column]
-        colour = "white" if norm(value) > 0.55 else "black"
-        axes.text(column, row, _short(value), ha="center", va="center", fontsize=5.5, color=colour)
+        text = _short(table.best[row, column])
+        axes.text(column, row, text, ha="center", va="center", fontsize=5.5, color=inks[row, column])
     for row, column in table.winners():
-        frame = Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor="black", linewidth=1.1)
+        place = (column - 0.42, row - 0.4)
+        frame = Rectangle(place, 0.84, 0.8, fill=False, edgecolor=inks[row, column], linewidth=1.0, zorder=3)
         axes.add_patch(frame)
     _label(axes, table)
-    bar = part.colorbar(
-        image, ax=axes, pad=0.01, fraction=0.04, aspect=25, extend="max" if highest > _DARKEST else "neither"
-    )
-    bar.set_label(f"best {what} of both /\nbest {what}", fontsize=7)
-    ticks = [tick for tick in (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0) if tick <= norm.vmax * 1.001]
-    bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
-    bar.ax.minorticks_off()
-    part.suptitle(
-        "(c) best of each pair; framed: the best value of a parameter in the row", fontsize=7.5, x=0.02, ha="left"
-    )
+    blank = "" if np.isfinite(table.best).all() else "; blank: not measured"
+    title = f"(c) best {what} of each pair / best {what}\nframed: the best value in the row{blank}"
+    part.suptitle(title, **style.PART_TITLE)
 
 
 def _fitting(parameters: Sequence[Parameter], most: int, trials: Sequence[Trial]) -> tuple[Cell, ...]:
@@ -147,20 +148,13 @@ def _names(cells: Iterable[Cell]) -> tuple[str, ...]:
 
 
 def _short(value: float) -> str:
-    return (
-        f"{value:.0f}"
-        if value >= 9.95
-        else f"{value:.1f}"
-        if value >= 1.995
-        else f"{value:.2f}".rstrip("0").rstrip(".")
-    )
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
 def _label(axes: Any, table: Interaction) -> None:
     """Write values at the ticks and each parameter's name once: left of its first row, above its first column."""
-    firsts = {
-        name: next(i for i, (other, _) in enumerate(table.columns) if other == name) for name in _names(table.columns)
-    }
+    owners = [name for name, _ in table.columns]
+    firsts = {name: owners.index(name) for name in owners}
     values = [value_text(value) for _, value in table.columns]
     axes.set_xticks(range(len(values)), values, rotation=90 if any(len(text) > _LETTERS for text in values) else 0)
     for name, first in firsts.items():

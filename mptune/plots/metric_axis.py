@@ -22,8 +22,11 @@ _SPEEDUP: Final = "speedup"
 _BYTES_PER_MB: Final = 1e6
 #: Numbers that differ by more than this factor are drawn on a logarithmic axis.
 _WIDE: Final = 10.0
-#: Decades up to which 2 and 5 have ticks too.
-_FEW_DECADES: Final = 2.2
+#: Factor up to which 2 and 5 have ticks too.
+_FEW: Final = 150.0
+#: Numbers between these are written out at the ticks, others as powers of ten.
+_SMALL: Final = 1e-4
+_LARGE: Final = 1e6
 _MOST_TICKS: Final = 7
 #: Decades that lie between 0 and the smallest number on a logarithmic axis.
 _ZERO_DECADES: Final = 0.6
@@ -94,17 +97,18 @@ def set_scale(axes: Any, which: Literal["x", "y"], axis: MetricAxis, values: Flo
     if (known == 0).any():
         _set_with_zero(axes, which, low, high)
         return "symlog"
-    _set_log(axes, which, math.log10(spread))
+    _set_log(axes, which, low, high, powers=axis.is_any_error)
     return "log"
 
 
-def _set_log(axes: Any, which: Literal["x", "y"], decades: float) -> None:
+def _set_log(axes: Any, which: Literal["x", "y"], low: float, high: float, *, powers: bool) -> None:
     from matplotlib import ticker
 
     axes.set(**{f"{which}scale": "log"})
     ruler = getattr(axes, f"{which}axis")
-    if decades <= _FEW_DECADES:
+    if high <= _FEW * low:
         ruler.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+    if not powers and low > _SMALL and high < _LARGE:
         ruler.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     ruler.set_minor_formatter(ticker.NullFormatter())
 
@@ -120,6 +124,6 @@ def _set_with_zero(axes: Any, which: Literal["x", "y"], low: float, high: float)
     decades = range(last, first - 1, -step)
     ruler.set_major_locator(ticker.FixedLocator([0.0, *sorted(10.0**decade for decade in decades)]))
     ruler.set_minor_locator(ticker.NullLocator())
-    getattr(axes, f"set_{which}lim")(-0.4 * least, 10.0**last * 2)
-    mark = axes.axvline if which == "x" else axes.axhline
-    mark(0.5 * least, color="#808080", linewidth=0.6, linestyle=(0, (1, 2)), zorder=0, gid="zero")
+    getattr(axes, f"set_{which}lim")(-0.4 * least, 3.0 * high)
+    # The break in the scale.
+    (axes.axvspan if which == "x" else axes.axhspan)(0.4 * least, 0.6 * least, color="#E4E4E4", linewidth=0, zorder=1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Effects", "draw", "effects_of"]
 
 _MOST_BARS: Final = 20
-_MOST_PANELS: Final = 6
+_MOST_PANELS: Final = {"column": 4, "page": 6}
 _MOST_TICKS: Final = 8
 _BAR_IN: Final = 0.15
 _PANEL_IN: Final = 1.2
@@ -118,8 +118,8 @@ def draw(run: Run, look: Look) -> Figure:
 
 def _heights_in(effects: Effects, look: Look, rows: int) -> list[float]:
     """Return the heights of what lies below each other: importances and values (beside each other on a page), table."""
-    bars = 0.75 + _BAR_IN * min(len(effects.parameters), _MOST_BARS) if effects.importance is not None else 0.55
-    panels = min(len(effects.parameters), _MOST_PANELS)
+    bars = 0.95 + _BAR_IN * min(len(effects.parameters), _MOST_BARS) if effects.importance is not None else 0.55
+    panels = min(len(effects.parameters), _MOST_PANELS[look.width])
     table = [1.35 + _CELL_IN * rows] if rows else []
     if look.is_wide:
         return [max(bars, 0.5 + _PANEL_IN * -(-panels // 3)) + 0.2, *table]
@@ -138,7 +138,7 @@ def _draw_importance(part: Any, effects: Effects) -> None:
     if importance is None:
         count = counted(len(effects.trials), "trial")
         text = f"(a) too few trials to rank the parameters:\n{count}, at least {LEAST_TRIALS} are needed"
-        part.text(0.02, 0.5, text, ha="left", va="center", fontsize=7)
+        part.text(0.01, 0.5, text, ha="left", va="center", fontsize=7)
         return
     axes = part.add_subplot()
     shown = importance.names[:_MOST_BARS]
@@ -152,26 +152,26 @@ def _draw_importance(part: Any, effects: Effects) -> None:
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.axvline(0, color=style.BLACK, linewidth=0.6)
-    axes.set_xlabel("importance: R² lost when shuffled")
+    axes.set_xlabel("R² lost when shuffled")
     more = len(importance.names) - len(shown)
     warning = "" if importance.is_trusted else "\nthe forest explains too little: no ranking"
     rest = f"\n{more} less important ones left out" if more else ""
-    axes.set_title(f"(a) random forest, R² = {importance.r2:.2f}{warning}{rest}", loc="left")
-    _add_legend(axes, [effects.types & set(shown), set(shown) - effects.types])
+    part.suptitle(f"(a) importance (forest: R² = {importance.r2:.2f}){warning}{rest}", **style.PART_TITLE)
+    _add_legend(part, [effects.types & set(shown), set(shown) - effects.types])
 
 
-def _add_legend(axes: Any, groups: Sequence[set[str] | frozenset[str]]) -> None:
+def _add_legend(part: Any, groups: Sequence[set[str] | frozenset[str]]) -> None:
     from matplotlib.patches import Patch
 
     if all(groups):
         handles = [Patch(label="accuracy signature", **_TYPES), Patch(label="the others", **_OTHERS)]
-        axes.legend(handles=handles, loc="lower right", handlelength=1.2)
+        part.legend(handles=handles, loc="outside lower right", ncols=2, handlelength=1.2)
 
 
 def _draw_values(part: Any, effects: Effects, look: Look, what: str) -> None:
     from matplotlib import ticker
 
-    shown = effects.parameters[:_MOST_PANELS]
+    shown = effects.parameters[: _MOST_PANELS[look.width]]
     columns = min(len(shown), 3 if look.is_wide else 2)
     panels = part.subplots(-(-len(shown) // columns), columns, squeeze=False, sharey=True)
     highest = 1.0
@@ -188,7 +188,7 @@ def _draw_values(part: Any, effects: Effects, look: Look, what: str) -> None:
     first.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     first.yaxis.set_minor_formatter(ticker.NullFormatter())
     part.supylabel(f"{what} / best {what}", fontsize=7.5)
-    part.suptitle("(b) quartiles, 5 to 95%, and the best by value", fontsize=7.5, x=0.02, ha="left")
+    part.suptitle("(b) quartiles, 5 to 95%, and the best by value", **style.PART_TITLE)
 
 
 def _draw_boxes(axes: Any, name: str, groups: Mapping[Value, Floats], long: int) -> None:

@@ -67,8 +67,8 @@ def draw(run: Run, look: Look, metrics: Sequence[str] = ()) -> Figure:
     figure = style.new_figure(look, _HEIGHTS_IN[look.width])
     axes = figure.add_subplot()
     axes.grid(True)
-    set_scale(axes, "x", x, points.x)
-    set_scale(axes, "y", y, points.y)
+    set_scale(axes, "x", x, _with_threshold(run, x, points.x))
+    set_scale(axes, "y", y, _with_threshold(run, y, points.y))
     axes.set(xlabel=x.label, ylabel=y.label)
     _draw_points(axes, run, points)
     _draw_front(axes, run, _points_of(run, front, x, y), "steps-post" if less_x_is_better else "steps-pre")
@@ -125,6 +125,11 @@ def _left_out(run: Run, points: _Points) -> list[str]:
     return texts + ([f"{without:,} without finite numbers"] if without else [])
 
 
+def _with_threshold(run: Run, axis: MetricAxis, values: Floats) -> Floats:
+    threshold = run.objective.threshold
+    return np.append(values, threshold) if isinstance(threshold, float) and axis.is_error else values
+
+
 def _has(configuration: Configuration, types: dict[str, Value]) -> bool:
     return all(configuration.get(name) == value for name, value in types.items())
 
@@ -133,11 +138,11 @@ def _draw_points(axes: Any, run: Run, points: _Points) -> None:
     feasible = np.array([run.objective.is_feasible(trial) for trial in points.trials])
     groups = [("feasible" if judges(run) else "configuration", feasible, style.POINT)]
     groups.append(("infeasible", ~feasible, style.INFEASIBLE))
-    raster = len(points.trials) > style.MANY_POINTS
+    raster, size = len(points.trials) > style.MANY_POINTS, style.point_size(len(points.trials))
     for label, mask, look in groups:
         group = points.where(mask)
         if group.trials:
-            axes.scatter(group.x, group.y, label=label, rasterized=raster, zorder=2, **look)
+            axes.scatter(group.x, group.y, label=label, s=size, rasterized=raster, zorder=2, **look)
 
 
 def _draw_front(axes: Any, run: Run, front: _Points, steps: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mptune.plots import style
 from mptune.plots.metric_axis import Floats, metric_axis, set_scale
@@ -21,10 +22,10 @@ __all__ = ["best_so_far", "draw"]
 _HEIGHTS_IN: Final = {"column": 2.7, "page": 3.4}
 _BEST_LINE: Final = {"color": style.BLACK, "linewidth": 1.3, "zorder": 4}
 _BASELINE_LINE: Final = {"color": style.GREEN, "linewidth": 1.1, "linestyle": (0, (5, 1.5, 1, 1.5)), "zorder": 3}
-#: Trials without a number stand in rows below the others: how far, as a share of the height of the axes.
-_ROW: Final = 0.05
+#: Trials without a number stand in rows above the others, each of this share of the height of the axes.
+_ROW: Final = 0.07
 _FAILED: Final = {"marker": "|", "s": 16, "color": style.BLACK, "linewidths": 0.7}
-_NOT_TIMED: Final = {"marker": "x", "s": 8, "color": "#B0A080", "linewidths": 0.6}
+_NOT_TIMED: Final = {**style.INFEASIBLE, "s": 8}
 
 
 def draw(run: Run, look: Look) -> Figure:
@@ -48,8 +49,8 @@ def draw(run: Run, look: Look) -> Figure:
     axes.set(xlabel=_x_label(run), ylabel=axis.label)
     _draw_trials(axes, run.trials, values, feasible, judged=judges(run))
     best = best_so_far(values, feasible, minimise=run.objective.minimise)
-    evaluations = np.arange(1, len(best) + 1)
-    axes.plot(evaluations, best, drawstyle="steps-post", label="best so far", gid="best so far", **_BEST_LINE)
+    steps = _changes(best)
+    axes.plot(steps + 1, best[steps], drawstyle="steps-post", label="best so far", gid="best so far", **_BEST_LINE)
     baseline = baseline_of(run)
     if baseline is not None:
         at = float(axis.values(run, [baseline])[0])
@@ -58,7 +59,7 @@ def draw(run: Run, look: Look) -> Figure:
             _add_speedups(axes, at)
     _whole_numbers(axes, run.evaluations)
     limits = threshold_text(run)
-    style.write_title(figure, look, title_of(run, *([f"feasible: {limits}"] if limits else [])))
+    style.write_title(figure, look, title_of(run, *([f"feasible:\u00a0{limits}"] if limits else [])))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6 if look.is_wide else 3)
     return figure
 
@@ -75,6 +76,12 @@ def best_so_far(values: Floats, feasible: Any, *, minimise: bool) -> Floats:
     return np.asarray(best.accumulate(np.where(feasible, values, np.nan)), dtype=np.float64)
 
 
+def _changes(best: Floats) -> NDArray[np.intp]:
+    """Return where the best changes, and its end: thousands of equal points would only make a file larger."""
+    differs = np.append(True, best[1:] != best[:-1])
+    return np.flatnonzero(differs | (np.arange(len(best)) == len(best) - 1))
+
+
 def _x_label(run: Run) -> str:
     return "configurations in the order of the recording" if "recorded" in run.settings else "evaluations"
 
@@ -83,22 +90,29 @@ def _draw_trials(axes: Any, trials: tuple[Trial, ...], values: Floats, feasible:
     evaluations = np.arange(1, len(trials) + 1)
     known = np.isfinite(values)
     valid = np.array([trial.is_valid for trial in trials])
-    raster = len(trials) > style.MANY_POINTS
+    raster, size = len(trials) > style.MANY_POINTS, style.point_size(len(trials))
     for label, mask, look in (
         ("feasible" if judged else "configuration", feasible & known, style.POINT),
         ("infeasible", valid & ~feasible & known, style.INFEASIBLE),
     ):
         if mask.any():
-            axes.scatter(evaluations[mask], values[mask], label=label, rasterized=raster, zorder=2, **look)
+            axes.scatter(evaluations[mask], values[mask], label=label, s=size, rasterized=raster, zorder=2, **look)
     rows = (("infeasible, not timed", valid & ~known, _NOT_TIMED), ("failed", ~valid, _FAILED))
     drawn = [row for row in rows if row[1].any()]
-    for number, (label, mask, look) in enumerate(drawn, start=1):
-        # Above the axes, where no number is.
-        at = np.full(int(mask.sum()), 1.0 + _ROW * number)
+    _make_room_above(axes, _ROW * len(drawn))
+    for number, (label, mask, look) in enumerate(drawn):
+        at = np.full(int(mask.sum()), 1.0 - _ROW * (number + 0.5))
         axes.scatter(
-            evaluations[mask], at, label=label, transform=axes.get_xaxis_transform(), clip_on=False,
+            evaluations[mask], at, label=label, transform=axes.get_xaxis_transform(),
             rasterized=raster, **look,
         )  # fmt: skip
+
+
+def _make_room_above(axes: Any, share: float) -> None:
+    """Let the numbers leave a share of the height free."""
+    scale = axes.yaxis.get_transform()
+    bottom, top = scale.transform(np.array(axes.get_ylim()))
+    axes.set_ylim(*scale.inverted().transform(np.array([bottom, bottom + (top - bottom) / (1.0 - share)])))
 
 
 def _add_speedups(axes: Any, baseline: float) -> None:

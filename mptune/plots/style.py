@@ -27,12 +27,14 @@ __all__ = [
     "MANY_POINTS",
     "MAP",
     "ORANGE",
+    "PART_TITLE",
     "POINT",
     "THRESHOLD",
     "VERMILLION",
     "WIDTHS_IN",
     "Look",
     "new_figure",
+    "point_size",
     "styled",
     "write_title",
 ]
@@ -41,6 +43,7 @@ __all__ = [
 WIDTHS_IN: Final = {"column": 3.5, "page": 7.16}
 #: With more points than that they are pixels in a PDF or SVG too, which every viewer would be slow with otherwise.
 MANY_POINTS: Final = 2000
+_FEW_POINTS: Final = 500
 DPI: Final = 300
 
 BLACK: Final = "#000000"
@@ -55,8 +58,8 @@ GREY: Final = "#808080"
 #: Brightness grows with the value, so that greyscale keeps the order.
 MAP: Final = "cividis"
 
-POINT: Final = {"marker": "o", "s": 7, "facecolors": SKY, "edgecolors": BLUE, "linewidths": 0.3}
-INFEASIBLE: Final = {"marker": "x", "s": 8, "color": "#B0A080", "linewidths": 0.6}
+POINT: Final = {"marker": "o", "facecolors": SKY, "edgecolors": BLUE, "linewidths": 0.3}
+INFEASIBLE: Final = {"marker": "x", "color": "#B0A080", "linewidths": 0.6}
 BEST: Final = {"marker": "*", "s": 90, "facecolors": YELLOW, "edgecolors": BLACK, "linewidths": 0.8, "zorder": 6}
 BASELINE: Final = {"marker": "s", "s": 26, "facecolors": "white", "edgecolors": BLACK, "linewidths": 1.2, "zorder": 5}
 THRESHOLD: Final = {"color": VERMILLION, "linewidth": 1.2, "linestyle": (0, (4, 1.5))}
@@ -72,6 +75,9 @@ BAR_STYLES: Final = (
     (ORANGE, "||||"),
     (BLACK, ""),
 )
+
+#: Where the title of a part of a figure stands.
+PART_TITLE: Final = {"x": 0.01, "ha": "left", "fontsize": 7.5}
 
 _TITLE_LETTERS_PER_INCH: Final = 18
 _INSTALL: Final = 'plots need matplotlib: pip install "mptune[report]"'
@@ -167,6 +173,11 @@ def new_figure(look: Look, height_in: float) -> Figure:
     figure = Figure(figsize=(look.width_in, height_in), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03)
     return figure
+
+
+def point_size(count: int) -> float:
+    """Return the area of each of so many points, in square points: smaller where they would hide each other."""
+    return float(min(8.0, max(1.5, 8.0 * (_FEW_POINTS / max(count, 1)) ** 0.5)))
 
 
 def write_title(figure: Any, look: Look, text: str) -> None:

@@ -40,9 +40,9 @@ def threshold_text(run: Run) -> str:
     threshold = run.objective.threshold
     limits = []
     if isinstance(threshold, float):
-        limits = [f"error ≤ {threshold:g}"]
+        limits = [f"error\u00a0≤\u00a0{threshold:g}"]
     elif threshold is not None:
-        limits = [f"error of {output} ≤ {limit:g}" for output, limit in threshold.items()]
+        limits = [f"error\u00a0of\u00a0{output}\u00a0≤\u00a0{limit:g}" for output, limit in threshold.items()]
     return ", ".join((*limits, *run.objective.constraints))
 
 

@@ -22,6 +22,8 @@ __all__ = ["along", "draw", "totals"]
 #: In the order in which they are stacked, with their looks; what is not among these takes the looks that are left.
 _PHASES: Final = ("timing", "compile", "accuracy", "transfer", "launch", "observe", "search", "prepare", "other")
 _LEAST_SHARE: Final = 0.01
+#: More would not be seen.
+_MOST_STEPS: Final = 500
 _SECONDS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
 
 
@@ -107,7 +109,8 @@ def _draw_totals(
     whole = sum(total.values())
     for place, (name, spent) in enumerate(total.items()):
         axes.barh(place, spent / seconds, height=0.72, label=name, **looks[name])
-        text = f" {spent / seconds:.3g} {unit} ({spent / whole:.0%})"
+        own_unit, own_seconds = _unit(spent)
+        text = f" {spent / own_seconds:.3g} {own_unit} ({spent / whole:.0%})"
         axes.text(spent / seconds, place, text, va="center", ha="left", fontsize=6.5)
     axes.set_yticks(range(len(total)), list(total))
     axes.tick_params(axis="y", length=0)
@@ -121,10 +124,10 @@ def _draw_along(
     axes: Any, run: Run, rows: Mapping[str, Floats], looks: Mapping[str, dict[str, Any]], unit: str, seconds: float
 ) -> None:
     names = sorted(rows, key=lambda name: -rows[name][-1])
-    evaluations = np.arange(0, run.evaluations + 1)
-    stacked = np.zeros(run.evaluations + 1)
+    evaluations = np.unique(np.linspace(0, run.evaluations, min(run.evaluations, _MOST_STEPS) + 1).astype(int))
+    stacked = np.zeros(len(evaluations))
     for name in names:
-        upper = stacked + np.concatenate([[0.0], rows[name]]) / seconds
+        upper = stacked + np.concatenate([[0.0], rows[name]])[evaluations] / seconds
         axes.fill_between(evaluations, stacked, upper, label=name, gid=f"along {name}", **looks[name])
         stacked = upper
     axes.set(xlabel="evaluations", ylabel=f"time in trials, added up ({unit})")
