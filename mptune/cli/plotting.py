@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -10,12 +10,13 @@ import typer
 from rich.markup import escape
 
 from mptune.cli.arguments import parse_threshold
-from mptune.cli.display import output, remark
+from mptune.cli.display import output, print_json, remark
 from mptune.errors import PlotError, UnknownNameError
 from mptune.interop import read_run
 from mptune.interop.files import space_name
 from mptune.plots import KINDS, SUFFIXES, WIDTHS_IN, check_path, save
 from mptune.plots import plot as plot_run
+from mptune.run import Run
 
 __all__ = ["plot"]
 
@@ -47,29 +48,38 @@ def plot(
     width: Annotated[
         str, typer.Option(help=f"{', '.join(f'{name} ({inches:g} inches)' for name, inches in WIDTHS_IN.items())}.")
     ] = "column",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     title: Annotated[bool, typer.Option("--title/--no-title", help="Kernel, device and counts above the plot.")] = True,
 ) -> None:
     """Draw what a run found: the front, the progress, the parameters, the time of tuning."""
     kinds = _kinds(kind)
     targets = {name: _target(run_file, path, name, alone=len(kinds) == 1) for name in kinds}
     chosen = tuple(name.strip() for name in metrics.split(",") if name.strip())
+    if chosen and "pareto" not in kinds:
+        raise PlotError(f"--metrics chooses the axes of a pareto plot, not of {', '.join(kinds)}")
     threshold = parse_threshold(max_error)
     run = read_run(run_file)
-    reasons: dict[str, PlotError] = {}
+    left_out: dict[str, str] = {}
     for name, target in targets.items():
+        names = chosen if name == "pareto" else ()
         try:
-            figure = plot_run(
-                run, name, metrics=chosen if name == "pareto" else (), max_error=threshold, width=width, title=title
-            )
+            save(plot_run(run, name, metrics=names, max_error=threshold, width=width, title=title), target)
         except PlotError as error:
-            if _ALL not in kind:
+            # Of all kinds, those that there are.
+            if _ALL not in kind or len(left_out) + 1 == len(kinds):
                 raise
-            reasons[name] = error
-            continue
-        output.print(escape(str(save(figure, target))), soft_wrap=True)
-    if len(reasons) == len(kinds):
-        raise next(iter(reasons.values()))
-    for name, reason in reasons.items():
+            left_out[name] = str(error)
+    _report(run, {name: target for name, target in targets.items() if name not in left_out}, left_out, json)
+
+
+def _report(run: Run, drawn: Mapping[str, Path], left_out: Mapping[str, str], json: bool) -> None:
+    if json:
+        plots = [{"kind": name, "output": str(target)} for name, target in drawn.items()]
+        print_json({"kernel": run.kernel, "plots": plots, "left_out": left_out})
+        return
+    for target in drawn.values():
+        output.print(escape(str(target)), soft_wrap=True)
+    for name, reason in left_out.items():
         remark(f"no {name} plot: {reason}")
 
 
@@ -83,6 +93,6 @@ def _kinds(names: Sequence[str]) -> tuple[str, ...]:
 def _target(run_file: Path, path: Path | None, kind: str, *, alone: bool) -> Path:
     """Return the file of a plot: the one given, its name with the kind where there are several, or beside the run."""
     if path is None:
-        return check_path(run_file.with_name(f"{space_name(run_file)}-{kind}.png"))
+        return run_file.with_name(f"{space_name(run_file)}-{kind}.png")
     checked = check_path(path)
     return checked if alone else checked.with_stem(f"{checked.stem}-{kind}")

@@ -14,7 +14,7 @@ from mptune.interop.recorded import unit_of
 from mptune.results import Trial
 from mptune.run import Run
 
-__all__ = ["Floats", "MetricAxis", "metric_axis", "set_scale"]
+__all__ = ["Floats", "MetricAxis", "log_ticks", "metric_axis", "set_scale"]
 
 Floats = NDArray[np.float64]
 
@@ -22,8 +22,8 @@ _SPEEDUP: Final = "speedup"
 _BYTES_PER_MB: Final = 1e6
 #: Numbers that differ by more than this factor are drawn on a logarithmic axis.
 _WIDE: Final = 10.0
-#: Factor up to which 2 and 5 have ticks too.
-_FEW: Final = 150.0
+#: Up to which factor between the ends of an axis a decade has which ticks.
+_TICKS: Final = ((8.0, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)), (150.0, (1.0, 2.0, 5.0)))
 #: Numbers between these are written out at the ticks, others as powers of ten.
 _SMALL: Final = 1e-4
 _LARGE: Final = 1e6
@@ -101,13 +101,20 @@ def set_scale(axes: Any, which: Literal["x", "y"], axis: MetricAxis, values: Flo
     return "log"
 
 
+def log_ticks(low: float, high: float) -> Any:
+    """Return where a logarithmic axis has ticks: the closer its ends are, the more a decade has."""
+    from matplotlib import ticker
+
+    subs = next((subs for factor, subs in _TICKS if high <= factor * low), (1.0,))
+    return ticker.LogLocator(subs=subs, numticks="auto" if subs == (1.0,) else 20)
+
+
 def _set_log(axes: Any, which: Literal["x", "y"], low: float, high: float, *, powers: bool) -> None:
     from matplotlib import ticker
 
     axes.set(**{f"{which}scale": "log"})
     ruler = getattr(axes, f"{which}axis")
-    if high <= _FEW * low:
-        ruler.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+    ruler.set_major_locator(log_ticks(low, high))
     if not powers and low > _SMALL and high < _LARGE:
         ruler.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     ruler.set_minor_formatter(ticker.NullFormatter())

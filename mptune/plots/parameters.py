@@ -13,7 +13,7 @@ from mptune.interop import parameters_of
 from mptune.plots import style
 from mptune.plots.importance import LEAST_TRIALS, Importance, importance_of
 from mptune.plots.interaction import draw_interaction, interaction_of
-from mptune.plots.metric_axis import Floats, metric_axis
+from mptune.plots.metric_axis import Floats, log_ticks, metric_axis
 from mptune.plots.style import Look
 from mptune.plots.subject import counted, title_of, valid_trials, value_text
 from mptune.results import Trial
@@ -184,7 +184,7 @@ def _draw_values(part: Any, effects: Effects, look: Look, what: str) -> None:
     first = panels[0, 0]
     first.set_yscale("log")
     first.set_ylim(0.93, max(1.1 * highest, 1.2))
-    first.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if highest > 3 else (1.0, 1.2, 1.5, 2.0, 3.0)))
+    first.yaxis.set_major_locator(log_ticks(1.0, highest))
     first.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     first.yaxis.set_minor_formatter(ticker.NullFormatter())
     part.supylabel(f"{what} / best {what}", fontsize=7.5)

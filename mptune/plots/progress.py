@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.plots import style
-from mptune.plots.metric_axis import Floats, metric_axis, set_scale
+from mptune.plots.metric_axis import Floats, log_ticks, metric_axis, set_scale
 from mptune.plots.style import Look
 from mptune.plots.subject import baseline_of, judges, threshold_text, title_of, valid_trials
 from mptune.results import Trial
@@ -125,6 +125,9 @@ def _add_speedups(axes: Any, baseline: float) -> None:
 
     side = axes.secondary_yaxis("right", functions=(turned, turned))
     side.set_ylabel("speedup over the baseline")
+    bottom, top = axes.get_ylim()
+    if axes.get_yscale() == "log":
+        side.yaxis.set_major_locator(log_ticks(bottom, top))
     side.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     side.yaxis.set_minor_formatter(ticker.NullFormatter())
     side.spines["right"].set_visible(True)

@@ -109,7 +109,8 @@ def _draw_totals(
     whole = sum(total.values())
     for place, (name, spent) in enumerate(total.items()):
         axes.barh(place, spent / seconds, height=0.72, label=name, **looks[name])
-        own_unit, own_seconds = _unit(spent)
+        # No milliseconds beside seconds.
+        own_unit, own_seconds = _unit(max(spent, min(whole, 2.0)))
         text = f" {spent / own_seconds:.3g} {own_unit} ({spent / whole:.0%})"
         axes.text(spent / seconds, place, text, va="center", ha="left", fontsize=6.5)
     axes.set_yticks(range(len(total)), list(total))
