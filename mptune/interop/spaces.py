@@ -95,6 +95,7 @@ def from_run(run: Run, name: str) -> RecordedSpace:
         objective=str(settings.get("objective") or "time_ms"),
         kernel=str(settings.get("kernel") or ""),
         device=str(settings.get("device") or ""),
+        metric=str(settings.get("metric") or ""),
         problem_size=list((settings.get("sizes") or {}).values()),
         signature=settings.get("signature"),
     )
@@ -110,6 +111,7 @@ def to_run(recorded: RecordedSpace) -> Run:
     settings = {
         "kernel": recorded.kernel or recorded.name,
         "device": recorded.device,
+        "metric": recorded.metric,
         "objective": recorded.objective if recorded.objective.isidentifier() else "time_ms",
         "signature": list(recorded.signature),
         "baseline_values": baseline_values(parameters),

@@ -60,8 +60,15 @@ def plot(
     look = Look(width, title)
     shown = run if isinstance(run, Run) else read_run(run)
     if max_error is not None:
+        _check_errors(shown)
         shown = Run({**shown.settings, "threshold": max_error}, shown.trials)
     if not shown.trials:
         raise PlotError(f"the run of {shown.kernel or 'no kernel'} has no trial yet: there is nothing to draw")
     with styled():
         return pareto.draw(shown, look, metrics) if metrics else _DRAW[kind](shown, look)
+
+
+def _check_errors(run: Run) -> None:
+    if run.trials and not any(name.split(".")[0] == "error" for name in run.metric_names):
+        names = ", ".join(run.metric_names) or "none"
+        raise PlotError(f"no trial has an error, so none can be judged by --max-error (metrics: {names})")

@@ -29,9 +29,9 @@ __all__ = ["Effects", "draw", "effects_of"]
 _MOST_BARS: Final = 20
 _MOST_PANELS: Final = {"column": 4, "page": 6}
 _MOST_TICKS: Final = 8
-_BAR_IN: Final = 0.15
-_PANEL_IN: Final = 1.2
-_CELL_IN: Final = 0.165
+_BAR_IN: Final = 0.13
+_PANEL_IN: Final = 1.1
+_CELL_IN: Final = 0.155
 #: Text as wide as that many letters stands upright below its tick.
 _LONG_LABELS: Final = {"column": 20, "page": 22}
 _WHISKERS: Final = (5, 95)
@@ -72,13 +72,15 @@ def effects_of(run: Run) -> Effects:
     """
     valid = valid_trials(run)
     values = metric_axis(run, run.objective.metric).values(run, valid)
-    usable = np.isfinite(values) & (values > 0)
+    described = parameters_of(run)
+    of_this_space = [all(trial.configuration.get(p.name) in p.values for p in described) for trial in valid]
+    usable = np.isfinite(values) & (values > 0) & np.array(of_this_space)
     if not usable.any():
         raise PlotError(f"no trial has a positive {run.objective.metric}, so there is nothing to compare")
     trials = tuple(trial for trial, keep in zip(valid, usable, strict=True) if keep)
     values = values[usable]
     relative = values / values.min() if run.objective.minimise else values.max() / values
-    parameters = [p for p in parameters_of(run) if len({trial.configuration.get(p.name) for trial in trials}) > 1]
+    parameters = [p for p in described if len({trial.configuration[p.name] for trial in trials}) > 1]
     signature = set(run.settings.get("signature", ()))
     types = {p.name for p in parameters if isinstance(p, PrecisionParameter | PolicyParameter) or p.name in signature}
     importance = importance_of(parameters, trials, relative)
@@ -112,7 +114,7 @@ def draw(run: Run, look: Look) -> Figure:
     if table is not None:
         draw_interaction(parts[2], table, what)
     left_out = run.evaluations - len(effects.trials)
-    style.write_title(figure, look, title_of(run, *([f"{left_out:,} without a {what}"] if left_out else [])))
+    style.write_title(figure, look, title_of(run, *([f"{left_out:,} left out"] if left_out else [])))
     return figure
 
 
@@ -152,7 +154,7 @@ def _draw_importance(part: Any, effects: Effects) -> None:
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.axvline(0, color=style.BLACK, linewidth=0.6)
-    axes.set_xlabel("R² lost when shuffled")
+    axes.set_xlabel("R² lost when shuffled, ± over folds")
     more = len(importance.names) - len(shown)
     warning = "" if importance.is_trusted else "\nthe forest explains too little: no ranking"
     rest = f"\n{more} less important ones left out" if more else ""

@@ -74,7 +74,7 @@ def draw(run: Run, look: Look, metrics: Sequence[str] = ()) -> Figure:
     _draw_front(axes, run, _points_of(run, front, x, y), "steps-post" if less_x_is_better else "steps-pre")
     _draw_marks(axes, run, x, y)
     style.write_title(figure, look, title_of(run, *_left_out(run, points)))
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4 if look.is_wide else 3)
+    style.add_legend(figure, axes, columns=4 if look.is_wide else 3)
     draw_level_lines(figure, axes, x, y, uniform_levels(run))
     return figure
 

@@ -60,7 +60,7 @@ def draw(run: Run, look: Look) -> Figure:
     _whole_numbers(axes, run.evaluations)
     limits = threshold_text(run)
     style.write_title(figure, look, title_of(run, *([f"feasible:\u00a0{limits}"] if limits else [])))
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6 if look.is_wide else 3)
+    style.add_legend(figure, axes, columns=6 if look.is_wide else 3)
     return figure
 
 

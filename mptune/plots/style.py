@@ -33,6 +33,7 @@ __all__ = [
     "VERMILLION",
     "WIDTHS_IN",
     "Look",
+    "add_legend",
     "new_figure",
     "point_size",
     "styled",
@@ -44,6 +45,8 @@ WIDTHS_IN: Final = {"column": 3.5, "page": 7.16}
 #: With more points than that they are pixels in a PDF or SVG too, which every viewer would be slow with otherwise.
 MANY_POINTS: Final = 2000
 _FEW_POINTS: Final = 500
+#: Area of a point that has room, in square points.
+_LARGEST_POINT: Final = 8.0
 DPI: Final = 300
 
 BLACK: Final = "#000000"
@@ -177,7 +180,17 @@ def new_figure(look: Look, height_in: float) -> Figure:
 
 def point_size(count: int) -> float:
     """Return the area of each of so many points, in square points: smaller where they would hide each other."""
-    return float(min(8.0, max(1.5, 8.0 * (_FEW_POINTS / max(count, 1)) ** 0.5)))
+    return float(min(_LARGEST_POINT, max(1.5, _LARGEST_POINT * (_FEW_POINTS / max(count, 1)) ** 0.5)))
+
+
+def add_legend(figure: Any, axes: Any, columns: int) -> None:
+    """Say below the axes what is what, with points as large as few of them are drawn."""
+    from matplotlib.collections import PathCollection
+
+    legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
+    for handle in legend.legend_handles:
+        if isinstance(handle, PathCollection):
+            handle.set_sizes([max(_LARGEST_POINT, *handle.get_sizes())])
 
 
 def write_title(figure: Any, look: Look, text: str) -> None:

@@ -108,7 +108,7 @@ def test_constant_parameters_and_failed_trials_are_left_out() -> None:
     trials = [trial(32, time_ms=2.0), trial(64, time_ms=1.0), trial(128, True, status=Status.CRASH)]
     figure = plot(run_of(trials), "parameters")
     assert [p.name for p in effects_of(run_of(trials)).parameters] == ["block"]
-    assert "1 without a time" in figure.get_suptitle()
+    assert "1 left out" in figure.get_suptitle()
     assert len(figure.subfigs) == 2  # nothing to set against the block size
 
 

@@ -192,6 +192,7 @@ def test_nothing_feasible_has_no_best() -> None:
         ([], {}, "has no trial yet"),
         ([trial(status=Status.CRASH)], {}, r"none of 1 trial ran to its end.*crash 1"),
         ([trial(time_ms=1.0, memory_bytes=3.0)], {}, r"no trial has a finite error.*time_ms, memory_bytes"),
+        ([trial(time_ms=1.0)], {"max_error": 1e-3}, r"can be judged by --max-error \(metrics: time_ms\)"),
         ([trial(time_ms=1.0, error=1e-7)], {"metrics": ("time_ms",)}, "two metrics, not 1"),
         ([trial(time_ms=1.0, error=1e-7)], {"metrics": ("time_ms", "eror")}, "did you mean 'error'"),
         ([trial(time_ms=1.0, error=1e-7)], {"metrics": ("time_ms", "time_ms")}, "different metrics"),
