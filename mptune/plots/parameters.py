@@ -152,7 +152,7 @@ def _draw_importance(part: Any, effects: Effects) -> None:
         )  # fmt: skip
     axes.set_yticks(range(len(shown)), list(shown))
     axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
+    axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.axvline(0, color=style.BLACK, linewidth=0.6)
     axes.set_xlabel("R² lost when shuffled, ± over folds")
     more = len(importance.names) - len(shown)

@@ -22,7 +22,6 @@ __all__ = [
     "BEST",
     "BLACK",
     "BLUE",
-    "GREY",
     "INFEASIBLE",
     "MANY_POINTS",
     "MAP",
@@ -47,8 +46,6 @@ MANY_POINTS: Final = 2000
 _FEW_POINTS: Final = 500
 #: Area of a point that has room, in square points.
 _LARGEST_POINT: Final = 8.0
-DPI: Final = 300
-
 BLACK: Final = "#000000"
 BLUE: Final = "#0072B2"
 SKY: Final = "#56B4E9"
@@ -57,12 +54,12 @@ YELLOW: Final = "#F0E442"
 ORANGE: Final = "#E69F00"
 VERMILLION: Final = "#D55E00"
 PURPLE: Final = "#CC79A7"
-GREY: Final = "#808080"
 #: Brightness grows with the value, so that greyscale keeps the order.
 MAP: Final = "cividis"
+_SAND: Final = "#B0A080"
 
 POINT: Final = {"marker": "o", "facecolors": SKY, "edgecolors": BLUE, "linewidths": 0.3}
-INFEASIBLE: Final = {"marker": "x", "color": "#B0A080", "linewidths": 0.6}
+INFEASIBLE: Final = {"marker": "x", "color": _SAND, "linewidths": 0.6}
 BEST: Final = {"marker": "*", "s": 90, "facecolors": YELLOW, "edgecolors": BLACK, "linewidths": 0.8, "zorder": 6}
 BASELINE: Final = {"marker": "s", "s": 26, "facecolors": "white", "edgecolors": BLACK, "linewidths": 1.2, "zorder": 5}
 THRESHOLD: Final = {"color": VERMILLION, "linewidth": 1.2, "linestyle": (0, (4, 1.5))}
@@ -119,7 +116,7 @@ _SETTINGS: Final = {
     # Names inside an SVG come from this and not from chance.
     "svg.hashsalt": "mptune",
     "figure.dpi": 150,
-    "savefig.dpi": DPI,
+    "savefig.dpi": 300,
 }
 
 

@@ -22,6 +22,8 @@ __all__ = ["along", "draw", "totals"]
 #: In the order in which they are stacked, with their looks; what is not among these takes the looks that are left.
 _PHASES: Final = ("timing", "compile", "accuracy", "transfer", "launch", "observe", "search", "prepare", "other")
 _LEAST_SHARE: Final = 0.01
+_BAR_IN: Final = 0.17
+_AREA_IN: Final = 1.8
 #: More would not be seen.
 _MOST_STEPS: Final = 500
 _SECONDS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
@@ -42,17 +44,17 @@ def draw(run: Run, look: Look) -> Figure:
     total = totals(run)
     rows = along(run, [name for name in total if name != "other"])
     unit, seconds = _unit(sum(total.values()))
-    figure = style.new_figure(look, 2.5 if look.is_wide else 1.5 + 0.17 * len(total) + (1.7 if rows else 0.0))
-    panels = [figure.add_subplot()]
-    if rows:
-        figure.clear()
-        shape = (1, 2) if look.is_wide else (2, 1)
-        ratios = {"width_ratios": (1, 1.3)} if look.is_wide else {"height_ratios": (0.17 * len(total) + 0.2, 1.9)}
-        panels = list(figure.subplots(*shape, **ratios))
+    bars_in = 0.2 + _BAR_IN * len(total)
+    figure = style.new_figure(look, 2.5 if look.is_wide else 1.3 + bars_in + (_AREA_IN if rows else 0.0))
     looks = _looks(total)
-    _draw_totals(panels[0], total, looks, unit, seconds)
-    if rows:
-        _draw_along(panels[1], run, rows, looks, unit, seconds)
+    if not rows:
+        _draw_totals(figure.add_subplot(), total, looks, unit, seconds)
+    else:
+        beside: dict[str, Any] = {"ncols": 2, "width_ratios": (1, 1.3)}
+        below: dict[str, Any] = {"nrows": 2, "height_ratios": (bars_in, _AREA_IN)}
+        upper, lower = figure.subplots(**(beside if look.is_wide else below))
+        _draw_totals(upper, total, looks, unit, seconds)
+        _draw_along(lower, run, rows, looks, unit, seconds)
     devices = int(run.settings.get("workers") or 1)
     style.write_title(figure, look, title_of(run, *([f"{devices} devices at a time"] if devices > 1 else [])))
     return figure

@@ -19,6 +19,7 @@ from mptune.plots.style import BAR_STYLES
 from mptune.results import Status
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+pytestmark = pytest.mark.usefixtures("quick_forest")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])

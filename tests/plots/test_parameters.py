@@ -77,8 +77,9 @@ def test_a_pair_nobody_measured_is_blank() -> None:
     assert table.winners() == [(0, 0), (1, 1)]
 
 
+@pytest.mark.usefixtures("quick_forest")
 @pytest.mark.parametrize(("count", "width"), [(4, "column"), (20, "column"), (24, "page")])
-def test_many_parameters_stay_legible(count: int, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_parameters_stay_legible(count: int, width: str) -> None:
     figure = plot(many_trials(60, count), "parameters", width=width)
     figure.draw_without_rendering()
     part = figure.subfigs[0] if width == "column" else figure.subfigs[0].subfigs[0]
@@ -112,6 +113,7 @@ def test_constant_parameters_and_failed_trials_are_left_out() -> None:
     assert len(figure.subfigs) == 2  # nothing to set against the block size
 
 
+@pytest.mark.usefixtures("quick_forest")
 def test_a_long_list_of_values_has_few_ticks_and_fits_the_map() -> None:
     values = list(range(1, 41))
     described = [{"name": "unroll", "kind": "ordinal", "values": values}, parameters_of_block()]
