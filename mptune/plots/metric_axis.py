@@ -23,7 +23,11 @@ _BYTES_PER_MB: Final = 1e6
 #: Numbers that differ by more than this factor are drawn on a logarithmic axis.
 _WIDE: Final = 10.0
 #: Up to which factor between the ends of an axis a decade has which ticks.
-_TICKS: Final = ((8.0, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)), (150.0, (1.0, 2.0, 5.0)))
+_TICKS: Final = (
+    (3.0, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)),
+    (12.0, (1.0, 1.5, 2.0, 3.0, 5.0)),
+    (150.0, (1.0, 2.0, 5.0)),
+)
 #: Numbers between these are written out at the ticks, others as powers of ten.
 _SMALL: Final = 1e-4
 _LARGE: Final = 1e6

@@ -210,7 +210,8 @@ def _draw_boxes(axes: Any, name: str, groups: Mapping[Value, Floats], long: int)
         capprops={"linewidth": 0.6},
     )
     best = [float(group.min()) for group in groups.values()]
-    axes.plot(places, best, color=style.VERMILLION, linewidth=0.8, marker="D", markersize=3, label="best", gid="best")
+    size = 3.0 if len(groups) <= 2 * _MOST_TICKS else 1.5
+    axes.plot(places, best, color=style.VERMILLION, linewidth=0.8, marker="D", markersize=size, gid="best")
     labels = [value_text(value) for value in groups]
     step = -(-len(labels) // _MOST_TICKS)
     upright = sum(len(label) + 1 for label in labels[::step]) > long

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mptune.plots import style
 from mptune.plots.metric_axis import Floats, log_ticks, metric_axis, set_scale
 from mptune.plots.style import Look
-from mptune.plots.subject import baseline_of, judges, threshold_text, title_of, valid_trials
+from mptune.plots.subject import baseline_of, judges, order_label, threshold_text, title_of, valid_trials
 from mptune.results import Trial
 from mptune.run import Run
 
@@ -46,7 +46,7 @@ def draw(run: Run, look: Look) -> Figure:
     axes = figure.add_subplot()
     axes.grid(True)
     set_scale(axes, "y", axis, values)
-    axes.set(xlabel=_x_label(run), ylabel=axis.label)
+    axes.set(xlabel=order_label(run), ylabel=axis.label)
     _draw_trials(axes, run.trials, values, feasible, judged=judges(run))
     best = best_so_far(values, feasible, minimise=run.objective.minimise)
     steps = _changes(best)
@@ -80,10 +80,6 @@ def _changes(best: Floats) -> NDArray[np.intp]:
     """Return where the best changes, and its end: thousands of equal points would only make a file larger."""
     differs = np.append(True, best[1:] != best[:-1])
     return np.flatnonzero(differs | (np.arange(len(best)) == len(best) - 1))
-
-
-def _x_label(run: Run) -> str:
-    return "configurations in the order of the recording" if "recorded" in run.settings else "evaluations"
 
 
 def _draw_trials(axes: Any, trials: tuple[Trial, ...], values: Floats, feasible: Any, *, judged: bool) -> None:

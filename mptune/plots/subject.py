@@ -7,7 +7,16 @@ from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Value
 
-__all__ = ["baseline_of", "counted", "judges", "threshold_text", "title_of", "valid_trials", "value_text"]
+__all__ = [
+    "baseline_of",
+    "counted",
+    "judges",
+    "order_label",
+    "threshold_text",
+    "title_of",
+    "valid_trials",
+    "value_text",
+]
 
 
 def valid_trials(run: Run) -> tuple[Trial, ...]:
@@ -50,7 +59,14 @@ def title_of(run: Run, *remarks: str) -> str:
     """Return what stands above a plot."""
     device = run.settings.get("device")
     whose = f"{run.kernel} on {device}" if device else run.kernel
-    return "; ".join((f"{whose}: {counted(run.evaluations, 'configuration')}", *remarks))
+    # A number stays with what it counts.
+    count = counted(run.evaluations, "configuration").replace(" ", "\u00a0")
+    return "; ".join((f"{whose}: {count}", *remarks))
+
+
+def order_label(run: Run) -> str:
+    """Return what an axis says along which the trials come one after the other."""
+    return "configurations in the order of the recording" if "recorded" in run.settings else "evaluations"
 
 
 def counted(count: int, what: str) -> str:

@@ -11,7 +11,7 @@ from mptune.errors import PlotError
 from mptune.plots import style
 from mptune.plots.metric_axis import Floats
 from mptune.plots.style import Look
-from mptune.plots.subject import title_of
+from mptune.plots.subject import order_label, title_of
 from mptune.run import Run
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _draw_along(
         upper = stacked + np.concatenate([[0.0], rows[name]])[evaluations] / seconds
         axes.fill_between(evaluations, stacked, upper, label=name, gid=f"along {name}", **looks[name])
         stacked = upper
-    axes.set(xlabel="evaluations", ylabel=f"time in trials, added up ({unit})")
+    axes.set(xlabel=order_label(run), ylabel=f"time in trials, added up ({unit})")
     axes.set_xlim(0, run.evaluations)
     axes.set_ylim(0, None)
     handles, labels = axes.get_legend_handles_labels()

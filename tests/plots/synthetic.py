@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -52,6 +53,7 @@ def run_of(trials: Sequence[Trial], **settings: Any) -> Run:
     return Run({**SETTINGS, **settings}, trials)
 
 
+@functools.cache
 def whole_space(**settings: Any) -> Run:
     """Return all 54 configurations: the block size decides most, the types something, shared memory nothing."""
     rng = np.random.default_rng(0)

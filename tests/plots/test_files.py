@@ -35,10 +35,11 @@ def test_the_same_run_gives_the_same_bytes_whatever_matplotlib_was_told(tmp_path
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_text_stays_text(tmp_path: Path, kind: str) -> None:
-    svg = save(plot_run(whole_space(), kind), tmp_path / "a.svg").read_text()
-    assert "axpy on a processor" in svg
+    figure = plot_run(whole_space(), kind)
+    svg = save(figure, tmp_path / "a.svg").read_text()
+    assert "axpy on a processor: 54\u00a0configurations" in svg
     assert "<dc:date>" not in svg
-    pdf = save(plot_run(whole_space(), kind), tmp_path / "a.pdf").read_bytes()
+    pdf = save(figure, tmp_path / "a.pdf").read_bytes()
     assert b"/CIDFontType2" in pdf
     assert b"/Type3" not in pdf
     assert b"CreationDate" not in pdf

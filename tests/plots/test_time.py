@@ -39,6 +39,11 @@ def test_along_the_run_it_adds_up_to_the_totals() -> None:
     assert areas["along compile"][:, 0].max() == 54
 
 
+def test_a_recording_has_an_order_of_its_own() -> None:
+    axes = plot(whole_space(recorded="axpy"), "time").axes[1]
+    assert axes.get_xlabel() == "configurations in the order of the recording"
+
+
 def test_devices_work_at_the_same_time() -> None:
     run = whole_space(workers=2)
     assert along(run, ["compile"])["compile"][-1] == pytest.approx(13.5) == totals(run)["compile"]
