@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mptune.kernel import Out as Out
     from mptune.kernel import Scalar as Scalar
     from mptune.notebook import tune as tune
+    from mptune.plots import plot as plot
     from mptune.registry import load_kernel as load_kernel
     from mptune.report import write_report as write_report
     from mptune.run import Run as Run
@@ -40,6 +41,7 @@ _MODULES = {
     "errors": ("MptuneError",),
     "kernel": ("Constant", "In", "InOut", "Kernel", "Out", "Scalar"),
     "notebook": ("tune",),
+    "plots": ("plot",),
     "registry": ("load_kernel",),
     "report": ("write_report",),
     "run": ("Run",),

@@ -21,6 +21,7 @@ __all__ = [
     "MptuneError",
     "ObserverUnavailableError",
     "OutOfMemoryError",
+    "PlotError",
     "ReferenceDataError",
     "RunFileError",
     "SpaceFileError",
@@ -115,6 +116,10 @@ class OutOfMemoryError(MptuneError):
 
 class RunFileError(MptuneError):
     """A run file that is missing, foreign, corrupt, locked or of another version."""
+
+
+class PlotError(MptuneError):
+    """A plot that cannot be drawn of a run, or not written where it was asked for."""
 
 
 class SpaceFileError(MptuneError):

@@ -23,9 +23,9 @@ from mptune.registry import load_kernel
 from mptune.results import Status, Trial
 from mptune.run import Run
 from mptune.space.parameters import PrecisionParameter
+from mptune.space.uniform import uniform_types
 from mptune.store import RunFile
 from mptune.tuner import Progress, TuneSettings, device_constraints, tune
-from mptune.tuner.uniform import uniform_types
 
 OWN = Path(__file__).with_name("own_kernel.py")
 
@@ -345,14 +345,14 @@ def test_configurations_that_cannot_be_rendered_survive_a_resume(kernel: Kernel,
 
 
 def test_uniform_types_are_those_the_parameters_offer(kernel: Kernel) -> None:
-    assert uniform_types(kernel) == [{"x_type": t, "y_type": t} for t in ("fp64", "fp32", "fp16")]
+    levels = ("fp64", "fp32", "fp16")
+    assert uniform_types(kernel.parameters) == {t: {"x_type": t, "y_type": t} for t in levels}
     parameters = [PrecisionParameter("x_type", ["fp64", "fp16"]), PrecisionParameter("y_type", ["fp32", "bf16"])]
-    partly = dataclasses.replace(kernel, parameters=[*kernel.parameters[:2], *parameters], path=None)
-    assert uniform_types(partly) == [
-        {"x_type": "fp64", "y_type": "fp32"},
-        {"x_type": "fp16", "y_type": "fp32"},
-        {"x_type": "fp16", "y_type": "bf16"},
-    ]
+    assert uniform_types([*kernel.parameters[:2], *parameters]) == {
+        "fp64": {"x_type": "fp64", "y_type": "fp32"},
+        "fp16": {"x_type": "fp16", "y_type": "fp32"},
+        "bf16": {"x_type": "fp16", "y_type": "bf16"},
+    }
 
 
 def test_baseline_is_measured_in_every_narrower_type(kernel: Kernel) -> None:

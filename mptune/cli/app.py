@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from mptune import __version__
-from mptune.cli import catalogue, comparing, emitting, reading, reporting, simulating, tuning
+from mptune.cli import catalogue, comparing, emitting, plotting, reading, reporting, simulating, tuning
 
 __all__ = ["app"]
 
@@ -39,6 +39,7 @@ app.command()(catalogue.check)
 app.command()(tuning.tune)
 app.command()(reading.show)
 app.command()(reading.pareto)
+app.command()(plotting.plot)
 app.command()(reading.export)
 app.command()(reporting.report)
 app.command()(emitting.emit)

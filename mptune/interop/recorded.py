@@ -73,6 +73,7 @@ class RecordedSpace:
         objective: the metric the recording was made for.
         kernel: name of the kernel, where the recording says.
         device: name of the device, where the recording says.
+        metric: the error metric, where the recording says.
         problem_size: the problem size as recorded.
         units: units the recording states, by metric.
         signature: names of the parameters that can change the numbers, as far as the recording tells.
@@ -85,6 +86,7 @@ class RecordedSpace:
     objective: str = "time_ms"
     kernel: str = ""
     device: str = ""
+    metric: str = ""
     problem_size: Any = None
     units: Mapping[str, str] = field(default_factory=dict)
     signature: tuple[str, ...] = ()

@@ -3,8 +3,9 @@
 One JSON object, gzipped where the name ends in ``.gz``:
 
 - ``format`` is "mptune-space", ``version`` is 1;
-- ``kernel``, ``device``, ``problem_size``, ``objective``, ``units``, ``signature`` as of
-  :class:`~mptune.interop.recorded.RecordedSpace`; ``notes`` maps names to text: how, where and when it was recorded;
+- ``kernel``, ``device``, ``metric``, ``problem_size``, ``objective``, ``units``, ``signature`` as of
+  :class:`~mptune.interop.recorded.RecordedSpace`; ``notes`` maps names to text: how, where and when it was recorded,
+  and with which ``metric`` where that does not stand by itself;
 - ``parameters`` is a list of ``name``, ``kind`` and ``values``;
 - ``codes`` maps each parameter to a column of positions in its ``values``, one per recorded configuration;
 - ``statuses`` and ``messages`` hold the distinct ones under ``values`` and a column of positions under ``codes``;
@@ -81,6 +82,7 @@ def recording_from_document(path: Path, document: Any) -> RecordedSpace:
         objective=str(document.get("objective") or "time_ms"),
         kernel=str(document.get("kernel", "")),
         device=str(document.get("device", "")),
+        metric=str(document.get("metric") or (document.get("notes") or {}).get("metric", "")),
         problem_size=document.get("problem_size"),
         units=MappingProxyType(dict(document.get("units") or {})),
         signature=document.get("signature"),
@@ -116,6 +118,7 @@ def recording_text(recorded: RecordedSpace, notes: Mapping[str, str] | None = No
         "version": _VERSION,
         "kernel": recorded.kernel or recorded.name,
         "device": recorded.device,
+        "metric": recorded.metric,
         "problem_size": recorded.problem_size,
         "objective": recorded.objective,
         "units": dict(recorded.units),

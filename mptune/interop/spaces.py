@@ -1,4 +1,4 @@
-"""Reading a recorded space of any format, told apart by content and not by name."""
+"""Reading a recorded space of any format, told apart by content and not by name; runs as spaces, spaces as runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from mptune.errors import SpaceFileError
 from mptune.interop.cache import cache_from_document, is_cache
 from mptune.interop.cutoff import read_cut_off
 from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, load_json, read_head, read_text, space_name
-from mptune.interop.recorded import Record, RecordedSpace, assemble, parameter_from
+from mptune.interop.recorded import Record, RecordedSpace, assemble, parameter_from, parameter_of
 from mptune.interop.recording import is_recording, recording_from_document
 from mptune.interop.t1 import is_t1
 from mptune.interop.t4 import is_t4, t4_from_document
 from mptune.run import Run
+from mptune.space.parameters import Parameter
+from mptune.space.uniform import baseline_values
 
-__all__ = ["from_run", "read_space"]
+__all__ = ["from_run", "parameters_of", "read_run", "read_space", "to_run"]
 
 _READABLE = "a recorded space or a run file of mptune, a Kernel Tuner cache file, or T4 results"
 
@@ -47,6 +49,17 @@ def read_space(path: str | Path) -> RecordedSpace:
     raise SpaceFileError(f"{path}: not {_READABLE}")
 
 
+def read_run(path: str | Path) -> Run:
+    """Read a run file, or a recorded space of any format as the run that :func:`to_run` makes of it.
+
+    Raises:
+        SpaceFileError: as :func:`read_space`.
+        RunFileError: it is a run file that cannot be read.
+    """
+    path = Path(path)
+    return Run.load(path) if read_head(path).startswith(SQLITE_MAGIC) else to_run(read_space(path))
+
+
 def _document(path: Path, text: str) -> tuple[Any, bool]:
     """Return the JSON document, and whether its end was missing, which only a cache file may do."""
     try:
@@ -65,10 +78,7 @@ def from_run(run: Run, name: str) -> RecordedSpace:
         SpaceFileError: the run has no trial, or its trials are not of one search space.
     """
     settings = run.settings
-    try:
-        parameters = [parameter_from(description) for description in settings.get("parameters", ())]
-    except (KeyError, TypeError) as error:
-        raise SpaceFileError(f"{name}: the run's settings do not describe its parameters ({error!r})") from error
+    parameters = _described(run, name)
     names = run.parameter_names
     records = []
     for trial in run.trials:
@@ -85,6 +95,51 @@ def from_run(run: Run, name: str) -> RecordedSpace:
         objective=str(settings.get("objective") or "time_ms"),
         kernel=str(settings.get("kernel") or ""),
         device=str(settings.get("device") or ""),
+        metric=str(settings.get("metric") or ""),
         problem_size=list((settings.get("sizes") or {}).values()),
         signature=settings.get("signature"),
     )
+
+
+def to_run(recorded: RecordedSpace) -> Run:
+    """Return a recorded space as a run without a threshold, its trials in the order of the file.
+
+    Its baseline is the best of the all-fp64, accurate configurations. Its objective is what the recording was made for,
+    less of it being better, or the time where that has no name an expression can hold.
+    """
+    parameters = recorded.space.parameters
+    settings = {
+        "kernel": recorded.kernel or recorded.name,
+        "device": recorded.device,
+        "metric": recorded.metric,
+        "objective": recorded.objective if recorded.objective.isidentifier() else "time_ms",
+        "signature": list(recorded.signature),
+        "baseline_values": baseline_values(parameters),
+        "configurations": recorded.space.size,
+        "units": dict(recorded.units),
+        "recorded": recorded.name,
+        **recorded.space.describe(),
+    }
+    return Run(settings, list(recorded.trials.values()))
+
+
+def parameters_of(run: Run) -> tuple[Parameter, ...]:
+    """Return the parameters of a run as its settings describe them, else as the values in its trials say.
+
+    Raises:
+        SpaceFileError: the settings do not describe them as a run file does.
+    """
+    described = _described(run, run.kernel)
+    if described:
+        return tuple(described)
+    values = {
+        name: [t.configuration[name] for t in run.trials if name in t.configuration] for name in run.parameter_names
+    }
+    return tuple(parameter_of(name, entries) for name, entries in values.items())
+
+
+def _described(run: Run, name: str) -> list[Parameter]:
+    try:
+        return [parameter_from(description) for description in run.settings.get("parameters", ())]
+    except (KeyError, TypeError) as error:
+        raise SpaceFileError(f"{name}: the run's settings do not describe its parameters ({error!r})") from error

@@ -21,6 +21,7 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.expression import Expression
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
+from mptune.space.uniform import baseline_values
 
 __all__ = ["Kernel", "LaunchShape", "Metric"]
 
@@ -184,14 +185,7 @@ class Kernel:
 
     def baseline_values(self) -> dict[str, tuple[Value, ...]]:
         """Return the values precision and policy parameters have in a baseline: fp64 (or the widest), accurate."""
-        fixed: dict[str, tuple[Value, ...]] = {}
-        for parameter in self.parameters:
-            if isinstance(parameter, PrecisionParameter):
-                widest = max((precision(str(v)) for v in parameter.values), key=lambda p: p.significand_bits)
-                fixed[parameter.name] = (widest.name,)
-            elif isinstance(parameter, PolicyParameter):
-                fixed[parameter.name] = ("accurate",) if "accurate" in parameter.values else parameter.values[:1]
-        return fixed
+        return baseline_values(self.parameters)
 
     def precision_of(self, argument: Argument, configuration: Configuration) -> Precision | None:
         """Return the precision of an argument in a configuration, None for an integer argument."""

@@ -15,6 +15,7 @@ from mptune.objective import Objective
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
+from mptune.space.uniform import uniform_types
 from mptune.store import RunFile
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
@@ -23,7 +24,6 @@ from mptune.tuner.ledger import Ledger
 from mptune.tuner.no_file import NoFile
 from mptune.tuner.phase import Phase
 from mptune.tuner.settings import Progress, TuneSettings
-from mptune.tuner.uniform import uniform_types
 
 __all__ = ["Tuning"]
 
@@ -105,7 +105,8 @@ class Tuning:
         baseline = self._ledger.result().baseline
         if baseline is None:
             return
-        siblings = [Configuration({**baseline.configuration, **types}) for types in uniform_types(self._kernel)]
+        uniform = uniform_types(self._kernel.parameters).values()
+        siblings = [Configuration({**baseline.configuration, **types}) for types in uniform]
         untried = iter([c for c in siblings if c not in self._ledger.trials and c in self._space])
         self._evaluate("search", budget, lambda n: list(islice(untried, n)))
 

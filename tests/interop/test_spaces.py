@@ -10,7 +10,7 @@ import pytest
 from recordings import cache_document, cache_lines, entries, t4_document, write
 
 from mptune.errors import MptuneError, RunFileError, SpaceFileError
-from mptune.interop import from_run, read_space
+from mptune.interop import from_run, parameters_of, read_run, read_space, to_run
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -147,3 +147,45 @@ def test_a_run_file_cut_in_two_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:3000])
     with pytest.raises(MptuneError):
         read_space(path)
+
+
+def test_a_recorded_space_is_a_run_with_a_baseline(tmp_path: Path) -> None:
+    recorded = read_space(write(tmp_path / "space.json", json.dumps(cache_document())))
+    run = to_run(recorded)
+    assert run.trials == tuple(recorded.trials.values())
+    assert run.kernel == "axpy"
+    assert run.settings["device"] == "A GPU"
+    assert run.objective.threshold is None
+    assert run.baseline is not None
+    assert run.baseline.configuration["type"] == "fp64"
+    doubles = [t.time_ms for t in run.trials if t.is_valid and t.configuration["type"] == "fp64"]
+    assert run.baseline.time_ms == min(doubles)
+    assert [p.values for p in parameters_of(run)] == [p.values for p in recorded.space.parameters]
+
+
+def test_runs_and_spaces_are_read_alike(tmp_path: Path) -> None:
+    space = write(tmp_path / "space.json.gz", json.dumps(cache_document()))
+    run = read_run(space)
+    with RunFile.create(tmp_path / "run.db", run.settings) as file:
+        file.add_all(run.trials)
+    again = read_run(tmp_path / "run.db")
+    assert again.trials == run.trials
+    assert again.best == run.best
+    with pytest.raises(SpaceFileError, match=r"did you mean 'run\.db'"):
+        read_run(tmp_path / "rum.db")
+
+
+def test_parameters_that_are_not_described_are_those_of_the_trials(tmp_path: Path) -> None:
+    recorded = read_space(write(tmp_path / "space.json", json.dumps(cache_document())))
+    found = parameters_of(Run({"kernel": "axpy"}, list(recorded.trials.values())))
+    assert [(p.name, p.kind, p.values) for p in found] == [
+        (p.name, p.kind, p.values) for p in recorded.space.parameters
+    ]
+    with pytest.raises(SpaceFileError, match="do not describe its parameters"):
+        parameters_of(Run({"parameters": [{"name": "block"}]}, []))
+
+
+def test_an_objective_no_expression_can_hold_gives_way_to_the_time(tmp_path: Path) -> None:
+    recorded = read_space(write(tmp_path / "space.json", json.dumps(cache_document(objective="GFLOP/s"))))
+    assert recorded.objective == "GFLOP/s"
+    assert to_run(recorded).objective.metric == "time_ms"

@@ -1,0 +1,74 @@
+"""One function for every kind of plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mptune.errors import PlotError, UnknownNameError
+from mptune.interop import read_run
+from mptune.plots import parameters, pareto, progress, time
+from mptune.plots.style import Look, styled
+from mptune.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["KINDS", "plot"]
+
+_DRAW: Final[Mapping[str, Callable[[Run, Look], Figure]]] = {
+    "pareto": pareto.draw,
+    "progress": progress.draw,
+    "parameters": parameters.draw,
+    "time": time.draw,
+}
+#: What can be drawn of a run.
+KINDS: Final = tuple(_DRAW)
+
+
+def plot(
+    run: Run | str | Path,
+    kind: str = "pareto",
+    *,
+    metrics: Sequence[str] = (),
+    max_error: float | Mapping[str, float] | None = None,
+    width: str = "column",
+    title: bool = True,
+) -> Figure:
+    """Draw a run; :func:`mptune.plots.save` writes the figure, as does its own ``savefig``.
+
+    Args:
+        run: a run, or the file of a run or of a recorded space.
+        kind: ``pareto``: every configuration and the front in two metrics. ``progress``: the best so far over the
+            evaluations. ``parameters``: which parameter matters, and how. ``time``: where the time of tuning went.
+        metrics: of ``pareto``, the vertical axis and the horizontal one; speedup (for another objective than time:
+            the objective) and error where it is empty. Any metric of the trials, ``speedup``, or the objective.
+        max_error: a threshold instead of the run's own.
+        width: "column" (3.5 inches) or "page" (7.16 inches), the widths of a journal of two columns.
+        title: whether kernel, device and number of configurations stand above.
+
+    Raises:
+        UnknownNameError: no such kind, width or metric.
+        PlotError: the run has nothing this kind could show, or matplotlib is not installed.
+        RunFileError, SpaceFileError: the file cannot be read.
+    """
+    if kind not in _DRAW:
+        raise UnknownNameError("kind of plot", kind, KINDS)
+    if metrics and kind != "pareto":
+        raise PlotError(f"metrics are chosen for a pareto plot, not for {kind}")
+    look = Look(width, title)
+    shown = run if isinstance(run, Run) else read_run(run)
+    if max_error is not None:
+        _check_errors(shown)
+        shown = Run({**shown.settings, "threshold": max_error}, shown.trials)
+    if not shown.trials:
+        raise PlotError(f"the run of {shown.kernel or 'no kernel'} has no trial yet: there is nothing to draw")
+    with styled():
+        return pareto.draw(shown, look, metrics) if metrics else _DRAW[kind](shown, look)
+
+
+def _check_errors(run: Run) -> None:
+    if run.trials and not any(name.split(".")[0] == "error" for name in run.metric_names):
+        names = ", ".join(run.metric_names) or "none"
+        raise PlotError(f"no trial has an error, so none can be judged by --max-error (metrics: {names})")

@@ -1,0 +1,175 @@
+"""Every configuration in two metrics, and the front: what each digit given up buys (Heldens 2026, Fig. 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import PlotError
+from mptune.interop import parameters_of
+from mptune.plots import style
+from mptune.plots.level_lines import draw_level_lines
+from mptune.plots.metric_axis import Floats, MetricAxis, metric_axis, set_scale
+from mptune.plots.style import Look
+from mptune.plots.subject import baseline_of, judges, title_of, valid_trials
+from mptune.results import Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration, Value
+from mptune.space.uniform import uniform_types
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw"]
+
+_HEIGHTS_IN: Final = {"column": 3.1, "page": 4.2}
+_FRONT_LINE: Final = {"color": style.BLACK, "linewidth": 1.1, "zorder": 3}
+#: A front configuration whose types are all one, and one that mixes them.
+_ONE_TYPE: Final = {"marker": "o", "s": 20, "facecolors": "white", "edgecolors": style.BLACK, "linewidths": 1.0}
+_MIXED: Final = {"marker": "D", "s": 17, "facecolors": style.VERMILLION, "edgecolors": style.BLACK, "linewidths": 0.8}
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Trials with their places: numbers of shape ``(n_trials,)``, finite in both axes."""
+
+    trials: tuple[Trial, ...]
+    x: Floats
+    y: Floats
+
+    def where(self, chosen: Sequence[bool] | NDArray[np.bool_]) -> _Points:
+        mask = np.asarray(chosen, dtype=np.bool_)
+        kept = tuple(trial for trial, keep in zip(self.trials, mask, strict=True) if keep)
+        return _Points(kept, self.x[mask], self.y[mask])
+
+
+def draw(run: Run, look: Look, metrics: Sequence[str] = ()) -> Figure:
+    """Draw every configuration, the front, threshold, baseline and best, and where each precision alone would be.
+
+    Args:
+        run: the run.
+        look: the size.
+        metrics: the vertical axis and the horizontal one; speedup or the objective, and error where it is empty.
+
+    Raises:
+        UnknownNameError: no trial has a metric of that name.
+        PlotError: no trial has both.
+    """
+    y, x = (metric_axis(run, name) for name in _two(metrics or _default_metrics(run)))
+    front = run.pareto((y.metric, x.metric))
+    _, less_x_is_better = run.pareto_document((y.metric, x.metric))["minimise"]
+    points = _points(run, x, y)
+    figure = style.new_figure(look, _HEIGHTS_IN[look.width])
+    axes = figure.add_subplot()
+    axes.grid(True)
+    set_scale(axes, "x", x, _with_threshold(run, x, points.x))
+    set_scale(axes, "y", y, _with_threshold(run, y, points.y))
+    axes.set(xlabel=x.label, ylabel=y.label)
+    _draw_points(axes, run, points)
+    _draw_front(axes, run, _points_of(run, front, x, y), "steps-post" if less_x_is_better else "steps-pre")
+    _draw_marks(axes, run, x, y)
+    style.write_title(figure, look, title_of(run, *_left_out(run, points)))
+    style.add_legend(figure, axes, columns=4 if look.is_wide else 3)
+    draw_level_lines(figure, axes, x, y, uniform_levels(run))
+    return figure
+
+
+def uniform_levels(run: Run) -> dict[str, float]:
+    """Return the least error of the configurations measured with one precision for everything, by precision."""
+    valid = [trial for trial in run.trials if trial.is_valid and math.isfinite(trial.error)]
+    levels: dict[str, float] = {}
+    for name, types in uniform_types(parameters_of(run)).items():
+        errors = [trial.error for trial in valid if _has(trial.configuration, types)]
+        if errors:
+            levels[name] = min(errors)
+    return levels
+
+
+def _default_metrics(run: Run) -> tuple[str, str]:
+    if not any(math.isfinite(trial.error) for trial in valid_trials(run)):
+        names = ", ".join(name for name in run.metric_names)
+        raise PlotError(f"no trial has a finite error to draw: choose two of the other metrics (--metrics): {names}")
+    objective = run.objective.metric
+    if objective not in ("time_ms", "error"):
+        return objective, "error"
+    return ("time_ms" if baseline_of(run) is None else "speedup"), "error"
+
+
+def _two(metrics: Sequence[str]) -> tuple[str, str]:
+    if len(metrics) != 2:
+        raise PlotError(f"a plot has two axes, so two metrics, not {len(metrics)}: {', '.join(metrics)}")
+    return metrics[0], metrics[1]
+
+
+def _points(run: Run, x: MetricAxis, y: MetricAxis) -> _Points:
+    everything = _points_of(run, valid_trials(run), x, y)
+    points = everything.where(np.isfinite(everything.x) & np.isfinite(everything.y))
+    if not points.trials:
+        raise PlotError(f"no trial has a finite {x.metric} and a finite {y.metric}, so there is nothing to draw")
+    return points
+
+
+def _points_of(run: Run, trials: Sequence[Trial], x: MetricAxis, y: MetricAxis) -> _Points:
+    return _Points(tuple(trials), x.values(run, trials), y.values(run, trials))
+
+
+def _left_out(run: Run, points: _Points) -> list[str]:
+    failed = len(run.failures)
+    without = run.evaluations - failed - len(points.trials)
+    texts = [f"{failed:,} failed"] if failed else []
+    return texts + ([f"{without:,} without finite numbers"] if without else [])
+
+
+def _with_threshold(run: Run, axis: MetricAxis, values: Floats) -> Floats:
+    threshold = run.objective.threshold
+    return np.append(values, threshold) if isinstance(threshold, float) and axis.is_error else values
+
+
+def _has(configuration: Configuration, types: dict[str, Value]) -> bool:
+    return all(configuration.get(name) == value for name, value in types.items())
+
+
+def _draw_points(axes: Any, run: Run, points: _Points) -> None:
+    feasible = np.array([run.objective.is_feasible(trial) for trial in points.trials])
+    groups = [("feasible" if judges(run) else "configuration", feasible, style.POINT)]
+    groups.append(("infeasible", ~feasible, style.INFEASIBLE))
+    raster, size = len(points.trials) > style.MANY_POINTS, style.point_size(len(points.trials))
+    for label, mask, look in groups:
+        group = points.where(mask)
+        if group.trials:
+            axes.scatter(group.x, group.y, label=label, s=size, rasterized=raster, zorder=2, **look)
+
+
+def _draw_front(axes: Any, run: Run, front: _Points, steps: str) -> None:
+    if not front.trials:
+        return
+    order = np.lexsort((front.y, front.x))
+    axes.plot(front.x[order], front.y[order], drawstyle=steps, gid="front", **_FRONT_LINE)
+    kinds = uniform_types(parameters_of(run)).values()
+    one_type = [any(_has(trial.configuration, types) for types in kinds) for trial in front.trials]
+    if not kinds:
+        axes.scatter(front.x, front.y, label="front", zorder=4, **_MIXED)
+        return
+    groups = (("front, one type", one_type, _ONE_TYPE), ("front, mixed", np.logical_not(one_type), _MIXED))
+    for label, mask, look in groups:
+        group = front.where(mask)
+        if group.trials:
+            axes.scatter(group.x, group.y, label=label, zorder=4, **look)
+
+
+def _draw_marks(axes: Any, run: Run, x: MetricAxis, y: MetricAxis) -> None:
+    threshold = run.objective.threshold
+    if isinstance(threshold, float) and x.is_error:
+        axes.axvline(threshold, label=f"threshold {threshold:g}", zorder=2.5, **style.THRESHOLD)
+    if isinstance(threshold, float) and y.is_error:
+        axes.axhline(threshold, label=f"threshold {threshold:g}", zorder=2.5, **style.THRESHOLD)
+    for label, trial, look in (("baseline", baseline_of(run), style.BASELINE), ("best", run.best, style.BEST)):
+        if trial is not None and (label == "baseline" or judges(run) or baseline_of(run) is not None):
+            place = _points_of(run, [trial], x, y)
+            if np.isfinite(place.x).all() and np.isfinite(place.y).all():
+                axes.scatter(place.x, place.y, label=label, **look)

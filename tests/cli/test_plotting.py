@@ -1,0 +1,149 @@
+"""``mptune plot`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mptune import cli
+from mptune.interop import from_run, write_recording
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.schemas import schema
+from mptune.space.configuration import Configuration
+from mptune.store import RunFile
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+SETTINGS = {
+    "kernel": "axpy",
+    "threshold": 1e-4,
+    "objective": "time_ms",
+    "baseline_values": {"type": ["fp64"]},
+    "signature": ["type"],
+    "parameters": [
+        {"name": "type", "kind": "precision", "values": ["fp64", "fp32", "fp16"]},
+        {"name": "block", "kind": "ordinal", "values": [32, 64]},
+    ],
+    "wall_s": 9.0,
+}
+SIGNATURES = {"fp64": 1e-16, "fp32": 1e-7, "fp16": 1e-3}
+
+
+@pytest.fixture
+def plot(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Any]:
+    """Run ``mptune plot`` in an empty folder; return exit code, standard output and error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["mptune", "plot", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        captured = capfd.readouterr()
+        assert "Traceback" not in captured.err
+        return int(leaving.value.code or 0), captured.out, " ".join(captured.err.split())
+
+    return call
+
+
+def trials() -> list[Trial]:
+    return [
+        Trial(
+            Configuration({"type": type_, "block": block}),
+            Status.OK,
+            "",
+            Measurement({"time_ms": 64 / block + position, "error": error}, durations_s={"compile": 0.5}),
+            key=f"{type_}{block}",
+        )
+        for position, (type_, error) in enumerate(SIGNATURES.items())
+        for block in (32, 64)
+    ]
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    with RunFile.create(tmp_path / "runs" / "axpy.db", SETTINGS) as file:
+        file.add_all(trials())
+    return tmp_path / "runs" / "axpy.db"
+
+
+def test_the_front_lands_beside_the_run(plot: Callable[..., Any], run_file: Path) -> None:
+    code, out, err = plot(run_file)
+    assert (code, err) == (0, "")
+    assert out.strip() == str(run_file.with_name("axpy-pareto.png"))
+    assert run_file.with_name("axpy-pareto.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_several_kinds_share_a_name(plot: Callable[..., Any], run_file: Path, tmp_path: Path) -> None:
+    code, out, _ = plot(run_file, "--kind", "time", "--kind", "progress", "-o", "fig.svg")
+    assert code == 0
+    assert out.split() == ["fig-time.svg", "fig-progress.svg"]
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"fig-time.svg", "fig-progress.svg"}
+
+
+def test_all_kinds_and_the_document(plot: Callable[..., Any], run_file: Path, tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    code, out, _ = plot(run_file, "--kind", "all", "-o", "fig.pdf", "--json", "--width", "page", "--no-title")
+    assert code == 0
+    document = json.loads(out)
+    jsonschema.Draft202012Validator(schema("plot")).validate(document)
+    assert [entry["kind"] for entry in document["plots"]] == ["pareto", "progress", "parameters", "time"]
+    assert all((tmp_path / entry["output"]).exists() for entry in document["plots"])
+    assert document["left_out"] == {}
+
+
+def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callable[..., Any], tmp_path: Path) -> None:
+    write_recording(from_run(Run(SETTINGS, trials()), "axpy"), tmp_path / "space.json.gz")
+    code, out, err = plot("space.json.gz", "--kind", "all", "--max-error", "1e-5")
+    assert code == 0
+    assert out.split() == ["space-pareto.png", "space-progress.png", "space-parameters.png"]
+    assert "no time plot: the run does not say how its time was spent" in err
+    code, out, err = plot("space.json.gz", "--kind", "time")
+    assert (code, out) == (2, "")
+    assert "without durations" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--kind", "paretto"), "unknown kind of plot 'paretto'; did you mean 'pareto'?"),
+        (("-o", "fig.jpg"), "a plot is written as .png, .pdf, .svg by its suffix, not .jpg"),
+        (("-o", "fig"), "by its suffix, and this name has none"),
+        (("-o", "there/fig.png"), "there is no folder there"),
+        (("--metrics", "time_ms,eror"), "unknown metric 'eror'; did you mean 'error'?"),
+        (("--metrics", "time_ms"), "two metrics, not 1"),
+        (("--kind", "time", "--metrics", "time_ms,error"), "--metrics chooses the axes of a pareto plot, not of time"),
+        (("--max-error", "-1"), "expected a positive number"),
+        (("--width", "wide"), "unknown width of a plot 'wide' (valid: column, page)"),
+    ],
+)
+def test_mistakes_are_told(plot: Callable[..., Any], run_file: Path, options: tuple[str, ...], message: str) -> None:
+    code, out, err = plot(run_file, *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert {path.name for path in run_file.parent.iterdir()} == {"axpy.db"}
+
+
+def test_a_file_that_is_no_run_is_told(plot: Callable[..., Any], run_file: Path) -> None:
+    code, _, err = plot(run_file.with_name("axpi.db"))
+    assert code == 2
+    assert "did you mean 'axpy.db'" in err
+    Path("notes.txt").write_text("nothing")
+    code, _, err = plot("notes.txt")
+    assert code == 2
+    assert "not a recorded space or a run file" in err
+
+
+@pytest.mark.parametrize("kind", ["pareto", "progress", "parameters", "all"])
+def test_a_run_where_everything_failed_is_told(plot: Callable[..., Any], tmp_path: Path, kind: str) -> None:
+    failed = [Trial(t.configuration, Status.CRASH, "signal 11", key=t.key) for t in trials()]
+    with RunFile.create(tmp_path / "failed.db", {**SETTINGS, "wall_s": 0.0}) as file:
+        file.add_all(failed)
+    code, out, err = plot("failed.db", "--kind", kind)
+    assert (code, out) == (2, "")
+    assert "none of 6 trials ran to its end" in err or kind == "all"
+    assert not list(tmp_path.glob("*.png"))
