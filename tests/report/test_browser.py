@@ -90,9 +90,9 @@ def mark(page: Any, plot: str) -> tuple[float, float]:
 
 
 def pixels(page: Any, plot: str) -> list[tuple[float, float]]:
-    """Return the corners of the line in a plot."""
+    """Return the points a staircase in a plot leads to."""
     path = page.locator(f"#{plot} path.line.front:not(.sample)").get_attribute("d")
-    return [(float(x), float(y)) for x, y in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path)]
+    return [(float(x), float(y)) for x, y in re.findall(r"[MH]([-\d.]+)[ V]([-\d.]+)", path)]
 
 
 # -- loading -----------------------------------------------------------------------------------

@@ -144,14 +144,15 @@ class ParetoChart {
         points.push(pointOf(state, run, trial, px, py, onFront.has(trial) ? "front" : null));
       }
       const colourName = state.shown().length > 1 ? runColour(run) : "front";
-      paths.push({ kind: "front", colour: colourName, points: front.map((t) => [run.metric(x, t), run.metric(y, t)]) });
+      const corners = front.map((trial) => [run.metric(x, trial), run.metric(y, trial)]);
+      paths.push({ kind: "front", colour: colourName, points: corners });
     }
     const limits = [["x", state.run.limit(x)], ["y", state.run.limit(y)]].filter(([, limit]) => limit !== null);
     const rules = limits.map(([axis, limit]) => ({
       axis, value: limit, kind: "limit", beyond: true, text: `threshold ${number(limit)}`,
     }));
     refill(this.key, legend(state, el("span", { class: "key" }, svg("svg", { width: 20, height: 14,
-      "aria-hidden": true }, svg("path", { d: "M1 10L10 5L19 4", class: "line front sample" })), "Pareto front")));
+      "aria-hidden": true }, svg("path", { d: "M1 3H8V8H14V11H19", class: "line front sample" })), "Pareto front")));
     const title = `${y} against ${x}: ${counted(points.length, "trial")}, ${number(count)} on the Pareto front. `;
     this.plot.show({
       x: { label: x, log: this.log.x }, y: { label: y, log: this.log.y }, points, paths, rules,
@@ -186,7 +187,7 @@ class ProgressChart {
       const steps = found.map((trial) => [trial + 1, run.metric(name, trial)]);
       if (steps.length) steps.push([run.count, steps.at(-1)[1]]);
       const colourName = state.shown().length > 1 ? runColour(run) : "front";
-      paths.push({ kind: "front", colour: colourName, points: steps, stepped: true });
+      paths.push({ kind: "front", colour: colourName, points: steps });
     }
     const base = state.run.baseline === null ? null : state.run.metric(name, state.run.baseline);
     const rules = base === null ? [] : [{ axis: "y", value: base, kind: "base", text: `baseline ${number(base)}` }];

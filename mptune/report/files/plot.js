@@ -204,9 +204,10 @@ class Plot {
     return run === this.scene.selected.run && trial === this.scene.selected.trial;
   }
 
-  pathOf({ points, stepped }) {
+  /** A staircase: what one point attains holds until the next. */
+  pathOf({ points }) {
     const pixels = points.map(([x, y]) => [this.x.pixel(x).toFixed(1), this.y.pixel(y).toFixed(1)]);
-    return pixels.map(([px, py], i) => (i === 0 ? `M${px} ${py}` : stepped ? `H${px}V${py}` : `L${px} ${py}`)).join("");
+    return pixels.map(([px, py], i) => (i === 0 ? `M${px} ${py}` : `H${px}V${py}`)).join("");
   }
 
   // -- pointing ------------------------------------------------------------------------------------------------------
