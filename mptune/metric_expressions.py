@@ -8,21 +8,63 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
-from mptune.errors import ExpressionError
+from mptune.errors import ExpressionError, MptuneError
 from mptune.space.expression import Expression
 
-__all__ = ["LEAST_EXCESS", "MeasuredConstraint", "MetricExpression"]
+__all__ = ["LEAST_EXCESS", "OBJECTIVES", "MeasuredConstraint", "MetricExpression", "is_error", "several_objectives"]
+
+#: Short names of objectives; any other is a metric's name or an expression over metrics.
+OBJECTIVES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "time": "time_ms",
+        "memory": "memory_bytes",
+        "energy": "energy_j",
+        "edp": "energy_j * time_ms",  # the energy-delay product
+        "error": "error",
+    }
+)
 
 #: Excess of whatever is beyond its limit by less than rounding can tell.
 LEAST_EXCESS: Final = 5e-324
 
+#: With more of them nearly everything is on the front.
+_MOST_OBJECTIVES: Final = 3
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 _DOT: Final = "__of__"
 _COMPARISONS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Excess = Callable[[Mapping[str, float]], float]
+
+
+def is_error(metric: str) -> bool:
+    """Whether a metric is the error of the worst output or of a single one."""
+    return metric == "error" or metric.startswith("error.")
+
+
+def several_objectives(given: Sequence[str]) -> tuple[str, ...]:
+    """Return metrics or expressions from what a user calls the objectives of a search.
+
+    Args:
+        given: keys of :data:`OBJECTIVES`, metrics' names or expressions.
+
+    Raises:
+        MptuneError: they are not two or three different ones.
+    """
+    names = [text.strip() for text in given]
+    metrics = tuple(OBJECTIVES.get(name, name) for name in names)
+    shown = ", ".join(names) or "none"
+    if not 2 <= len(metrics) <= _MOST_OBJECTIVES or not all(metrics):
+        alone = " (for a single one there is objective)" if len(metrics) == 1 else ""
+        raise MptuneError(f"objectives: expected two or three, such as time,error, got {shown}{alone}")
+    for position, metric in enumerate(metrics):
+        if metric in metrics[:position]:
+            first = names[metrics.index(metric)]
+            same = "is given twice" if names[position] == first else f"is the same as {first!r}"
+            raise MptuneError(f"objectives {shown}: {names[position]!r} {same}")
+    return metrics
 
 
 class MetricExpression:
