@@ -15,7 +15,14 @@ from typing import Final
 from mptune.errors import ExpressionError, MptuneError
 from mptune.space.expression import Expression
 
-__all__ = ["LEAST_EXCESS", "OBJECTIVES", "MeasuredConstraint", "MetricExpression", "is_error", "several_objectives"]
+__all__ = [
+    "LEAST_EXCESS",
+    "OBJECTIVES",
+    "MeasuredConstraint",
+    "MetricExpression",
+    "chosen_objectives",
+    "is_error",
+]
 
 #: Short names of objectives; any other is a metric's name or an expression over metrics.
 OBJECTIVES: Final[Mapping[str, str]] = MappingProxyType(
@@ -44,26 +51,38 @@ def is_error(metric: str) -> bool:
     return metric == "error" or metric.startswith("error.")
 
 
-def several_objectives(given: Sequence[str]) -> tuple[str, ...]:
-    """Return metrics or expressions from what a user calls the objectives of a search.
+def chosen_objectives(objective: str, objectives: Sequence[str] = (), maximise: bool = False) -> tuple[str, ...]:
+    """Return metrics or expressions from what a user calls the objective or the objectives of a search.
 
     Args:
-        given: keys of :data:`OBJECTIVES`, metrics' names or expressions.
+        objective: a key of :data:`OBJECTIVES`, a metric's name or an expression.
+        objectives: two or three of these in its place; then ``objective`` is left at time.
+        maximise: whether more of the objective is better.
 
     Raises:
-        MptuneError: they are not two or three different ones.
+        MptuneError: the objectives are not two or three different ones, or come with another objective or direction.
     """
-    names = [text.strip() for text in given]
+    single = OBJECTIVES.get(objective.strip(), objective)
+    if not objectives:
+        return (single,)
+    names = [text.strip() for text in objectives]
     metrics = tuple(OBJECTIVES.get(name, name) for name in names)
-    shown = ", ".join(names) or "none"
-    if not 2 <= len(metrics) <= _MOST_OBJECTIVES or not all(metrics):
-        alone = " (for a single one there is objective)" if len(metrics) == 1 else ""
-        raise MptuneError(f"objectives: expected two or three, such as time,error, got {shown}{alone}")
+    shown = ",".join(names)
+    if len(metrics) == 1:
+        raise MptuneError(f"objectives {shown}: one alone is given as the objective; several are two or three")
+    if len(metrics) > _MOST_OBJECTIVES or not all(metrics):
+        raise MptuneError(f"objectives {shown}: expected two or three names, such as time,error")
     for position, metric in enumerate(metrics):
         if metric in metrics[:position]:
             first = names[metrics.index(metric)]
             same = "is given twice" if names[position] == first else f"is the same as {first!r}"
             raise MptuneError(f"objectives {shown}: {names[position]!r} {same}")
+    if single != OBJECTIVES["time"]:
+        raise MptuneError(
+            f"objective {objective!r} and objectives {shown} exclude each other: list them all in objectives"
+        )
+    if maximise:
+        raise MptuneError(f"objectives {shown} are all minimised; to have more of a metric list 1 / METRIC")
     return metrics
 
 

@@ -7,24 +7,29 @@ comparative case study and the strength Pareto approach", IEEE Trans. Evol. Comp
 
 for a reference point r that is worse than all that matters. What is left below r is cut into boxes, over which
 expectations of what a new point adds are sums of products (Emmerich, Giannakoglou and Naujoks, "Single- and
-multiobjective evolutionary optimization assisted by Gaussian random field metamodels", IEEE Trans. Evol. Comput. 10, 2006).
+multiobjective evolutionary optimization assisted by Gaussian random field metamodels", IEEE Trans. Evol. Comput. 10,
+2006).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError
 
-__all__ = ["Boxes", "front", "hypervolume"]
+__all__ = ["Boxes", "FrontScale", "front", "hypervolume"]
 
 Array = NDArray[np.float64]
+
+#: How far the reference point of a comparison is beyond the nadir point, relative to what the front spans.
+_MARGIN: Final = 0.1
 
 
 def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
@@ -118,16 +123,15 @@ def _volume(points: Array, reference: Sequence[float]) -> float:
 
 
 def _slabs(points: Array, reference: Sequence[float]) -> Iterator[tuple[float, float]]:
-    levels = [*np.unique(points[:, -1]).tolist(), float(reference[-1])]
-    return zip(levels[:-1], levels[1:], strict=True)
+    return itertools.pairwise([*np.unique(points[:, -1]).tolist(), float(reference[-1])])
 
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
     """What is below a reference point and not dominated, as disjoint boxes.
 
-    A box reaches from ``lower``, which may be ``-inf``, to ``upper``. A point y adds to the hypervolume the product over
-    objectives of ``max(upper - max(y, lower), 0)``, summed over boxes.
+    A box reaches from ``lower``, which may be ``-inf``, to ``upper``. A point y adds to the hypervolume the product
+    over objectives of ``max(upper - max(y, lower), 0)``, summed over boxes.
 
     Attributes:
         lower: shape ``(n_boxes, n_objectives)``.
@@ -174,3 +178,38 @@ def _cut(points: Array, reference: Sequence[float]) -> list[_Box]:
 
 def _with(corner: tuple[float, ...], last: float) -> tuple[float, ...]:
     return (*corner, last)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontScale:
+    """On what scale fronts of one search space are compared, and the best there can be.
+
+    Each objective is a logarithm (:meth:`mptune.objective.Objective.levels`: log10 of time, log10 of error), moved and
+    scaled so that the best front goes from 0, its ideal point, to 1, its nadir point (its least and its largest
+    in each objective; a single point spans a decade). The reference point is 1.1 in each, so that the ends of the
+    front count too (Ishibuchi, Imada, Setoguchi and Nojima, "How to specify a reference point in hypervolume
+    calculation for fair performance comparison", Evol. Comput. 26, 2018).
+
+    Attributes:
+        ideal: least of the best front in each objective.
+        nadir: largest of it.
+        best: hypervolume of the best front on this scale.
+    """
+
+    ideal: tuple[float, ...]
+    nadir: tuple[float, ...]
+    best: float
+
+    @classmethod
+    def of(cls, levels: NDArray[Any]) -> FrontScale:
+        """Return the scale of everything there is: shape ``(n, n_objectives)``, at least one row without a NaN."""
+        best = levels[front(levels, [True] * levels.shape[1])]
+        unmeasured = cls(tuple(best.min(axis=0).tolist()), tuple(best.max(axis=0).tolist()), 1.0)
+        return cls(unmeasured.ideal, unmeasured.nadir, unmeasured.share(best))
+
+    def share(self, levels: NDArray[Any]) -> float:
+        """Return the hypervolume of points, shape ``(n, n_objectives)``, as a share of the best: from 0 to 1."""
+        ideal = np.array(self.ideal)
+        span = np.array(self.nadir) - ideal
+        scaled = (np.asarray(levels, dtype=np.float64) - ideal) / np.where(span > 0, span, 1.0)
+        return hypervolume(scaled, [1.0 + _MARGIN] * len(self.ideal)) / self.best

@@ -1,15 +1,14 @@
 """Bayesian optimisation of several objectives: what adds most to the hypervolume of the front.
 
-It is the default strategy with another question. What depends on all parameters (time, energy) has a Gaussian process of
-its logarithm, an error is known exactly once its accuracy signature has been measured and modelled before, and what
-needs no run (the memory footprint) is known of every configuration. The value of a candidate is the hypervolume it is
-expected to add to the front of the feasible trials (Emmerich 2006, Daulton 2020), times its probabilities to run and to
-meet the threshold. What is under way counts as if it gave what is expected of it.
+It is the default strategy with another question. What depends on all parameters (time, energy) has a Gaussian process
+of its logarithm, an error is known once its accuracy signature has been measured and modelled before, and what needs no
+run (the memory footprint) is known of every configuration. The value of a candidate is the hypervolume it is expected
+to add to the front of the feasible trials (Emmerich 2006, Daulton 2020), times its probabilities to run and to meet the
+threshold. What is under way counts as if it gave what is expected of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -19,15 +18,14 @@ from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Trial
-from mptune.strategies.base import Options, require
-from mptune.strategies.bayesian import BayesianOptions, BayesianStrategy
+from mptune.strategies.bayesian import BayesianStrategy
 from mptune.strategies.models.chances import Outcome
 from mptune.strategies.models.objective_axes import Axis, ErrorAxis, KnownAxis, ModelledAxis, SeveralOutcome
 from mptune.strategies.models.pareto_surrogate import ParetoSurrogate
 from mptune.strategies.models.signatures import Signatures
 from mptune.strategies.moves.dominance import crowding_distances
 
-__all__ = ["BayesianParetoOptions", "BayesianParetoStrategy"]
+__all__ = ["BayesianParetoStrategy"]
 
 #: Trials of the front whose neighbours are looked at together.
 _MOST_AROUND: Final = 32
@@ -35,27 +33,10 @@ _MOST_AROUND: Final = 32
 _NOTHING: Final = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class BayesianParetoOptions(BayesianOptions):
-    """Hyperparameters.
-
-    Attributes:
-        margin: how far beyond the worst of the front in each objective improvements count, relative to its span.
-    """
-
-    margin: float = 0.1
-
-    def __post_init__(self) -> None:
-        super(BayesianParetoOptions, self).__post_init__()
-        require("bayesian-pareto", self, "margin", 0.0 < self.margin < np.inf, "a positive number")
-
-
 class BayesianParetoStrategy(BayesianStrategy):
     """Proposes what is expected to add most to the front of several objectives."""
 
     name: ClassVar[str] = "bayesian-pareto"
-    options_class: ClassVar[type[Options]] = BayesianParetoOptions
-    options: BayesianParetoOptions
     optimises_several: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -65,9 +46,7 @@ class BayesianParetoStrategy(BayesianStrategy):
 
     def _make_surrogate(self) -> ParetoSurrogate:
         axes = [self._axis(position, metric) for position, metric in enumerate(self.objective.metrics)]
-        return ParetoSurrogate(
-            axes, self.options.margin, self._chances(), self.options.max_observations, self.rng
-        )
+        return ParetoSurrogate(axes, self._chances(), self.options.max_observations, self.rng)
 
     def _axis(self, position: int, metric: str) -> Axis:
         if metric in self.known:
@@ -118,7 +97,7 @@ class BayesianParetoStrategy(BayesianStrategy):
         return int(indices[scores.argmax()]) if scores.max() > -np.inf else None
 
     def _elite(self, n: int) -> list[int]:
-        """Return trials of the front, those with most space around them first; the best of all where none is feasible."""
+        """Return trials of the front, those with most space around them first; the best where none is feasible."""
         feasible = {
             index: outcome.levels
             for index, outcome in self._outcomes.items()

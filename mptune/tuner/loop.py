@@ -10,7 +10,7 @@ from typing import Final
 
 from mptune.errors import EmptySpaceError
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.kernel import Kernel
+from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -19,6 +19,7 @@ from mptune.store import RunFile
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
 from mptune.tuner.finalists import finalists, rounds_within
+from mptune.tuner.footprints import footprints
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.no_file import NoFile
 from mptune.tuner.phase import Phase
@@ -38,6 +39,7 @@ class Tuning:
 
     Args:
         kernel: the kernel.
+        sizes: its sizes.
         settings: how to tune.
         objective: scores trials.
         space: the valid configurations.
@@ -50,6 +52,7 @@ class Tuning:
     def __init__(
         self,
         kernel: Kernel,
+        sizes: Sizes,
         settings: TuneSettings,
         objective: Objective,
         space: SearchSpace,
@@ -59,6 +62,7 @@ class Tuning:
         start: float,
     ) -> None:
         self._kernel = kernel
+        self._sizes = sizes
         self._settings = settings
         self._space = space
         self._evaluator = evaluator
@@ -152,7 +156,7 @@ class Tuning:
             run = ledger.result()
             last = finalists(run, ledger.objective, self._kernel.baseline_values())
             rounds = rounds_within(last, until - time.monotonic())
-            deciding = {trial.configuration for trial in (run.best, run.baseline) if trial is not None}
+            deciding = {trial.configuration for trial in (run.best, run.baseline, *run.front) if trial is not None}
             if not last or not rounds or deciding <= settled:
                 return
             for trial in self._evaluator.remeasure(last, rounds):
@@ -168,4 +172,5 @@ class Tuning:
             signature=self._kernel.signature_names,
             seed=self._settings.seed,
             options=dict(self._settings.strategy_options),
+            known={"memory_bytes": footprints(self._kernel, self._sizes, space)},
         )

@@ -18,8 +18,9 @@ Array = NDArray[np.float64]
 #: Above the first the closed form is exact; below the second the difference cancels and a series takes over.
 _NEAR: Final = -1.0
 _FAR: Final = -60.0
-#: Logarithm of what a double just cannot hold, and candidates whose gain is computed at once: a block stays in the cache.
+#: Logarithm of what a double just cannot hold.
 _UNDERFLOW: Final = -745.0
+#: Candidates whose gain is computed at once; a block stays in the cache.
 _BLOCK: Final = 2048
 _LOG_PEAK: Final = -0.5 * math.log(2.0 * math.pi)
 

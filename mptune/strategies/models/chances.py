@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from mptune.strategies.models.validity import ValidityModel
 __all__ = ["Chances", "Outcome", "chosen"]
 
 Array = NDArray[np.float64]
+Learnt = TypeVar("Learnt", bound="Outcome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Outcome:
         return not math.isnan(self.value)
 
 
-def chosen(outcomes: Sequence[Outcome], most: int, rng: np.random.Generator) -> Sequence[Outcome]:
+def chosen(outcomes: Sequence[Learnt], most: int, rng: np.random.Generator) -> Sequence[Learnt]:
     """Return the outcomes a model holds: all, or of too many the best half and a random part of the rest."""
     if len(outcomes) <= most:
         return outcomes

@@ -26,7 +26,7 @@ __all__ = ["Axis", "ErrorAxis", "KnownAxis", "ModelledAxis", "SeveralOutcome"]
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
-#: Smallest deviation of an error and of what is known, in decades: siblings of a signature differ by their order of sums.
+#: Smallest deviations of an error and of what is known, in decades; errors of a signature differ by the order of sums.
 _LEAST_ERROR_DEVIATION: Final = 1e-3
 _LEAST_DEVIATION: Final = 1e-6
 #: Stands for the log10 of an error that is not finite.

@@ -5,14 +5,16 @@ being modelled independently, the expected hypervolume improvement (Emmerich 200
 Daulton, Balandat and Bakshy, "Differentiable expected hypervolume improvement for parallel multi-objective Bayesian
 optimization", NeurIPS 2020) is exact: a sum over boxes of products of expectations.
 
-The reference point is beyond the worst of the front in each objective by a part of what the front spans there
-(Ishibuchi, Imada, Setoguchi and Nojima, "How to specify a reference point in hypervolume calculation for fair performance
-comparison", Evol. Comput. 26, 2018). The larger the part the more the ends of the front are worth.
+The reference point is a little beyond the worst feasible outcome in each objective. The worst of the front, which is
+what fronts are compared by (Ishibuchi, Imada, Setoguchi and Nojima, "How to specify a reference point in hypervolume
+calculation for fair performance comparison", Evol. Comput. 26, 2018), will not do during a search: beside a front of a
+single point nothing would be worth trying but its like.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +30,15 @@ __all__ = ["ParetoSurrogate"]
 
 Array = NDArray[np.float64]
 
+#: How far the reference point is beyond the worst, relative to what lies between that and the best.
+_MARGIN: Final = 0.1
+
 
 class ParetoSurrogate(Surrogate[SeveralOutcome]):
     """Models of several objectives, in which the front of the feasible outcomes is to be improved on.
 
     Args:
         axes: the objectives.
-        margin: how far beyond the worst of the front the reference point is, relative to what the front spans.
         chances: probability to be feasible.
         max_observations: most a model holds.
         rng: chooses which observations a full model leaves out.
@@ -43,15 +47,14 @@ class ParetoSurrogate(Surrogate[SeveralOutcome]):
     def __init__(
         self,
         axes: Sequence[Axis],
-        margin: float,
         chances: Chances,
         max_observations: int,
         rng: np.random.Generator,
     ) -> None:
         super().__init__(chances, max_observations, rng)
         self._axes = tuple(axes)
-        self._margin = margin
         self._front = np.empty((0, len(self._axes)))
+        self._worst = np.empty(len(self._axes))
         self._expected: list[Array] = []
         self._boxes: Boxes | None = None
 
@@ -80,15 +83,15 @@ class ParetoSurrogate(Surrogate[SeveralOutcome]):
         feasible = [o for o in outcomes.values() if o.feasible and not np.isnan(o.levels).any()]
         points = np.stack([axis.of(feasible) for axis in self._axes], axis=1)
         self._front = points[front(points, [True] * len(self._axes))]
+        self._worst = points.max(axis=0, initial=-np.inf)
         self._boxes = self._make_boxes()
 
     def _make_boxes(self) -> Boxes | None:
         """Return the boxes below the reference point, None while nothing feasible is known."""
         if not len(self._front):
             return None
-        worst = self._front.max(axis=0)
-        span = worst - self._front.min(axis=0)
-        reference = worst + self._margin * np.where(span > 0, span, 1.0)
+        span = self._worst - self._front.min(axis=0)
+        reference = self._worst + _MARGIN * np.where(span > 0, span, 1.0)
         points = np.concatenate([self._front, *(row[None, :] for row in self._expected)])
         return Boxes.around(points[front(points, [True] * len(self._axes))], reference.tolist())
 

@@ -136,7 +136,7 @@ class Signatures:
     def levels(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return mean and standard deviation of each configuration's log10 error, shape ``(n,)``.
 
-        Of measured signatures they are those of what was measured; the mean is infinite where the result was not finite.
+        Of measured signatures they are those of what was measured; where that was not finite the mean is infinite.
         """
         keys, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
         means, deviations = self._model.predict(codes[first][:, self.columns])

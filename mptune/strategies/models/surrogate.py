@@ -1,4 +1,4 @@
-"""What a Bayesian strategy believes of the candidates, kept up to date: what each promises, and its chance to keep it."""
+"""What a Bayesian strategy believes of the candidates, kept up to date: what each promises, and its chances."""
 
 from __future__ import annotations
 
