@@ -282,7 +282,8 @@ class BayesianStrategy(Strategy):
         else:
             self._surrogate.extend(self._outcomes)
         for index in self._pending:
-            self._surrogate.imagine(index, self._features.of([index])[0], self.space.codes([index])[0])
+            if index not in self._surrogate.imagined:
+                self._surrogate.imagine(index, self._features.of([index])[0], self.space.codes([index])[0])
 
     def _rebuild(self) -> None:
         """Choose candidates and fit the model anew."""

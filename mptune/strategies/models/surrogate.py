@@ -38,14 +38,15 @@ class Surrogate(ABC, Generic[Learnt]):
         self._max_observations = max_observations
         self._rng = rng
         self._learnt: set[int] = set()
-        self._imagined: set[int] = set()
+        #: Indices of the configurations that count as evaluated though they are not.
+        self.imagined: set[int] = set()
 
     def rebuild(self, candidates: Candidates, outcomes: Mapping[int, Learnt]) -> None:
         """Fit everything anew, over these candidates."""
         known = [o for o in outcomes.values() if o.is_known]
         self._fit(candidates, chosen(known, self._max_observations, self._rng))
         self._chances.rebuild(candidates, outcomes)
-        self._learnt, self._imagined = set(outcomes), set()
+        self._learnt, self.imagined = set(outcomes), set()
         self._compare(outcomes)
 
     def extend(self, outcomes: Mapping[int, Learnt]) -> None:
@@ -54,7 +55,7 @@ class Surrogate(ABC, Generic[Learnt]):
         if not new:
             return
         self._forget_imagined()
-        self._imagined = set()
+        self.imagined = set()
         for outcome in new.values():
             if outcome.is_known:
                 self._append(outcome)
@@ -66,13 +67,12 @@ class Surrogate(ABC, Generic[Learnt]):
         """Count a configuration that is being evaluated as if it gave what is expected (Ginsbourger 2010).
 
         Args:
-            index: of the configuration.
+            index: of the configuration, which is not among :attr:`imagined`.
             features: its features, shape ``(k,)``.
             codes: its value codes, shape ``(d,)``.
         """
-        if index not in self._imagined:
-            self._imagine(features, codes)
-            self._imagined.add(index)
+        self._imagine(features, codes)
+        self.imagined.add(index)
 
     # -- what it says --------------------------------------------------------------------------
 
