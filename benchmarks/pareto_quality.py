@@ -2,9 +2,9 @@
 
     python benchmarks/pareto_quality.py [--seeds 20] [--budget 120] [--only axpy,...]
 
-Replays the recorded mixed-precision spaces with two and three objectives, and writes ``pareto.md``, ``pareto.json`` and
-``pareto.png``. Every finished run is remembered in ``--work``. The peers come with ``pip install mptune[benchmarks]``; one
-that is missing is left out and said to be missing.
+Replays the recorded mixed-precision spaces with two and three objectives, and writes ``pareto.md``, ``pareto.json``
+and ``pareto.png``. Every finished run is remembered in ``--work``. The peers come with ``pip install
+mptune[benchmarks]``; one that is missing is left out and said to be missing.
 """
 
 from __future__ import annotations

@@ -59,10 +59,6 @@ class Figures:
         self.cells = [cell.name for cell in cells if all(len(self.curves[cell.name, tool]) for tool in tools)]
         self.tools = list(tools)
         self.peers = [tool for tool in tools if not TOOLS[tool].strategy]
-        self.ms = {
-            tool: 1e3 * float(np.mean([r["wall_s"] for c in cells for r in results.of(c.name, tool).values()])) / budget
-            for tool in tools
-        }
 
     def quartiles(self, cell: str, tool: str) -> Floats:
         """Return lower quartile, median and upper quartile after each evaluation, shape ``(3, budget)``."""
@@ -100,7 +96,6 @@ class Figures:
                 }
                 for cell in self.cells
             },
-            "ms_per_evaluation": {tool: round(ms, 2) for tool, ms in self.ms.items()},
             "failures": [{"cell": c, "tool": tool, "reason": why} for (c, tool), why in self.results.failures.items()],
         }
 
@@ -132,19 +127,20 @@ def _markdown(figures: Figures, about: dict[str, Any]) -> str:
         "# How well mptune finds fronts",
         f"`{about['command']}`, {about['date']}, {about['cpu']} ({about['cores']} cores), Python {about['python']}, "
         f"{versions}.",
-        "Recorded spaces of `benchmarks/data`, two and three objectives. Hypervolume of the front found so far as a share "
-        "of that of the recorded front: axes are log10 of time, error and memory, 0 at the ideal and 1 at the nadir point "
-        f"of the recorded front, reference point 1.1 (`mptune.pareto.FrontScale`). Median over {runs} runs with seeds from "
-        "0 on. An evaluation is a configuration not evaluated before. mptune knows the memory footprint of a configuration "
-        "without running it, and is told which parameters are types; the peers know neither.",
+        "Recorded spaces of `benchmarks/data`, two and three objectives. Hypervolume of the front found so far as a "
+        "share of that of the recorded front: axes are log10 of time, error and memory, 0 at the ideal and 1 at the "
+        "nadir point of the recorded front, reference point 1.1 (`mptune.pareto.FrontScale`). Median over "
+        f"{runs} runs with seeds from 0 on. An evaluation is a configuration not evaluated before. mptune knows the "
+        "memory footprint of a configuration without running it, and is told which parameters are types and policies; "
+        "the peers know neither. They are given the logarithms too.",
         _overall(figures),
         f"After {budget} evaluations (quartiles):",
         _by_cell(figures),
     ]
     if OURS in figures.tools and figures.peers:
         parts += [
-            f"Evaluations after which {OURS} is where a peer is after {budget}, and how its runs after {half} compare with "
-            f"the peer's after {budget} (Welch's t-test, p < {NOISE:g}):",
+            f"Evaluations after which {OURS} is where a peer is after {budget}, and how its runs after {half} compare "
+            f"with the peer's after {budget} (Welch's t-test, p < {NOISE:g}):",
             _against(figures),
             _target(figures),
         ]
@@ -159,8 +155,8 @@ def _markdown(figures: Figures, about: dict[str, Any]) -> str:
 def _overall(figures: Figures) -> str:
     at = [figures.budget // 4, figures.budget // 2, figures.budget]
     ordered = sorted(figures.tools, key=lambda tool: -figures.mean(tool, figures.budget))
-    rows = [(tool, *(percent(figures.mean(tool, n), 1) for n in at), f"{figures.ms[tool]:.1f}") for tool in ordered]
-    return markdown_table(("mean over all cells", *(f"after {n}" for n in at), "ms per evaluation"), rows)
+    rows = [(tool, *(percent(figures.mean(tool, n), 1) for n in at)) for tool in ordered]
+    return markdown_table(("mean over all cells", *(f"after {n}" for n in at)), rows)
 
 
 def _by_cell(figures: Figures) -> str:

@@ -80,9 +80,9 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
                 adapter="peer_kernel_tuner",
                 distribution="kernel-tuner",
                 module="kernel_tuner",
-                setup="its only released multi-objective strategies are nsga2 and nsga3, which are pymoo's with operators "
-                "and a repair of its own; default hyperparameters (population 20), simulation mode, restricted to the "
-                "recorded configurations",
+                setup="its only released multi-objective strategies are nsga2 and nsga3, which are pymoo's with "
+                "operators and a repair of its own; default hyperparameters (population 20), simulation mode, "
+                "restricted to the recorded configurations",
             ),
         )
     }
