@@ -211,8 +211,9 @@ def _draw(figures: Figures, path: Path) -> None:
         axis.grid(alpha=0.3)
     for axis in axes.flat[len(figures.cells) :]:
         axis.set_visible(False)
-    figure.supxlabel("evaluations", fontsize=10)
-    figure.supylabel("hypervolume in % of the recorded front's\n(median, quartiles)", fontsize=10)
+    for axis in axes.flat[max(0, len(figures.cells) - wide) : len(figures.cells)]:
+        axis.set_xlabel("evaluations")
+    figure.supylabel("hypervolume, % of the recorded front's\n(median, quartiles)", fontsize=10)
     figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     figure.set_layout_engine("constrained")
     figure.savefig(path, dpi=100)

@@ -27,7 +27,7 @@ _COMMA: Final = re.compile(r",(?![^()]*\))")
 CONSTRAINT_HELP: Final = "A limit on what is measured, such as 'energy_j <= 1.5'; all have to hold."
 
 #: Help of the option that gives several objectives.
-OBJECTIVES_HELP: Final = "Two or three, by commas, instead of one: search for their front."
+OBJECTIVES_HELP: Final = "Two or three instead, by commas: search for their front; best is of the first."
 
 
 def parse_objectives(text: str) -> tuple[str, ...]:

@@ -157,7 +157,8 @@ def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> T
     Each parameter has a column of its own where there is room.
     """
     numbers = tuple(dict.fromkeys((*metrics, "speedup")))
-    judged = ("feasible",) if run.settings.get("threshold") is not None or run.objective.constraints else ()
+    limited = run.settings.get("threshold") is not None or bool(run.objective.constraints)
+    judged = ("feasible",) if limited and trials is not run.front else ()
     rows = [
         (
             *(number(run.metric_of(trial, metric), 3 if metric == "speedup" else 4) for metric in numbers),
