@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +22,7 @@ __all__ = [
     "MetricExpression",
     "chosen_objectives",
     "is_error",
+    "short_names",
 ]
 
 #: Short names of objectives; any other is a metric's name or an expression over metrics.
@@ -44,6 +45,11 @@ _METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 _DOT: Final = "__of__"
 _COMPARISONS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Excess = Callable[[Mapping[str, float]], float]
+
+
+def short_names(name: str, metrics: Collection[str]) -> list[str]:
+    """Return what might be meant by an unknown name of an objective: the other short names of metrics there are."""
+    return [short for short, metric in OBJECTIVES.items() if metric in metrics and short != name]
 
 
 def is_error(metric: str) -> bool:

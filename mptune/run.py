@@ -70,7 +70,7 @@ class Run:
         return f"Run({self.kernel} on {self.settings.get('backend')}, {self.evaluations} evaluations, {found})"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the winner beside the baseline, and how the trials ended."""
+        """Return what a notebook shows: the winner beside the baseline, the front, and how the trials ended."""
         settings, best = self.settings, self.best
         title = f"{self.kernel} on {settings.get('device')} ({settings.get('backend')}), {self.evaluations} evaluations"
         second = ("best", best) if best is not None else ("closest, not feasible", self.closest)
@@ -82,9 +82,12 @@ class Run:
         ]
         rows += [(name, *(trial.configuration.get(name) for trial in shown.values())) for name in self.parameter_names]
         groups = [(group.status, group.count, group.message) for group in self.failure_groups]
+        objectives = self._plain_objective.metrics
+        front = [(*(f"{self.metric_of(t, name):.4g}" for name in objectives), t.configuration) for t in self.front]
         parts = [
             heading(title),
             table(("", *shown), rows) if shown else heading("no valid trial"),
+            table((*objectives, "configuration of the front"), front) if front else "",
             table(("status", "trials"), self.statuses.items()),
             table(("failure", "trials", "message"), groups) if groups else "",
         ]

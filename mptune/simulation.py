@@ -23,7 +23,7 @@ from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.metric_expressions import OBJECTIVES, chosen_objectives, is_error
+from mptune.metric_expressions import chosen_objectives, is_error, short_names
 from mptune.objective import Objective
 from mptune.pareto import FrontScale, front
 from mptune.results import Status, Trial
@@ -217,8 +217,7 @@ def simulate(
     strategy = chosen_name(strategy, goal)
     evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
     optimum = goal.best(trials)
-    feasible = np.array([goal.levels(trial) for trial in trials if goal.is_feasible(trial)]) if goal.also else None
-    scale = FrontScale.of(feasible) if feasible is not None and optimum is not None else None
+    scale = _scale(goal, trials) if goal.also else None
     start = partial(
         make, strategy, recorded.space, goal, signature=recorded.signature, options=options, known=_footprints(recorded)
     )
@@ -264,6 +263,13 @@ def _replay(
     return SimulationRun(seed, tuple(best), found, strategy_s, tuple(reached.shares))
 
 
+def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
+    """Return the scale of the feasible trials with all objectives, None where there are none."""
+    levels = np.array([objective.levels(trial) for trial in trials if objective.is_feasible(trial)])
+    known = levels[~np.isnan(levels).any(axis=1)] if len(levels) else levels
+    return FrontScale.of(known) if len(known) else None
+
+
 class _Front:
     """The front of the feasible trials so far, and its hypervolume after each evaluation; nothing for one objective."""
 
@@ -306,7 +312,9 @@ def _judged(recorded: RecordedSpace, objective: Objective, rename: Mapping[str, 
     read = objective.names | objective.constraint_names
     for name in sorted(read):
         if name not in known:
-            raise UnknownNameError(f"metric of recording {recorded.name}:", name, metrics, aliases=OBJECTIVES)
+            raise UnknownNameError(
+                f"metric of recording {recorded.name}:", name, metrics, aliases=short_names(name, metrics)
+            )
     if objective.threshold is not None and not any(is_error(name) for name in metrics):
         raise MptuneError(
             f"recording {recorded.name} has no errors, so no configuration can be judged by --max-error "

@@ -345,6 +345,7 @@ def test_the_front_is_that_of_the_feasible() -> None:
         ({"objectives": ("time", "time")}, "'time' is given twice"),
         ({"objectives": ("time", "time_ms")}, "'time_ms' is the same as 'time'"),
         ({"objectives": ("tme", "error")}, "'tme'; did you mean 'time'"),
+        ({"objectives": ("time", "energy * 2")}, "'energy'; did you mean 'energy_j'"),
         ({"objectives": ("time", "memory")}, "metric of recording toy: 'memory_bytes'"),
         ({"objectives": ("time", "error"), "objective": "energy"}, "exclude each other"),
         ({"objectives": ("time", "error"), "maximise": True}, "1 / METRIC"),
@@ -354,3 +355,10 @@ def test_the_front_is_that_of_the_feasible() -> None:
 def test_objectives_that_cannot_be_are_named(request_: dict[str, Any], message: str) -> None:
     with pytest.raises(MptuneError, match=message):
         simulate(recording(), **{"strategy": "random", "budget": 3, "repeats": 1, **request_})
+
+
+def test_objectives_that_are_nowhere_defined_leave_nothing_to_measure() -> None:
+    found = simulate(recording(), "random", objectives=("time", "energy_j / (error - error)"), budget=4, repeats=1)
+    assert found.scale is None
+    assert found.runs[0].hypervolume == (0.0,) * 4
+    assert found.optimum is not None

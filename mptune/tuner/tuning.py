@@ -27,7 +27,7 @@ from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.kernel import Kernel, Sizes
-from mptune.metric_expressions import OBJECTIVES, chosen_objectives
+from mptune.metric_expressions import chosen_objectives, short_names
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.registry import load_kernel
@@ -177,7 +177,7 @@ def _observers(kernel: Kernel, settings: TuneSettings, objective: Objective) -> 
     known = metric_names(kernel)
     for name in sorted(objective.names):
         if name not in known:
-            raise UnknownNameError(f"metric in {_named(settings)}:", name, known, aliases=OBJECTIVES)
+            raise UnknownNameError(f"metric in {_named(settings)}:", name, known, aliases=short_names(name, known))
     for name in sorted(objective.constraint_names):
         if name not in known:
             raise UnknownNameError("metric in a measured constraint:", name, known)
