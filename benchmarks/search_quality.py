@@ -78,7 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--slow-seeds", type=int, default=5, help="runs of tools that take more than a minute for one")
     parser.add_argument("--budget", type=int, default=220, help="evaluations of a run")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds one run may take")
-    strategies = ["bayesian", *(name for name in STRATEGIES if name not in ("bayesian", "exhaustive"))]
+    strategies = [
+        "bayesian",
+        *(name for name in STRATEGIES if name not in ("bayesian", "bayesian-pareto", "exhaustive")),
+    ]
     parser.add_argument("--strategies", default=",".join(strategies), help="strategies of mptune, by commas")
     parser.add_argument("--peers", default=",".join(PEERS), help=f"by commas, of {', '.join(PEERS)}; or none")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="runs at a time")

@@ -8,21 +8,88 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
-from mptune.errors import ExpressionError
+from mptune.errors import ExpressionError, MptuneError
 from mptune.space.expression import Expression
 
-__all__ = ["LEAST_EXCESS", "MeasuredConstraint", "MetricExpression"]
+__all__ = [
+    "LEAST_EXCESS",
+    "OBJECTIVES",
+    "MeasuredConstraint",
+    "MetricExpression",
+    "chosen_objectives",
+    "is_error",
+    "short_names",
+]
+
+#: Short names of objectives; any other is a metric's name or an expression over metrics.
+OBJECTIVES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "time": "time_ms",
+        "memory": "memory_bytes",
+        "energy": "energy_j",
+        "edp": "energy_j * time_ms",  # the energy-delay product
+        "error": "error",
+    }
+)
 
 #: Excess of whatever is beyond its limit by less than rounding can tell.
 LEAST_EXCESS: Final = 5e-324
 
+#: With more of them nearly everything is on the front.
+_MOST_OBJECTIVES: Final = 3
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 _DOT: Final = "__of__"
 _COMPARISONS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Excess = Callable[[Mapping[str, float]], float]
+
+
+def short_names(name: str, metrics: Collection[str]) -> list[str]:
+    """Return what might be meant by an unknown name of an objective: the other short names of metrics there are."""
+    return [short for short, metric in OBJECTIVES.items() if metric in metrics and short != name]
+
+
+def is_error(metric: str) -> bool:
+    """Whether a metric is the error of the worst output or of a single one."""
+    return metric == "error" or metric.startswith("error.")
+
+
+def chosen_objectives(objective: str, objectives: Sequence[str] = (), maximise: bool = False) -> tuple[str, ...]:
+    """Return metrics or expressions from what a user calls the objective or the objectives of a search.
+
+    Args:
+        objective: a key of :data:`OBJECTIVES`, a metric's name or an expression.
+        objectives: two or three of these in its place; then ``objective`` is left at time.
+        maximise: whether more of the objective is better.
+
+    Raises:
+        MptuneError: the objectives are not two or three different ones, or come with another objective or direction.
+    """
+    single = OBJECTIVES.get(objective.strip(), objective)
+    if not objectives:
+        return (single,)
+    names = [text.strip() for text in objectives]
+    metrics = tuple(OBJECTIVES.get(name, name) for name in names)
+    shown = ",".join(names)
+    if len(metrics) == 1:
+        raise MptuneError(f"objectives {shown}: one alone is given as the objective; several are two or three")
+    if len(metrics) > _MOST_OBJECTIVES or not all(metrics):
+        raise MptuneError(f"objectives {shown}: expected two or three names, such as time,error")
+    for position, metric in enumerate(metrics):
+        if metric in metrics[:position]:
+            first = names[metrics.index(metric)]
+            same = "is given twice" if names[position] == first else f"is the same as {first!r}"
+            raise MptuneError(f"objectives {shown}: {names[position]!r} {same}")
+    if single != OBJECTIVES["time"]:
+        raise MptuneError(
+            f"objective {objective!r} and objectives {shown} exclude each other: list them all in objectives"
+        )
+    if maximise:
+        raise MptuneError(f"objectives {shown} are all minimised; to have more of a metric list 1 / METRIC")
+    return metrics
 
 
 class MetricExpression:

@@ -1,10 +1,11 @@
-"""What is optimised: a metric or an expression over metrics, an error threshold, measured constraints, and a penalty.
+"""What is optimised: metrics or expressions over metrics, an error threshold, measured constraints, and a penalty.
 
 The score of a trial follows Heldens 2026, Sec. III-D and V-C: its performance where the error meets
 the threshold, a penalty where it does not. One deviation: an error *equal* to the threshold is
 feasible here (the paper asks for a strictly smaller one), so that ``--max-error X`` means "at most X".
 Measured constraints (``energy_j <= 1.5``) count like the threshold: a trial is feasible where all hold, and a
 penalty takes the largest of the excesses, each in decades.
+Of several objectives what is looked for is the front of the feasible trials; "best" and the score are of the first.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from mptune.errors import MptuneError, UnknownNameError
 from mptune.metric_expressions import LEAST_EXCESS, MeasuredConstraint, MetricExpression
 from mptune.results import Status, Trial
 
-__all__ = ["PENALTIES", "Objective"]
+__all__ = ["LEAST_VALUE", "PENALTIES", "Objective"]
 
 #: What an inaccurate trial can score (Heldens 2026, Sec. V-C).
 PENALTIES: Final[tuple[str, ...]] = ("hard", "linear", "decay")
 
+#: Stands for 0 in a logarithm: less than any error of a double.
+LEAST_VALUE: Final = 1e-20
 _LARGEST: Final = sys.float_info.max
 _TINIEST: Final = 5e-324
 #: More decades than lie between any two positive doubles; stands for an infinite excess in a penalty.
@@ -56,6 +59,7 @@ class Objective:
             performance then is 1 / value, or the value where it is maximised.
         constraints: what the metrics of a feasible trial satisfy besides, as of
             :class:`~mptune.metric_expressions.MeasuredConstraint`.
+        also: further objectives, as ``metric``, of which less is better.
 
     Raises:
         MptuneError: a threshold, alpha, beta or baseline out of range.
@@ -71,7 +75,9 @@ class Objective:
     beta: float = 1.0
     baseline: float | None = None
     constraints: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     _expression: MetricExpression = field(init=False, repr=False, compare=False)
+    _others: tuple[MetricExpression, ...] = field(init=False, repr=False, compare=False)
     _constraints: tuple[MeasuredConstraint, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +85,9 @@ class Objective:
         metric = expression.text
         object.__setattr__(self, "metric", metric)
         object.__setattr__(self, "_expression", expression)
+        others = tuple(MetricExpression(text) for text in self.also)
+        object.__setattr__(self, "_others", others)
+        object.__setattr__(self, "also", tuple(other.text for other in others))
         constraints = tuple(MeasuredConstraint(text) for text in self.constraints)
         object.__setattr__(self, "_constraints", constraints)
         object.__setattr__(self, "constraints", tuple(constraint.text for constraint in constraints))
@@ -105,14 +114,20 @@ class Objective:
             self.beta,
             self.baseline,
             self.constraints,
+            self.also,
         )
 
     # -- one trial -----------------------------------------------------------------------------
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """All objectives, the first one first."""
+        return (self.metric, *self.also)
+
+    @property
     def names(self) -> frozenset[str]:
-        """Names of the metrics the value is made of."""
-        return self._expression.names
+        """Names of the metrics the values are made of."""
+        return self._expression.names.union(*(other.names for other in self._others))
 
     @property
     def constraint_names(self) -> frozenset[str]:
@@ -132,7 +147,7 @@ class Objective:
         return {"error": self.threshold}
 
     def value(self, trial: Trial) -> float:
-        """Return the objective's value in its own unit.
+        """Return the value of the (first) objective in its own unit.
 
         NaN for a trial that is not valid, for an infeasible one that was not measured further, and where
         the expression is undefined (a division by zero, a root of a negative number) or not finite: such a trial
@@ -142,11 +157,37 @@ class Objective:
             UnknownNameError: an ok trial lacks a metric; lists those it has.
             ExpressionError: the expression gives something other than a number.
         """
-        if not trial.is_valid:
+        return self._value(self._expression, trial)
+
+    def values(self, trial: Trial) -> tuple[float, ...]:
+        """Return the value of every objective, NaN as :meth:`value` says.
+
+        Raises:
+            UnknownNameError: an ok trial lacks a metric; lists those it has.
+            ExpressionError: an expression gives something other than a number.
+        """
+        return tuple(self._value(expression, trial) for expression in (self._expression, *self._others))
+
+    def levels(self, trial: Trial) -> tuple[float, ...]:
+        """Return log10 of each objective, in which fronts are searched and compared: less is better; NaN if unknown.
+
+        0 counts as 1e-20; a maximised objective has the sign changed.
+
+        Raises:
+            MptuneError: a value is negative.
+            UnknownNameError: an ok trial lacks a metric; lists those it has.
+        """
+        values = self.values(trial)
+        for metric, value in zip(self.metrics, values, strict=True):
+            _require_not_negative(metric, value, trial, "its logarithm")
+        # What is not known stays so: NaN is not less than anything.
+        first, *others = (math.log10(LEAST_VALUE if value < LEAST_VALUE else value) for value in values)
+        return (first if self.minimise else -first, *others)
+
+    def _value(self, expression: MetricExpression, trial: Trial) -> float:
+        if not trial.is_valid or self._lacks(trial, expression.names, f"objective {expression.text!r}"):
             return math.nan
-        if self._lacks(trial, self.names, f"objective {self.metric!r}"):
-            return math.nan
-        return self._expression.value(trial.measurement.metrics)
+        return expression.value(trial.measurement.metrics)
 
     def _lacks(self, trial: Trial, names: Set[str], reader: str) -> bool:
         """Whether a valid trial lacks a metric, which one that is not ok may."""
@@ -165,11 +206,7 @@ class Objective:
         value = self.value(trial)
         if math.isnan(value):
             return math.nan
-        if value < 0:
-            raise MptuneError(
-                f"objective {self.metric!r} is {value:g} at {trial.configuration}; performance is a ratio and needs a "
-                f"value that is not negative (2 ** ({self.metric}) orders the same and is positive)"
-            )
+        _require_not_negative(self.metric, value, trial, "performance is a ratio and")
         reference = self.baseline or 1.0
         better, worse = (reference, value) if self.minimise else (value, reference)
         ratio = better / worse if worse > 0 else math.inf
@@ -324,6 +361,14 @@ def _checked_threshold(threshold: float | Mapping[str, float] | None) -> float |
     if isinstance(threshold, Mapping):
         return MappingProxyType({output: float(tau) for output, tau in by_output.items()})
     return float(threshold)
+
+
+def _require_not_negative(metric: str, value: float, trial: Trial, what: str) -> None:
+    if value < 0:
+        raise MptuneError(
+            f"objective {metric!r} is {value:g} at {trial.configuration}; {what} needs a value that is not negative "
+            f"(2 ** ({metric}) orders the same and is positive)"
+        )
 
 
 def _output_error(trial: Trial, output: str) -> float:

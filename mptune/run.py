@@ -70,7 +70,7 @@ class Run:
         return f"Run({self.kernel} on {self.settings.get('backend')}, {self.evaluations} evaluations, {found})"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the winner beside the baseline, and how the trials ended."""
+        """Return what a notebook shows: the winner beside the baseline, the front, and how the trials ended."""
         settings, best = self.settings, self.best
         title = f"{self.kernel} on {settings.get('device')} ({settings.get('backend')}), {self.evaluations} evaluations"
         second = ("best", best) if best is not None else ("closest, not feasible", self.closest)
@@ -82,9 +82,12 @@ class Run:
         ]
         rows += [(name, *(trial.configuration.get(name) for trial in shown.values())) for name in self.parameter_names]
         groups = [(group.status, group.count, group.message) for group in self.failure_groups]
+        objectives = self._plain_objective.metrics
+        front = [(*(f"{self.metric_of(t, name):.4g}" for name in objectives), t.configuration) for t in self.front]
         parts = [
             heading(title),
             table(("", *shown), rows) if shown else heading("no valid trial"),
+            table((*objectives, "configuration of the front"), front) if front else "",
             table(("status", "trials"), self.statuses.items()),
             table(("failure", "trials", "message"), groups) if groups else "",
         ]
@@ -164,7 +167,7 @@ class Run:
 
     @cached_property
     def objective(self) -> Objective:
-        """What was optimised; its performance is relative to the baseline where there is one."""
+        """What was optimised; its (first) performance is relative to the baseline where there is one."""
         objective = self._plain_objective
         if self.baseline is None:
             return objective
@@ -175,7 +178,8 @@ class Run:
     def _plain_objective(self) -> Objective:
         names = {"objective": "metric", **{n: n for n in ("minimise", "threshold", "penalty", "alpha", "beta")}}
         given = {field: self.settings[name] for name, field in names.items() if name in self.settings}
-        return Objective(**given, constraints=tuple(self.settings.get("measured_constraints", ())))
+        also = tuple(self.settings.get("objectives", ()))[1:]
+        return Objective(**given, constraints=tuple(self.settings.get("measured_constraints", ())), also=also)
 
     @cached_property
     def baseline(self) -> Trial | None:
@@ -197,8 +201,19 @@ class Run:
 
     @cached_property
     def best(self) -> Trial | None:
-        """The best feasible trial, None where there is none."""
+        """The best feasible trial, of several objectives by the first; None where there is none."""
         return self._plain_objective.best(self.trials)
+
+    @cached_property
+    def front(self) -> tuple[Trial, ...]:
+        """The feasible trials no other feasible one beats in every objective, the best of the first on top.
+
+        Empty for a run with one objective; of any metrics, and infeasible trials too: :meth:`pareto`.
+        """
+        if not self._plain_objective.also:
+            return ()
+        feasible = [trial for trial in self.trials if self._plain_objective.is_feasible(trial)]
+        return self._front(feasible, self._plain_objective.metrics, (True,) * len(self._plain_objective.metrics))
 
     @cached_property
     def closest(self) -> Trial | None:
@@ -220,8 +235,8 @@ class Run:
         """Return a metric of a trial, ``speedup`` and the objective included; NaN where the trial has it not."""
         if metric == _SPEEDUP:
             return self.speedup(trial)
-        if metric == self._plain_objective.metric:
-            return self._plain_objective.value(trial)
+        if metric in self._plain_objective.metrics:
+            return self._plain_objective.values(trial)[self._plain_objective.metrics.index(metric)]
         return trial.metric(metric)
 
     def pareto(
@@ -240,7 +255,9 @@ class Run:
             MptuneError: fewer than two metrics, or one twice.
         """
         directions = self._directions(metrics, maximise)
-        valid = [trial for trial in self.trials if trial.is_valid]
+        return self._front([trial for trial in self.trials if trial.is_valid], metrics, directions)
+
+    def _front(self, valid: Sequence[Trial], metrics: Sequence[str], directions: Sequence[bool]) -> tuple[Trial, ...]:
         values = np.array([[self.metric_of(t, m) for m in metrics] for t in valid], dtype=np.float64)
         values = np.where(np.isfinite(values), values, np.nan).reshape(len(valid), len(metrics))
         chosen = front(values, directions)
@@ -249,7 +266,7 @@ class Run:
 
     def _directions(self, metrics: Sequence[str], maximise: Sequence[str]) -> list[bool]:
         objective = self._plain_objective
-        known = (*dict.fromkeys((*self.metric_names, _SPEEDUP, objective.metric)),)
+        known = (*dict.fromkeys((*self.metric_names, _SPEEDUP, *objective.metrics)),)
         for name in (*metrics, *maximise):
             if name not in known and self.metric_names:
                 raise UnknownNameError("metric", name, known)
@@ -287,6 +304,7 @@ class Run:
         document = {
             **{name: settings.get(name) for name in ("kernel", "backend", "device", "threshold", "metric")},
             "objective": objective.metric,
+            "objectives": objective.metrics,
             "minimise": objective.minimise,
             "measured_constraints": objective.constraints,
             **{name: settings.get(name) for name in ("sizes", "strategy", "seed", "budget")},
@@ -295,6 +313,7 @@ class Run:
             "signatures": len({tuple(t.configuration.get(n) for n in signature) for t in self.trials}),
             "baseline": self._entry(self.baseline),
             "best": self._entry(self.best),
+            "front": [self._entry(trial) for trial in self.front],
             "closest": self._entry(self.closest),
             "statuses": self.statuses,
             "failures": [
@@ -319,6 +338,8 @@ class Run:
             **{name: self.settings.get(name) for name in ("kernel", "backend", "device")},
             "metrics": list(metrics),
             "minimise": self._directions(metrics, ()),
+            "evaluations": self.evaluations,
+            "dominated": sum(trial.is_valid for trial in self.trials) - len(self.pareto(metrics)),
             "front": [
                 {"configuration": trial.configuration, **{name: self.metric_of(trial, name) for name in metrics}}
                 | {_SPEEDUP: self.speedup(trial), "feasible": self._plain_objective.is_feasible(trial)}

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,15 +23,17 @@ from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
+from mptune.metric_expressions import chosen_objectives, is_error, short_names
 from mptune.objective import Objective
+from mptune.pareto import FrontScale, front
 from mptune.results import Status, Trial
 from mptune.space.configuration import Configuration
-from mptune.strategies import make
-from mptune.strategies.base import Strategy
+from mptune.strategies import chosen_name, make
+from mptune.strategies.base import Known, Strategy
 
 __all__ = ["Simulation", "SimulationRun", "simulate"]
 
-_ALIASES: Final[Mapping[str, str]] = {"time": "time_ms"}
+_FOOTPRINT: Final = "memory_bytes"
 #: Where the distance to the optimum is read off: from the 40th evaluation on, at every 20th.
 _FIRST_CHECKPOINT: Final = 40
 _CHECKPOINT_STEP: Final = 20
@@ -45,12 +48,15 @@ class SimulationRun:
         best: best objective after each evaluation, None while no trial is valid and accurate enough.
         best_configuration: where the last of them was found.
         strategy_s: wall time inside the strategy.
+        hypervolume: of several objectives, the hypervolume of the front after each evaluation as a share of that of
+            the recorded front.
     """
 
     seed: int
     best: tuple[float | None, ...]
     best_configuration: Configuration | None
     strategy_s: float
+    hypervolume: tuple[float, ...] = ()
 
     def best_at(self, evaluations: int) -> float | None:
         """Return the best after so many evaluations, or after the last where the run had fewer."""
@@ -71,6 +77,8 @@ class Simulation:
         unit: unit of the objective, empty where it is not known.
         configurations: recorded configurations.
         runs: one replay per seed.
+        scale: on which the fronts of several objectives are compared; None for a single one and where nothing is
+            feasible.
     """
 
     space: str
@@ -82,6 +90,7 @@ class Simulation:
     unit: str
     configurations: int
     runs: tuple[SimulationRun, ...]
+    scale: FrontScale | None = None
 
     @property
     def overhead_ms_per_evaluation(self) -> float:
@@ -130,7 +139,7 @@ class Simulation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune simulate --json`` prints."""
-        return {
+        document: dict[str, Any] = {
             "space": self.space,
             "strategy": self.strategy,
             "budget": self.budget,
@@ -140,6 +149,14 @@ class Simulation:
             "runs": [{"seed": run.seed, "best": list(run.best)} for run in self.runs],
             "overhead_ms_per_evaluation": self.overhead_ms_per_evaluation,
         }
+        if self.objective.also:
+            document["objectives"] = list(self.objective.metrics)
+            for entry, run in zip(document["runs"], self.runs, strict=True):
+                entry["hypervolume"] = list(run.hypervolume)
+            for name in ("ideal", "nadir"):
+                point = getattr(self.scale, name, None)
+                document[name] = None if point is None else [10.0**level for level in point]
+        return document
 
 
 def simulate(
@@ -150,6 +167,7 @@ def simulate(
     repeats: int = 10,
     seed: int = 0,
     objective: str = "time_ms",
+    objectives: Sequence[str] = (),
     maximise: bool = False,
     max_error: float | Mapping[str, float] | None = None,
     penalty: str = "decay",
@@ -164,7 +182,8 @@ def simulate(
         budget: unique configurations each run may evaluate; it ends sooner where the recording has fewer.
         repeats: number of runs.
         seed: seed of the first run.
-        objective: a recorded metric or an expression over metrics; "time" is ``time_ms``.
+        objective: "time", "memory", "energy", "edp", "error", a recorded metric or an expression over metrics.
+        objectives: two or three of these instead: what is looked for is their front.
         maximise: whether more of the objective is better.
         max_error: the largest recorded error allowed, one for all outputs or by output.
         penalty: what an inaccurate trial scores.
@@ -175,8 +194,8 @@ def simulate(
         SpaceFileError: the file cannot be read.
         UnknownNameError: no such strategy, option or metric.
         ExpressionError: a constraint is no comparison of metrics.
-        MptuneError: budget or repeats below 1, a negative seed, a threshold for a recording without errors, or
-            nothing in it ran.
+        MptuneError: budget or repeats below 1, a negative seed, a threshold for a recording without errors, nothing
+            in it ran, objectives that are not two or three different ones or that the strategy cannot search for.
     """
     for name, count in (("budget", budget), ("repeats", repeats)):
         if count < 1:
@@ -184,18 +203,26 @@ def simulate(
     if seed < 0:
         raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
     recorded = space if isinstance(space, RecordedSpace) else read_space(space)
-    metric = _ALIASES.get(objective.strip(), objective.strip())
-    goal, trials = _prepare(recorded, metric, not maximise, max_error, penalty, tuple(constraints))
+    metric, *also = (name.strip() for name in chosen_objectives(objective, objectives, maximise))
+    rename = _aliases(recorded)
+    goal = Objective(
+        rename.get(metric, metric),
+        minimise=not maximise,
+        threshold=max_error,
+        penalty=penalty,
+        constraints=tuple(constraints),
+        also=tuple(rename.get(name, name) for name in also),
+    )
+    trials = _judged(recorded, goal, rename)
+    strategy = chosen_name(strategy, goal)
     evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
     optimum = goal.best(trials)
+    scale = _scale(goal, trials) if goal.also else None
+    start = partial(
+        make, strategy, recorded.space, goal, signature=recorded.signature, options=options, known=_footprints(recorded)
+    )
     runs = tuple(
-        _replay(
-            make(strategy, recorded.space, goal, signature=recorded.signature, seed=number, options=options),
-            evaluator,
-            budget,
-            number,
-        )
-        for number in range(seed, seed + repeats)
+        _replay(start(seed=number), evaluator, budget, number, scale) for number in range(seed, seed + repeats)
     )
     return Simulation(
         space=recorded.name,
@@ -207,12 +234,16 @@ def simulate(
         unit=recorded.unit_of(metric) if metric in recorded.metrics else "",
         configurations=recorded.space.size,
         runs=runs,
+        scale=scale,
     )
 
 
-def _replay(strategy: Strategy, evaluator: SimulatedEvaluator, budget: int, seed: int) -> SimulationRun:
+def _replay(
+    strategy: Strategy, evaluator: SimulatedEvaluator, budget: int, seed: int, scale: FrontScale | None
+) -> SimulationRun:
     objective = strategy.objective
     best: list[float | None] = []
+    reached = _Front(objective, scale)
     incumbent: Trial | None = None
     strategy_s = 0.0
     while len(best) < budget:
@@ -224,40 +255,73 @@ def _replay(strategy: Strategy, evaluator: SimulatedEvaluator, budget: int, seed
         trials = list(evaluator.evaluate(asked))
         incumbent = objective.best([*trials, *([incumbent] if incumbent else [])])
         best.append(None if incumbent is None else objective.value(incumbent))
+        reached.take(trials)
         started = time.perf_counter()
         strategy.tell(trials)
         strategy_s += time.perf_counter() - started
-    return SimulationRun(seed, tuple(best), incumbent.configuration if incumbent else None, strategy_s)
+    found = incumbent.configuration if incumbent else None
+    return SimulationRun(seed, tuple(best), found, strategy_s, tuple(reached.shares))
 
 
-def _prepare(
-    recorded: RecordedSpace,
-    metric: str,
-    minimise: bool,
-    max_error: float | Mapping[str, float] | None,
-    penalty: str,
-    constraints: tuple[str, ...],
-) -> tuple[Objective, list[Trial]]:
-    """Return the objective, and the trials with the status a live run under it would give them."""
+def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
+    """Return the scale of the feasible trials with all objectives, None where there are none."""
+    levels = np.array([objective.levels(trial) for trial in trials if objective.is_feasible(trial)])
+    known = levels[~np.isnan(levels).any(axis=1)] if len(levels) else levels
+    return FrontScale.of(known) if len(known) else None
+
+
+class _Front:
+    """The front of the feasible trials so far, and its hypervolume after each evaluation; nothing for one objective."""
+
+    def __init__(self, objective: Objective, scale: FrontScale | None) -> None:
+        self._objective = objective
+        self._scale = scale
+        self._levels = np.empty((0, len(objective.metrics)))
+        self.shares: list[float] = []
+
+    def take(self, trials: Sequence[Trial]) -> None:
+        """Count one more evaluation."""
+        if not self._objective.also:
+            return
+        new = [self._objective.levels(trial) for trial in trials if self._objective.is_feasible(trial)]
+        if self._scale is None or not new:
+            self.shares.append(self.shares[-1] if self.shares else 0.0)
+            return
+        levels = np.vstack([self._levels, np.array(new)])
+        self._levels = levels[front(levels, [True] * levels.shape[1])]
+        self.shares.append(self._scale.share(self._levels))
+
+
+def _footprints(recorded: RecordedSpace) -> dict[str, Known]:
+    """Return the memory footprints as known, which they are in a live run too; nothing where one is not recorded."""
+    footprints = np.array([recorded.trials[index].metric(_FOOTPRINT) for index in range(recorded.space.size)])
+    return {} if np.isnan(footprints).any() else {_FOOTPRINT: lambda indices: footprints[indices]}
+
+
+def _aliases(recorded: RecordedSpace) -> dict[str, str]:
+    """Return names an expression can hold for metrics like ``GFLOP/s``."""
+    return {name: re.sub(r"\W", "_", name) for name in recorded.metrics if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
+
+
+def _judged(recorded: RecordedSpace, objective: Objective, rename: Mapping[str, str]) -> list[Trial]:
+    """Return the trials, by index, with the status a live run would give them."""
     metrics = recorded.metrics
     if not metrics:
         raise MptuneError(f"no trial of recording {recorded.name} ran, so there is nothing to optimise")
-    rename = {name: re.sub(r"\W", "_", name) for name in metrics if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
-    objective = Objective(
-        rename.get(metric, metric), minimise=minimise, threshold=max_error, penalty=penalty, constraints=constraints
-    )
     known = (*metrics, *rename.values())
     read = objective.names | objective.constraint_names
     for name in sorted(read):
         if name not in known:
-            raise UnknownNameError(f"metric of recording {recorded.name}:", name, metrics)
-    if max_error is not None and not any(name == "error" or name.startswith("error.") for name in metrics):
+            raise UnknownNameError(
+                f"metric of recording {recorded.name}:", name, metrics, aliases=short_names(name, metrics)
+            )
+    if objective.threshold is not None and not any(is_error(name) for name in metrics):
         raise MptuneError(
             f"recording {recorded.name} has no errors, so no configuration can be judged by --max-error "
             f"(metrics: {', '.join(metrics)})"
         )
-    rename = {name: alias for name, alias in rename.items() if alias in read}
-    return objective, [_judge(_renamed(trial, rename), objective) for trial in recorded.trials.values()]
+    used = {name: alias for name, alias in rename.items() if alias in read}
+    return [_judge(_renamed(trial, used), objective) for trial in recorded.trials.values()]
 
 
 def _renamed(trial: Trial, rename: Mapping[str, str]) -> Trial:

@@ -131,3 +131,14 @@ def test_outside_a_notebook_nothing_is_shown(shown: list[str], monkeypatch: pyte
     monkeypatch.delitem(sys.modules, "IPython")
     assert not notebook.in_notebook()
     assert mptune.tune.__doc__ == tuner.tune.__doc__
+
+
+def test_a_run_with_several_objectives_shows_its_front() -> None:
+    trials = [
+        Trial(configuration, Status.OK, measurement=Measurement({"time_ms": 2.0 + i, "error": 10.0**-i}))
+        for i, configuration in enumerate(POLY.search_space(POLY.resolve_sizes("smoke")).configurations(range(3)))
+    ]
+    reader = Reader(Run({"objectives": ["time_ms", "error"]}, trials)._repr_html_())
+    assert "configuration of the front" in reader.cells
+    assert all(str(trial.configuration) in reader.cells for trial in trials)
+    assert "configuration of the front" not in Reader(Run({}, trials)._repr_html_()).cells

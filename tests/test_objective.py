@@ -349,3 +349,27 @@ def test_scores_is_score_of_each():
     trials = [trial(1.0, 1e-5), trial(1.0, 1e-3), trial(1.0, 0.0, Status.CRASH)]
     assert objective.scores(trials).tolist() == [objective.score(t) for t in trials]
     assert objective.scores([]).shape == (0,)
+
+
+def test_several_objectives_have_a_value_and_a_level_each() -> None:
+    objective = Objective("time_ms", also=("error", "time_ms * memory_bytes"))
+    given = Trial(
+        Configuration({"a": 1}),
+        Status.OK,
+        measurement=Measurement({"time_ms": 10.0, "error": 0.0, "memory_bytes": 2.0}),
+    )
+    assert objective.metrics == ("time_ms", "error", "time_ms * memory_bytes")
+    assert objective.names == {"time_ms", "error", "memory_bytes"}
+    assert objective.values(given) == (10.0, 0.0, 20.0)
+    assert objective.levels(given) == pytest.approx((1.0, -20.0, math.log10(20.0)))
+    assert objective.value(given) == 10.0
+    failed = Trial(Configuration({"a": 1}), Status.CRASH)
+    assert all(math.isnan(level) for level in objective.levels(failed))
+    assert pickle.loads(pickle.dumps(objective)) == objective
+    assert Objective("time_ms", minimise=False).levels(given) == (-1.0,)
+
+
+def test_a_level_of_a_negative_value_is_refused() -> None:
+    given = Trial(Configuration({"a": 1}), Status.OK, measurement=Measurement({"time_ms": 1.0, "log10_error": -7.0}))
+    with pytest.raises(MptuneError, match=r"'log10_error' is -7 .*logarithm.*2 \*\* \(log10_error\)"):
+        Objective(also=("log10_error",)).levels(given)

@@ -256,6 +256,27 @@ def test_the_front_as_a_document(run):
     json.dumps(document, allow_nan=False)
 
 
+SEVERAL = SETTINGS | {"objectives": ["time_ms", "error", "memory_bytes"]}
+
+
+def test_the_front_of_several_objectives_is_feasible(run):
+    assert run.front == ()
+    several = Run(SEVERAL, TRIALS)
+    assert several.objective.metrics == ("time_ms", "error", "memory_bytes")
+    assert several.best is TRIALS[5]
+    assert several.front == (TRIALS[5], TRIALS[4], TRIALS[2], TRIALS[1], TRIALS[0])
+    assert len(several.pareto(several.objective.metrics)) == 7
+    summary = several.summary()
+    assert summary["objectives"] == ["time_ms", "error", "memory_bytes"]
+    assert [entry["time_ms"] for entry in summary["front"]] == [3.0, 4.0, 5.0, 6.0, 8.0]
+    assert Run(SEVERAL | {"threshold": 1e-30}, TRIALS[1:]).front == ()
+
+
+def test_the_document_of_a_front_counts_the_dominated(run):
+    document = run.pareto_document(("time_ms", "memory_bytes"))
+    assert (document["evaluations"], len(document["front"]), document["dominated"]) == (10, 1, 6)
+
+
 # -- other forms -------------------------------------------------------------------------------
 
 

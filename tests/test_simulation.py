@@ -172,9 +172,8 @@ def test_a_strategy_is_told_which_trials_are_inaccurate(monkeypatch: pytest.Monk
         def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
             told.extend(trials)
 
-    monkeypatch.setattr(
-        mptune.simulation, "make", lambda name, space, objective, *, signature, seed, options: Spy(space, objective)
-    )
+    monkeypatch.setattr(mptune.simulation, "make", lambda name, space, objective, **_: Spy(space, objective))
+    monkeypatch.setattr(mptune.simulation, "chosen_name", lambda name, objective: name)
     simulate(recording(), "spy", budget=60, repeats=1, max_error=1e-5)
     by_status = {status: {t.configuration["type"] for t in told if t.status is status} for status in Status}
     assert by_status[Status.OK] == {"fp64", "fp32"}
@@ -234,7 +233,7 @@ def test_a_valid_trial_without_the_objective_counts_as_failed() -> None:
         ({"repeats": 0}, MptuneError, "repeats must be at least 1, got 0"),
         ({"strategy": "genetics"}, UnknownNameError, "unknown strategy 'genetics'; did you mean 'genetic'"),
         ({"options": {"populaton": 3}, "strategy": "genetic"}, UnknownNameError, "did you mean 'population'"),
-        ({"objective": "tiem"}, UnknownNameError, "unknown metric of recording toy: 'tiem'; did you mean 'time_ms'"),
+        ({"objective": "tiem"}, UnknownNameError, "unknown metric of recording toy: 'tiem'; did you mean 'time'"),
         ({"objective": "time_ms *"}, ExpressionError, "time_ms"),
         ({"objective": "__import__('os')"}, ExpressionError, "__import__"),
         ({"max_error": -1.0}, MptuneError, "threshold"),
@@ -305,3 +304,61 @@ def test_a_partial_recording_is_replayed_as_it_is() -> None:
         assert len(values) == 50
         assert all(after <= before for before, after in itertools.pairwise(values))
         assert values[-1] >= document["optimum"] > 0
+
+
+def test_several_objectives_are_measured_by_the_hypervolume_of_the_front() -> None:
+    recorded = recording()
+    simulation = simulate(recorded, "random", objectives=("time", "error"), budget=60, repeats=2)
+    assert simulation.objective.metrics == ("time_ms", "error")
+    assert simulation.optimum == min(valid_times(recorded))
+    for run in simulation.runs:
+        assert len(run.hypervolume) == len(run.best) == 60
+        assert list(run.hypervolume) == sorted(run.hypervolume)
+        assert run.hypervolume[-1] == pytest.approx(1.0)
+        assert run.hypervolume[0] < 0.9
+    document = json.loads(json.dumps(simulation.to_json(), allow_nan=False))
+    assert document["objectives"] == ["time_ms", "error"]
+    assert document["runs"][0]["hypervolume"] == list(simulation.runs[0].hypervolume)
+    fastest = {kind: min(valid_times(recorded, error)) for kind, error in ERRORS.items()}
+    assert document["ideal"] == pytest.approx([min(fastest.values()), 1e-15])
+    assert document["nadir"][0] == pytest.approx(
+        min(t.time_ms for t in recorded.trials.values() if t.status is Status.OK and t.error == 1e-15)
+    )
+
+
+def test_the_front_is_that_of_the_feasible() -> None:
+    simulation = simulate(recording(), "nsga2", objectives=("time", "error"), budget=60, repeats=1, max_error=1e-5)
+    assert simulation.to_json()["nadir"][1] == pytest.approx(1e-7)
+    assert simulation.runs[0].hypervolume[-1] == pytest.approx(1.0)
+    none = simulate(recording(), "nsga2", objectives=("time", "error"), budget=5, repeats=1, max_error=1e-20)
+    assert none.optimum is None
+    assert none.runs[0].hypervolume == (0.0,) * 5
+    assert none.to_json()["ideal"] is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"objectives": ("time",)}, "objectives time: one alone"),
+        ({"objectives": ("time", "error", "memory", "energy")}, "expected two or three"),
+        ({"objectives": ("time", "")}, "expected two or three"),
+        ({"objectives": ("time", "time")}, "'time' is given twice"),
+        ({"objectives": ("time", "time_ms")}, "'time_ms' is the same as 'time'"),
+        ({"objectives": ("tme", "error")}, "'tme'; did you mean 'time'"),
+        ({"objectives": ("time", "energy * 2")}, "'energy'; did you mean 'energy_j'"),
+        ({"objectives": ("time", "memory")}, "metric of recording toy: 'memory_bytes'"),
+        ({"objectives": ("time", "error"), "objective": "energy"}, "exclude each other"),
+        ({"objectives": ("time", "error"), "maximise": True}, "1 / METRIC"),
+        ({"objectives": ("time", "error"), "strategy": "genetic"}, "genetic has one objective.*bayesian-pareto.*nsga2"),
+    ],
+)
+def test_objectives_that_cannot_be_are_named(request_: dict[str, Any], message: str) -> None:
+    with pytest.raises(MptuneError, match=message):
+        simulate(recording(), **{"strategy": "random", "budget": 3, "repeats": 1, **request_})
+
+
+def test_objectives_that_are_nowhere_defined_leave_nothing_to_measure() -> None:
+    found = simulate(recording(), "random", objectives=("time", "energy_j / (error - error)"), budget=4, repeats=1)
+    assert found.scale is None
+    assert found.runs[0].hypervolume == (0.0,) * 4
+    assert found.optimum is not None

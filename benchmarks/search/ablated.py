@@ -93,7 +93,7 @@ class Variant:
     errors_only: bool = False
 
 
-_VALIDITY: Final = "mptune.strategies.models.surrogate.ValidityModel"
+_VALIDITY: Final = "mptune.strategies.models.chances.ValidityModel"
 _SIGNATURES: Final = "mptune.strategies.bayesian.Signatures"
 VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
     {
@@ -107,7 +107,7 @@ VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
         ),
         "validity": Variant(
             "nothing learnt of failures",
-            stand_ins={"mptune.strategies.models.surrogate.ValidityModel": _EverythingRuns},
+            stand_ins={"mptune.strategies.models.chances.ValidityModel": _EverythingRuns},
         ),
         "exact reuse": Variant(
             "measured signatures only teach the model of errors",

@@ -22,7 +22,7 @@ from scipy.stats.qmc import LatinHypercube
 from benchmarks.search.peers import PeerRun
 from benchmarks.search.problem import BudgetSpent, Problem, Recorder
 
-__all__ = ["prepare"]
+__all__ = ["cache_text", "prepare"]
 
 _FAILED = "RuntimeFailedConfig"
 
@@ -30,7 +30,7 @@ _FAILED = "RuntimeFailedConfig"
 def prepare(problem: Problem, strategy: str) -> PeerRun:
     """Return a function that runs a strategy; the cache file is written to the working directory."""
     cache = Path("kernel_tuner_cache.json").resolve()
-    cache.write_text(_cache_text(problem))
+    cache.write_text(cache_text(problem))
     valid = set(problem.configurations)
 
     def is_recorded(*values: Any) -> bool:
@@ -65,7 +65,8 @@ def prepare(problem: Problem, strategy: str) -> PeerRun:
     return run
 
 
-def _cache_text(problem: Problem) -> str:
+def cache_text(problem: Problem) -> str:
+    """Return a problem as one of its cache files."""
     entries = {}
     for configuration, cost in zip(problem.configurations, problem.costs.tolist(), strict=True):
         entry: dict[str, Any] = dict(zip(problem.names, configuration, strict=True))

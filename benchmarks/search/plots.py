@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mptune.comparison import Comparison
 
-__all__ = ["draw_bars", "draw_curves", "pyplot_module"]
+__all__ = ["DASHES", "draw_bars", "draw_curves", "pyplot_module"]
 
 _WIDE: Final = 3
 
@@ -28,7 +28,7 @@ def pyplot_module() -> Any:
 
 
 #: Lines that can be told apart without colour.
-_DASHES: Final = ("-", "--", "-.", ":")
+DASHES: Final = ("-", "--", "-.", ":")
 
 
 def draw_curves(path: Path, comparison: Comparison, strategies: Sequence[str], first: int = 5) -> None:
@@ -42,7 +42,7 @@ def draw_curves(path: Path, comparison: Comparison, strategies: Sequence[str], f
     for axis, space in zip(axes.flat, spaces, strict=False):
         for number, strategy in enumerate(strategies):
             lower, median, upper = (_drawable(row) for row in comparison.quartiles(space, strategy))
-            style = {"color": f"C{number}", "linewidth": 2.2 if number == 0 else 1.2, "linestyle": _DASHES[number % 4]}
+            style = {"color": f"C{number}", "linewidth": 2.2 if number == 0 else 1.2, "linestyle": DASHES[number % 4]}
             axis.plot(evaluations[first:], median[first:], label=strategy, **style)
             axis.fill_between(evaluations[first:], lower[first:], upper[first:], color=f"C{number}", alpha=0.15)
         axis.set_title(space, fontsize=10)

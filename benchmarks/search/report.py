@@ -28,6 +28,7 @@ _DISTRIBUTIONS: Final = (
     "pyatf",
     "optuna",
     "scikit-optimize",
+    "pymoo",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -10,10 +11,28 @@ from typing import Final
 from mptune.errors import MptuneError
 from mptune.kernel import Kernel
 
-__all__ = ["CONSTRAINT_HELP", "default_output", "parse_assignments", "parse_sizes", "parse_threshold"]
+__all__ = [
+    "CONSTRAINT_HELP",
+    "OBJECTIVES_HELP",
+    "default_output",
+    "parse_assignments",
+    "parse_objectives",
+    "parse_sizes",
+    "parse_threshold",
+]
 
+#: A comma that is not between the arguments of a function.
+_COMMA: Final = re.compile(r",(?![^()]*\))")
 #: Help of the option that gives a measured constraint.
 CONSTRAINT_HELP: Final = "A limit on what is measured, such as 'energy_j <= 1.5'; all have to hold."
+
+#: Help of the option that gives several objectives.
+OBJECTIVES_HELP: Final = "Two or three instead, by commas: search for their front; best is of the first."
+
+
+def parse_objectives(text: str) -> tuple[str, ...]:
+    """Split a list at the commas that are not inside parentheses; empty text is no list."""
+    return tuple(part.strip() for part in _COMMA.split(text)) if text.strip() else ()
 
 
 def parse_assignments(texts: Sequence[str], option: str) -> dict[str, str]:

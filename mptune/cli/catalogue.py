@@ -91,6 +91,7 @@ def _list_strategies(json: bool) -> None:
             {
                 "strategy": name,
                 "description": _first_line(strategy),
+                "several_objectives": strategy.optimises_several,
                 "options": {option: {"default": default, "help": text} for option, (default, text) in options.items()},
             }
             for name, (strategy, options) in documented.items()
@@ -99,7 +100,8 @@ def _list_strategies(json: bool) -> None:
         return
     cells = []
     for name, (strategy, options) in documented.items():
-        cells.append((name, "", _first_line(strategy)))
+        several = " [several objectives]" if strategy.optimises_several else ""
+        cells.append((name, "", _first_line(strategy) + several))
         cells += [(f"  {option}", str(default), text) for option, (default, text) in options.items()]
     output.print(table(("strategy", "default", "what it does"), cells))
     output.print("\nchoose with --strategy NAME and --strategy-option OPTION=VALUE")

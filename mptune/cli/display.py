@@ -91,10 +91,12 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         f"strategy {settings['strategy']}, seed {settings['seed']}, {settings['wall_s']:.1f} s"
     )
     objective = run.objective
-    if objective.metric != "time_ms" or not objective.minimise:
+    if not objective.also and (objective.metric != "time_ms" or not objective.minimise):
         output.print(f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}")
     if objective.constraints:
         output.print(Text(f"where {' and '.join(objective.constraints)}"), soft_wrap=True)
+    if objective.also:
+        output.print(f"objectives {', '.join(objective.metrics)}, all minimised; best is the least {objective.metric}")
     output.print()
     columns = {"baseline": run.baseline, "best": run.best}
     if run.best is None:
@@ -102,6 +104,12 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     shown = {name: trial for name, trial in columns.items() if trial is not None}
     if shown:
         output.print(_comparison(run, shown))
+        output.print()
+    if run.front:
+        output.print(
+            f"front: {len(run.front)} of {run.feasible} feasible configurations, beaten by no other in every objective"
+        )
+        output.print(pareto_table(run, objective.metrics, run.front))
         output.print()
     if settings["wall_s"] > 0:
         output.print(f"time: {_spent(run)}")
@@ -116,7 +124,7 @@ def _comparison(run: Run, shown: Mapping[str, Trial]) -> Table:
         ("error", *(number(t.error, 3) for t in shown.values())),
         ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in shown.values())),
     ]
-    read = dict.fromkeys((run.objective.metric, *sorted(run.objective.names | run.objective.constraint_names)))
+    read = dict.fromkeys((*run.objective.metrics, *sorted(run.objective.names | run.objective.constraint_names)))
     others = [metric for metric in read if metric not in ("time_ms", "error", "memory_bytes")]
     rows[:0] = [(metric, *(number(run.metric_of(t, metric)) for t in shown.values())) for metric in others]
     rows += [(name, *(t.configuration[name] for t in shown.values())) for name in run.parameter_names]
@@ -143,14 +151,14 @@ def _spent(run: Run) -> str:
     return ", ".join(f"{name} {seconds:.1f} s ({seconds / wall_s:.0%})" for name, seconds in shown.items())
 
 
-def pareto_table(run: Run, metrics: Sequence[str]) -> Table:
-    """Return the front, one trial a row, the best of the first metric on top.
+def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> Table:
+    """Return a front, one trial a row.
 
     Each parameter has a column of its own where there is room.
     """
-    trials = run.pareto(metrics)
     numbers = tuple(dict.fromkeys((*metrics, "speedup")))
-    judged = ("feasible",) if run.settings.get("threshold") is not None or run.objective.constraints else ()
+    limited = run.settings.get("threshold") is not None or bool(run.objective.constraints)
+    judged = ("feasible",) if limited and trials is not run.front else ()
     rows = [
         (
             *(number(run.metric_of(trial, metric), 3 if metric == "speedup" else 4) for metric in numbers),
@@ -246,6 +254,8 @@ class LiveView:
             found = (
                 f"best {number(best.time_ms)} ms, speedup {number(run.speedup(best), 3)}, error {number(best.error, 3)}"
             )
+        if run.front:
+            found += f", {len(run.front)} on the front"
         head = f"{progress.phase}: {done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
         ahead = (
             Text(f"compiling ahead: {configuration}", style="dim", no_wrap=True, overflow="ellipsis")

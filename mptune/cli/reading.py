@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from mptune.cli.arguments import parse_objectives
 from mptune.cli.display import output, pareto_table, print_json, print_run
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.interop import EXPORTERS
 from mptune.interop.files import write_bytes, write_text
+from mptune.metric_expressions import OBJECTIVES
 from mptune.run import Run
 
 __all__ = ["export", "pareto", "show"]
 
+_METRICS: Final = ("time_ms", "error")
 RunPath = Annotated[Path, typer.Argument(metavar="RUN.db", help="A run file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -30,16 +33,23 @@ def show(run_file: RunPath, json: AsJson = False) -> None:
 
 def pareto(
     run_file: RunPath,
-    metrics: Annotated[str, typer.Option(help="Two or more metrics, by commas.")] = "time_ms,error",
+    metrics: Annotated[
+        str, typer.Option(help="Two or more, by commas: metrics, speedup or what --objective has [those of the run].")
+    ] = "",
     json: AsJson = False,
 ) -> None:
     """Show the configurations no other one beats in every metric."""
     run = Run.load(run_file)
-    names = tuple(name.strip() for name in metrics.split(",") if name.strip())
+    several = run.objective.metrics if run.objective.also else _METRICS
+    names = tuple(OBJECTIVES.get(name, name) for name in parse_objectives(metrics)) or several
+    document = run.pareto_document(names)
     if json:
-        print_json(run.pareto_document(names))
+        print_json(document)
         return
-    output.print(pareto_table(run, names))
+    output.print(pareto_table(run, names, run.pareto(names)))
+    without = run.evaluations - len(document["front"]) - document["dominated"]
+    failed = f", {without} without numbers" if without else ""
+    output.print(f"\n{len(document['front'])} on the front, {document['dominated']} dominated{failed}")
 
 
 def export(

@@ -10,17 +10,25 @@ from typing import Annotated
 import typer
 
 from mptune.accuracy.metrics import METRICS
-from mptune.cli.arguments import CONSTRAINT_HELP, default_output, parse_assignments, parse_sizes, parse_threshold
+from mptune.cli.arguments import (
+    CONSTRAINT_HELP,
+    OBJECTIVES_HELP,
+    default_output,
+    parse_assignments,
+    parse_objectives,
+    parse_sizes,
+    parse_threshold,
+)
 from mptune.cli.display import LiveView, complain, print_json, print_run, remark
 from mptune.cli.interruption import Interruption
 from mptune.evaluators.device import Limits
+from mptune.metric_expressions import OBJECTIVES
 from mptune.registry import load_kernel
 from mptune.results import Status
 from mptune.run import Run
 from mptune.strategies import STRATEGIES
 from mptune.tuner import Progress, TuneSettings
 from mptune.tuner import tune as tune_kernel
-from mptune.tuner.settings import OBJECTIVES
 
 __all__ = ["tune"]
 
@@ -34,6 +42,7 @@ def tune(
     objective: Annotated[
         str, typer.Option(help=f"{', '.join(OBJECTIVES)}, a metric or an expression over metrics.")
     ] = "time",
+    objectives: Annotated[str, typer.Option(metavar="A,B", help=OBJECTIVES_HELP)] = "",
     maximise: Annotated[bool, typer.Option("--maximise", help="More of the objective is better.")] = False,
     constraint: Annotated[list[str], typer.Option(metavar="C", help=CONSTRAINT_HELP)] = [],  # noqa: B006
     observe: Annotated[
@@ -42,7 +51,9 @@ def tune(
     penalty: Annotated[str, typer.Option(help="Score of an inaccurate trial: hard, linear or decay.")] = "decay",
     alpha: Annotated[float, typer.Option(help="Slope of the linear penalty.")] = 1.0,
     beta: Annotated[float, typer.Option(help="Rate of the decay penalty.")] = 1.0,
-    strategy: Annotated[str, typer.Option(help=f"{', '.join(STRATEGIES)}.")] = "bayesian",
+    strategy: Annotated[
+        str, typer.Option(help=f"{', '.join(STRATEGIES)} [bayesian; for several objectives bayesian-pareto].")
+    ] = "bayesian",
     strategy_option: Annotated[list[str], typer.Option(metavar="K=V", help="A hyperparameter of it.")] = [],  # noqa: B006
     budget: Annotated[int, typer.Option(help="Unique configurations to evaluate.")] = 100,
     time_limit: Annotated[float | None, typer.Option(metavar="S", help="Seconds after which none is begun.")] = None,
@@ -67,7 +78,7 @@ def tune(
     log: Annotated[bool, typer.Option("--log", help="A line for each trial, on standard error.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Find the fastest configuration that is accurate enough."""
+    """Find the fastest configuration that is accurate enough, or the front of several objectives."""
     definition = load_kernel(kernel)
     preset, sizes = parse_sizes(definition, size)
     settings = TuneSettings(
@@ -77,6 +88,7 @@ def tune(
         max_error=parse_threshold(max_error),
         metric=metric,
         objective=objective,
+        objectives=parse_objectives(objectives),
         maximise=maximise,
         constraints=tuple(constraint),
         observers=tuple(observe),

@@ -8,17 +8,36 @@ parties add theirs by an entry point of the group ``mptune.strategies`` that giv
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
+from mptune.errors import MptuneError
 from mptune.objective import Objective
 from mptune.plugins import Registry
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.base import Strategy
+from mptune.strategies.base import Known, Strategy
 
-__all__ = ["STRATEGIES", "make"]
+__all__ = ["STRATEGIES", "chosen_name", "make"]
 
 #: Every strategy class by name: the bundled ones and those of installed third parties.
 STRATEGIES: Final[Mapping[str, type[Strategy]]] = Registry("strategy", __name__, Strategy)
+#: Which strategy stands in for one that knows a single objective, so that the default is good for several too.
+_FOR_SEVERAL: Final[Mapping[str, str]] = MappingProxyType({"bayesian": "bayesian-pareto"})
+
+
+def chosen_name(name: str, objective: Objective) -> str:
+    """Return the name of the strategy that searches: the one given, or for several objectives its stand-in.
+
+    Raises:
+        UnknownNameError: no strategy has that name.
+        MptuneError: it searches for one objective only; names those that can do several.
+    """
+    chosen = _FOR_SEVERAL.get(name, name) if objective.also else name
+    if objective.also and not STRATEGIES[chosen].optimises_several:
+        able = ", ".join(other for other in STRATEGIES if STRATEGIES[other].optimises_several)
+        given = ", ".join(objective.metrics)
+        raise MptuneError(f"strategy {name} has one objective, not several ({given}); these can have several: {able}")
+    return chosen
 
 
 def make(
@@ -29,21 +48,25 @@ def make(
     signature: Sequence[str] = (),
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
+    known: Mapping[str, Known] = MappingProxyType({}),
 ) -> Strategy:
     """Return a new strategy.
 
     Args:
-        name: key of :data:`STRATEGIES`.
+        name: key of :data:`STRATEGIES`; with several objectives "bayesian" is "bayesian-pareto".
         space: the valid configurations.
         objective: scores trials and knows the threshold.
         signature: names of the parameters that can change the numbers.
         seed: seeds everything random.
         options: hyperparameters by name; values may be text.
+        known: metrics that need no evaluation, by name.
 
     Raises:
         UnknownNameError: no strategy, or no option of it, has that name.
-        MptuneError: an option's value is of the wrong type or out of range.
+        MptuneError: an option's value is of the wrong type or out of range, or the strategy cannot do several
+            objectives.
     """
+    name = chosen_name(name, objective)
     chosen = STRATEGIES[name]
     parsed = chosen.options_class.from_mapping(name, dict(options or {}))
-    return chosen(space, objective, signature=signature, seed=seed, options=parsed)
+    return chosen(space, objective, signature=signature, seed=seed, options=parsed, known=known)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
@@ -17,7 +19,10 @@ from mptune.results import Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["Options", "Strategy", "require"]
+__all__ = ["Known", "Options", "Strategy", "require"]
+
+#: Gives a metric that needs no evaluation, ``(n,)``, of the configurations with these indices, ``(n,)``.
+Known = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 #: A name and its text, over more deeply indented lines, in the section of a docstring.
 _ENTRY: Final = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -84,10 +89,15 @@ class Strategy(ABC):
         signature: names of the parameters that can change the numbers; empty where that is not known.
         seed: seeds everything random.
         options: hyperparameters, an instance of the class's ``options_class``.
+        known: metrics that need no evaluation, by name.
+
+    Attributes:
+        optimises_several: whether it searches for the front of several objectives; if not it is given one only.
     """
 
     name: ClassVar[str]
     options_class: ClassVar[type[Options]] = Options
+    optimises_several: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -97,11 +107,13 @@ class Strategy(ABC):
         signature: Sequence[str] = (),
         seed: int = 0,
         options: Options | None = None,
+        known: Mapping[str, Known] = MappingProxyType({}),
     ) -> None:
         self.space = space
         self.objective = objective
         self.signature = tuple(signature)
         self.rng = np.random.default_rng(seed)
+        self.known = dict(known)
         self.options = options if options is not None else self.options_class()
         self._seen: set[int] = set()
 

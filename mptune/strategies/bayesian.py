@@ -26,10 +26,12 @@ from numpy.typing import NDArray
 from mptune.results import Trial
 from mptune.strategies.base import Options, Strategy, require
 from mptune.strategies.models import candidates as pools
+from mptune.strategies.models.chances import Chances, Outcome
 from mptune.strategies.models.features import Features
 from mptune.strategies.models.gaussian_process import Prior
 from mptune.strategies.models.signatures import Signatures, enabled
-from mptune.strategies.models.surrogate import Outcome, Surrogate
+from mptune.strategies.models.surrogate import Surrogate, TimeSurrogate
+from mptune.strategies.models.value_model import ValueModel
 
 __all__ = ["BayesianOptions", "BayesianStrategy"]
 
@@ -93,20 +95,10 @@ class BayesianStrategy(Strategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        options = self.options
         self._features = Features(self.space)
-        k = self._features.count
         watched = enabled(self.objective, self.signature)
         self._signatures = Signatures(self.space, self.signature, self.objective) if watched else None
-        self._surrogate = Surrogate(
-            k,
-            Prior.of(k, length_spread=options.length_spread, noise=options.noise, noise_spread=1.0),
-            self._signatures,
-            iterations=options.iterations,
-            warp=options.warp,
-            max_observations=options.max_observations,
-            rng=self.rng,
-        )
+        self._surrogate = self._make_surrogate()
         self._outcomes: dict[int, Outcome] = {}
         self._pending: dict[int, None] = {}
         self._design: list[int] | None = None
@@ -118,6 +110,24 @@ class BayesianStrategy(Strategy):
         self._pool: pools.Candidates | None = None
         self._alive = np.empty(0, dtype=np.bool_)
         self._fitted_to = 0
+
+    def _make_surrogate(self) -> Surrogate[Any]:
+        return TimeSurrogate(self._value_model(), self._chances(), self.options.max_observations, self.rng)
+
+    def _value_model(self) -> ValueModel:
+        options = self.options
+        k = self._features.count
+        prior = Prior.of(k, length_spread=options.length_spread, noise=options.noise, noise_spread=1.0)
+        return ValueModel(prior, iterations=options.iterations, warp=options.warp)
+
+    def _chances(self) -> Chances:
+        return Chances(
+            self._features.count,
+            self._signatures,
+            iterations=self.options.iterations,
+            max_observations=self.options.max_observations,
+            rng=self.rng,
+        )
 
     # -- ask and tell --------------------------------------------------------------------------
 
@@ -139,23 +149,35 @@ class BayesianStrategy(Strategy):
         if not new:
             return
         at = np.array([i for i, _ in new], dtype=np.int64)
-        features = self._features.of(at)
-        for (index, trial), row in zip(new, features, strict=True):
+        features, codes = self._features.of(at), self.space.codes(at)
+        for (index, trial), row, values in zip(new, features, codes, strict=True):
             self._pending.pop(index, None)
-            outcome = self._outcome(row, trial)
+            outcome = self._outcome(row, values, trial)
             self._outcomes[index] = outcome
-            is_better = outcome.feasible and outcome.value < self._best
-            self._best = outcome.value if is_better else self._best
-            self._since_best = 0 if is_better else self._since_best + 1
+            self._since_best = 0 if self._improves(outcome) else self._since_best + 1
             self._strike(index)
-        if self._signatures is not None:
-            self._signatures.observe(self.space.codes(at), [t for _, t in new])
+        for signatures in self._observed:
+            signatures.observe(codes, [t for _, t in new])
 
-    def _outcome(self, features: NDArray[np.float64], trial: Trial) -> Outcome:
+    @property
+    def _observed(self) -> tuple[Signatures, ...]:
+        """What learns of errors; the first of them knows the widest signature."""
+        return () if self._signatures is None else (self._signatures,)
+
+    def _outcome(self, features: NDArray[np.float64], codes: NDArray[np.int32], trial: Trial) -> Outcome:  # noqa: ARG002
         value = -math.log(self.objective.performance(trial))
-        # A constraint on what is measured is one that cannot be seen beforehand either.
-        failed = not trial.is_valid or self.objective.constraint_excess(trial) > 0
+        failed = self._has_failed(trial)
         return Outcome(features, value, failed, not failed and self.objective.is_feasible(trial))
+
+    def _has_failed(self, trial: Trial) -> bool:
+        # A constraint on what is measured is one that cannot be seen beforehand either.
+        return not trial.is_valid or self.objective.constraint_excess(trial) > 0
+
+    def _improves(self, outcome: Outcome) -> bool:
+        """Whether an outcome is better than all before it, which is then remembered."""
+        is_better = outcome.feasible and outcome.value < self._best
+        self._best = outcome.value if is_better else self._best
+        return is_better
 
     def _taken(self, index: int) -> bool:
         return index in self._seen or index in self._pending
@@ -183,7 +205,7 @@ class BayesianStrategy(Strategy):
 
         It is the natural guess at something feasible, and it settles the floor of the error model.
         """
-        signatures = self._signatures
+        signatures = next(iter(self._observed), None)
         if signatures is None or signatures.is_measured(signatures.widest):
             return None
         if self._pending or self._widest_attempts >= _WIDEST_ATTEMPTS:
@@ -260,7 +282,8 @@ class BayesianStrategy(Strategy):
         else:
             self._surrogate.extend(self._outcomes)
         for index in self._pending:
-            self._surrogate.imagine(index, self._features.of([index])[0])
+            if index not in self._surrogate.imagined:
+                self._surrogate.imagine(index, self._features.of([index])[0], self.space.codes([index])[0])
 
     def _rebuild(self) -> None:
         """Choose candidates and fit the model anew."""

@@ -13,6 +13,7 @@ class ExhaustiveStrategy(Strategy):
     """Visits the space in index order; the seed has no effect."""
 
     name: ClassVar[str] = "exhaustive"
+    optimises_several: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

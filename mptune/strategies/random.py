@@ -18,6 +18,7 @@ class RandomStrategy(Strategy):
     """
 
     name: ClassVar[str] = "random"
+    optimises_several: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

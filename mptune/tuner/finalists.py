@@ -20,7 +20,7 @@ __all__ = ["ROUNDS", "finalists", "rounds_within"]
 
 #: How often the turn of each comes.
 ROUNDS: Final = 5
-#: The fastest feasible trials, and the fastest of the baseline's types, among them.
+#: The fastest feasible trials, and the fastest of the baseline's types, among them; several objectives add the front.
 _WINNERS: Final = 3
 _BASELINES: Final = 2
 #: Launches of a visit, the one that warms up included.
@@ -49,7 +49,9 @@ def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Va
     baselines = [
         trial for trial in ranked if all(trial.configuration[name] in values for name, values in baseline.items())
     ][:_BASELINES]
-    return list({trial.configuration: trial for trial in (*winners, *baselines)}.values()) if winners else []
+    return (
+        list({trial.configuration: trial for trial in (*winners, *run.front, *baselines)}.values()) if winners else []
+    )
 
 
 def rounds_within(trials: Sequence[Trial], allowed_s: float) -> int:

@@ -10,8 +10,9 @@ from typing import Final
 
 from mptune.errors import EmptySpaceError
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.kernel import Kernel
+from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
+from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
@@ -20,6 +21,7 @@ from mptune.store import RunFile
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
 from mptune.tuner.finalists import finalists, rounds_within
+from mptune.tuner.footprints import footprints
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.no_file import NoFile
 from mptune.tuner.phase import Phase
@@ -38,6 +40,7 @@ class Tuning:
 
     Args:
         kernel: the kernel.
+        sizes: its sizes.
         settings: how to tune.
         objective: scores trials.
         space: the valid configurations.
@@ -50,6 +53,7 @@ class Tuning:
     def __init__(
         self,
         kernel: Kernel,
+        sizes: Sizes,
         settings: TuneSettings,
         objective: Objective,
         space: SearchSpace,
@@ -59,6 +63,7 @@ class Tuning:
         start: float,
     ) -> None:
         self._kernel = kernel
+        self._sizes = sizes
         self._settings = settings
         self._space = space
         self._evaluator = evaluator
@@ -143,7 +148,7 @@ class Tuning:
         Phase(self._ledger, self._evaluator, self._on_progress, phase, budget, ask, strategy, lead).run()
 
     def _settle(self) -> None:
-        """Measure again in turn what can be the best or the baseline, until both have been."""
+        """Measure again in turn what can be the best, on the front or the baseline, until all of it has been."""
         ledger = self._ledger
         if not ledger.measured_here:
             return
@@ -153,13 +158,21 @@ class Tuning:
             run = ledger.result()
             last = finalists(run, ledger.objective, self._kernel.baseline_values())
             rounds = rounds_within(last, until - time.monotonic())
-            deciding = {trial.configuration for trial in (run.best, run.baseline) if trial is not None}
-            if not last or not rounds or deciding <= settled:
-                return
-            for trial in self._evaluator.remeasure(last, rounds):
-                if trial.is_valid:
-                    ledger.keep(trial, ledger.phases[trial.configuration])
+            if not last or not rounds or {trial.configuration for trial in _deciding(run)} <= settled:
+                break
+            self._measure_again(last, rounds)
             settled.update(trial.configuration for trial in last)
+        # The last times may have put another one on top whose error was its signature's; that has no limit of time.
+        while unsure := [
+            t for t in _deciding(ledger.result()) if t.measurement.reused_error and t.configuration not in settled
+        ]:
+            self._measure_again(unsure, 1)
+            settled.update(trial.configuration for trial in unsure)
+
+    def _measure_again(self, trials: Sequence[Trial], rounds: int) -> None:
+        for trial in self._evaluator.remeasure(trials, rounds):
+            if trial.is_valid:
+                self._ledger.keep(trial, self._ledger.phases[trial.configuration])
 
     def _strategy(self, space: SearchSpace) -> Strategy:
         return make(
@@ -169,4 +182,10 @@ class Tuning:
             signature=self._kernel.signature_names,
             seed=self._settings.seed,
             options=dict(self._settings.strategy_options),
+            known={"memory_bytes": footprints(self._kernel, self._sizes, space)},
         )
+
+
+def _deciding(run: Run) -> list[Trial]:
+    """Return what is reported: the best, the front and the baseline."""
+    return [trial for trial in (run.best, run.baseline, *run.front) if trial is not None]

@@ -119,7 +119,7 @@ class Phase(AskAndTell):
     def _beaten_above_ms(self) -> float:
         """Return the time above which a configuration is clearly beaten, in milliseconds."""
         objective = self._ledger.objective
-        if objective.metric != "time_ms" or not objective.minimise:
+        if objective.metrics != ("time_ms",) or not objective.minimise:
             return math.inf
         best = objective.best(list(self._ledger.trials.values()))
         return math.inf if best is None else BEATEN_FACTOR * best.time_ms

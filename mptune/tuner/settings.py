@@ -8,20 +8,12 @@ from typing import Any
 
 from mptune.errors import MptuneError
 from mptune.evaluators.device import Limits
+from mptune.metric_expressions import chosen_objectives
 from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 
-__all__ = ["OBJECTIVES", "Progress", "TuneSettings"]
-
-#: What ``--objective`` accepts beside metric names and expressions over them.
-OBJECTIVES: Mapping[str, str] = {
-    "time": "time_ms",
-    "memory": "memory_bytes",
-    "energy": "energy_j",
-    "edp": "energy_j * time_ms",  # the energy-delay product
-    "error": "error",
-}
+__all__ = ["Progress", "TuneSettings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +27,7 @@ class TuneSettings:
         max_error: threshold of the error metric, one for all outputs or by output.
         metric: error metric of every output instead of the kernel's own.
         objective: "time", "memory", "energy", "edp", "error", a metric name or an expression over metrics.
+        objectives: two or three of these instead: what is searched for is their front; the best is of the first.
         maximise: whether more of the objective is better.
         constraints: what is measured of a feasible trial satisfies them, such as ``energy_j <= 1.5``.
         observers: names of what to measure beside what objective and constraints need.
@@ -62,6 +55,7 @@ class TuneSettings:
     max_error: float | Mapping[str, float] | None = None
     metric: str | Callable[..., float] | None = None
     objective: str = "time"
+    objectives: tuple[str, ...] = ()
     maximise: bool = False
     constraints: tuple[str, ...] = ()
     observers: tuple[str, ...] = ()
@@ -82,6 +76,7 @@ class TuneSettings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        chosen_objectives(self.objective, self.objectives, self.maximise)
         if self.budget < 1:
             raise MptuneError(f"budget {self.budget}: expected at least 1 evaluation")
         if not 0.0 <= self.baseline_share <= 1.0:

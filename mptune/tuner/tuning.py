@@ -27,6 +27,7 @@ from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.kernel import Kernel, Sizes
+from mptune.metric_expressions import chosen_objectives, short_names
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.registry import load_kernel
@@ -34,10 +35,10 @@ from mptune.rendering import render_body
 from mptune.run import Run
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile
-from mptune.strategies import make
+from mptune.strategies import chosen_name, make
 from mptune.tuner.loop import Tuning
 from mptune.tuner.no_file import NoFile
-from mptune.tuner.settings import OBJECTIVES, Progress, TuneSettings
+from mptune.tuner.settings import Progress, TuneSettings
 
 __all__ = ["device_constraints", "tune"]
 
@@ -90,15 +91,18 @@ def tune(
     _check_outputs(kernel, settings.max_error)
     metric = settings.metric if settings.metric is not None else kernel.metric
     metrics_by_output([output.name for output in kernel.outputs], metric)
+    first, *also = chosen_objectives(settings.objective, settings.objectives, settings.maximise)
     objective = Objective(
-        metric=OBJECTIVES.get(settings.objective, settings.objective),
+        metric=first,
         minimise=not settings.maximise,
         threshold=settings.max_error,
         penalty=settings.penalty,
         alpha=settings.alpha,
         beta=settings.beta,
         constraints=tuple(settings.constraints),
+        also=tuple(also),
     )
+    settings = dataclasses.replace(settings, strategy=chosen_name(settings.strategy, objective))
     observers = _observers(kernel, settings, objective)
     make(settings.strategy, kernel.search_space(sizes), objective, options=dict(settings.strategy_options))
     if output is not None:
@@ -116,7 +120,7 @@ def tune(
         described["workers"] = evaluator.capacity
         file = _open_run(output, resume, described)
         stack.enter_context(file)
-        return Tuning(kernel, settings, objective, space, evaluator, file, on_progress, start).run()
+        return Tuning(kernel, sizes, settings, objective, space, evaluator, file, on_progress, start).run()
 
 
 def _evaluator(
@@ -145,12 +149,23 @@ def _evaluator(
         plan=TimingPlan(flush_cache=settings.flush_cache),
         limits=settings.limits,
         compilers=usable_cores() if settings.compilers is None else settings.compilers,
-        reuse_errors=objective.metric == "time_ms" and objective.minimise and not objective.constraints,
+        reuse_errors=_may_reuse_errors(objective),
         observers=observers,
         error_limits=objective.error_limits,
         workers=settings.workers,
         devices=devices,
     )
+
+
+def _may_reuse_errors(objective: Objective) -> bool:
+    """Whether a trial that can win, or be on the front, is sure to have an error of its own.
+
+    What is faster than all as accurate has its error measured (:meth:`DeviceEvaluator.submit`); what can win
+    otherwise, by less memory for example, would not.
+    """
+    is_time = objective.metric == "time_ms" or "time_ms" in objective.also
+    others = set(objective.metrics) - {"time_ms", "error"}
+    return is_time and not others and objective.minimise and not objective.constraints
 
 
 def _observers(kernel: Kernel, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
@@ -162,7 +177,7 @@ def _observers(kernel: Kernel, settings: TuneSettings, objective: Objective) -> 
     known = metric_names(kernel)
     for name in sorted(objective.names):
         if name not in known:
-            raise UnknownNameError(f"metric in objective {settings.objective!r}:", name, known)
+            raise UnknownNameError(f"metric in {_named(settings)}:", name, known, aliases=short_names(name, known))
     for name in sorted(objective.constraint_names):
         if name not in known:
             raise UnknownNameError("metric in a measured constraint:", name, known)
@@ -183,12 +198,16 @@ def _check_observed(
     """
     for name in sorted(objective.names | objective.constraint_names):
         if name in ready.unavailable:
-            reader = f"objective {settings.objective!r}" if name in objective.names else "a measured constraint"
+            reader = _named(settings) if name in objective.names else "a measured constraint"
             raise ObserverUnavailableError(f"{reader} needs {name}: {ready.unavailable[name]}")
     for reason in dict.fromkeys(ready.unavailable.values()):
         names = [name for name, given in ready.unavailable.items() if given == reason]
         observer = next((f"observer {name}" for name in names if name in OBSERVERS), None)
         on_warning(f"{observer or ', '.join(names)} is not available here: {reason}")
+
+
+def _named(settings: TuneSettings) -> str:
+    return f"objectives {','.join(settings.objectives)}" if settings.objectives else f"objective {settings.objective!r}"
 
 
 def _check_outputs(kernel: Kernel, threshold: float | Mapping[str, float] | None) -> None:
@@ -262,6 +281,7 @@ def _describe(
         "threshold": dict(threshold) if isinstance(threshold, Mapping) else threshold,
         "metric": metric,
         "objective": objective.metric,
+        "objectives": list(objective.metrics),
         "minimise": objective.minimise,
         "penalty": objective.penalty,
         "alpha": objective.alpha,

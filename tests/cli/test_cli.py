@@ -293,6 +293,14 @@ WRONG_INPUT = {
     "value alias": (("render", "axpy", "-p", "x_type=float23"), "did you mean 'float32'"),
     "kernel prefix": (("tune", "conv"), "did you mean 'convolution2d'"),
     "objective": (("tune", "axpy", "--backend", "host", "--objective", "tme_ms"), "did you mean 'time_ms'"),
+    "objectives": (("tune", "axpy", "--backend", "host", "--objectives", "tme,error"), "did you mean 'time'"),
+    "one of several": (("tune", "axpy", "--objectives", "error"), "objectives error: one alone"),
+    "objective twice": (("tune", "axpy", "--objectives", "time,error,time"), "'time' is given twice"),
+    "both kinds of objective": (("tune", "axpy", "--objectives", "time,error", "--objective", "energy"), "exclude"),
+    "objectives of a strategy of one": (
+        ("tune", "axpy", "--backend", "host", "--objectives", "time,error", "--strategy", "genetic"),
+        "strategy genetic has one objective, not several .*bayesian-pareto",
+    ),
     "objective unmeasured": (("tune", "axpy", "--backend", "host", "--objective", "energy"), "objective 'energy'"),
     "trial limit": (("tune", "axpy", "--trial-limit", -1), "trial limit -1 s"),
     "assignment": (("render", "axpy", "-p", "x_type"), "expected NAME=VALUE"),
@@ -415,7 +423,7 @@ def test_an_objective_other_than_time_is_named_with_its_values(mptune: Call) -> 
 def test_front_says_what_is_feasible_and_fits_a_terminal(mptune: Call, run_file: Path) -> None:
     wide = mptune("pareto", run_file).out.splitlines()
     assert {"speedup", "feasible", "unroll", "x_type"} <= set(wide[0].split())
-    assert all(row.split()[3] in ("yes", "no") for row in wide[1:])
+    assert all(row.split()[3] in ("yes", "no") for row in wide[1 : wide.index("")])
     assert "x_type=" not in "".join(wide)
     narrow = pareto_at_width(run_file, 60)
     assert narrow[0].split()[-1] == "configuration"
@@ -427,7 +435,8 @@ def pareto_at_width(path: Path, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(display, "output", console)
-        console.print(display.pareto_table(Run.load(path), ("time_ms", "error")))
+        run, metrics = Run.load(path), ("time_ms", "error")
+        console.print(display.pareto_table(run, metrics, run.pareto(metrics)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -559,3 +568,42 @@ def test_log_has_one_line_for_each_trial(mptune: Call) -> None:
     again = mptune(*options, "--budget", 4, "--log", "--resume")
     assert sum("; from the run file; " in line for line in again.err.splitlines()) >= 1
     assert not [line for line in mptune(*options, "--budget", 5, "--resume").err.splitlines() if line[:1].isdigit()]
+
+
+def test_several_objectives_end_with_their_front(mptune: Call) -> None:
+    options = ("tune", OWN, "--backend", "host", "--budget", 12, "--output", "x.db", "--objectives", "time,error")
+    done = mptune(*options, "--max-error", "1e-2")
+    assert done.code == 0, done.err
+    assert "strategy bayesian-pareto" in done.out
+    assert "objectives time_ms, error, all minimised; best is the least time_ms" in done.out
+    run = Run.load("x.db")
+    assert f"front: {len(run.front)} of {run.feasible} feasible configurations" in done.out
+    assert run.best is not None
+    assert run.best.time_ms == run.front[0].time_ms
+    assert all(not trial.measurement.reused_error for trial in run.front)
+    shown = mptune("pareto", "x.db")
+    assert shown.out.split()[:2] == ["time_ms", "error"]
+    assert "on the front," in shown.out
+    assert mptune("pareto", "x.db", "--metrics", "memory,error").out.split()[0] == "memory_bytes"
+    again = mptune(*options, "--max-error", "1e-2", "--resume", "--budget", 16, "--json")
+    assert json.loads(again.out)["evaluations"] == 16
+    before = {trial.configuration for trial in run.trials}
+    assert before <= {trial.configuration for trial in Run.load("x.db").trials}
+
+
+def test_a_front_nothing_is_on_exits_with_one(mptune: Call) -> None:
+    options = ("--backend", "host", "--budget", 3, "--output", "x.db", "--max-error", "1e-40", "--strategy", "nsga2")
+    done = mptune("tune", OWN, *options, "--objectives", "time,memory")
+    assert done.code == 1
+    assert "no configuration meets the threshold" in done.err
+    assert "front:" not in done.out
+
+
+def test_simulate_shows_the_hypervolume(mptune: Call, tmp_path: Path) -> None:
+    path = recording(tmp_path / "space.json", errors=True)
+    done = mptune("simulate", path, "--objectives", "time,error", "--budget", 40)
+    assert done.code == 0, done.err
+    assert "bayesian-pareto: " in done.out
+    assert "objectives time_ms, error" in done.out
+    assert "100 %" in done.out
+    assert "of the hypervolume" in done.out

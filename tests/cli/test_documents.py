@@ -118,6 +118,12 @@ def test_documents_of_tuning(document: Call, tmp_path: Path) -> None:
     check("tune", tuned(document, tmp_path / "c.db", "--budget", 3, "--max-error", "y=1"))
     constrained = ("--constraint", "memory_bytes <= 1", "--objective", "memory")
     check("tune", tuned(document, tmp_path / "d.db", "--budget", 2, *constrained, code=1))
+    several = ("--budget", 4, "--objectives", "time,error,memory")
+    found = tuned(document, tmp_path / "e.db", *several)
+    check("tune", found)
+    assert found["front"]
+    check("pareto", document("pareto", tmp_path / "e.db", "--json"))
+    check("tune", tuned(document, tmp_path / "f.db", *several, "--max-error", "1e-40", code=1))
 
 
 def test_documents_of_failures(document: Call, tmp_path: Path) -> None:
@@ -143,6 +149,9 @@ def test_documents_of_simulations(document: Call, run_file: Path) -> None:
     replay = ("--budget", 3, "--repeats", 2, "--json")
     check("simulate", document("simulate", run_file, "--strategy", "random", *replay))
     check("simulate", document("simulate", run_file, "--strategy", "random", "--max-error", "1e-40", *replay, code=1))
+    several = ("--objectives", "time,error")
+    check("simulate", document("simulate", run_file, *several, *replay))
+    check("simulate", document("simulate", run_file, *several, "--max-error", "1e-40", *replay, code=1))
     compare = ("compare", run_file, "--strategies", "random,genetic", "--processes", 1)
     check("compare", document(*compare, *replay))
     check("compare", document(*compare, "--max-error", "1e-40", *replay, code=1))

@@ -133,6 +133,24 @@ class Signatures:
                 probability[position] = math.log(met / len(record.excesses))
         return probability[inverse]
 
+    def levels(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return mean and standard deviation of each configuration's log10 error, shape ``(n,)``.
+
+        Of measured signatures they are those of what was measured; where that was not finite the mean is infinite.
+        """
+        keys, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
+        means, deviations = self._model.predict(codes[first][:, self.columns])
+        for position, key in enumerate(keys.tolist()):
+            record = self._records.get(key)
+            if record is None:
+                continue
+            if record.excesses:
+                known = np.maximum(np.array(record.excesses) + self._target, _LEAST_ERROR)
+                means[position], deviations[position] = known.mean(), known.std()
+            elif self._is_bad(record):
+                means[position], deviations[position] = math.inf, 0.0
+        return means[inverse], deviations[inverse]
+
     def is_measured(self, row: Codes) -> bool:
         """Whether the error of the signature with these value codes is known; shape ``(n_names,)``."""
         record = self._records.get(int(self._key(row[None, :])[0]))

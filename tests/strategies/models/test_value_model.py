@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mptune.strategies.models.surrogate import Scale
+from mptune.strategies.models.value_model import Scale
 
 
 def test_values_are_standardised_in_order() -> None:

@@ -1,0 +1,87 @@
+"""A recorded space as a tool that looks for a front sees it: a table of configurations and the levels of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.search.problem import BudgetSpent, Problem
+from mptune.interop.recorded import RecordedSpace
+from mptune.metric_expressions import chosen_objectives
+from mptune.objective import Objective
+from mptune.pareto import FrontScale, front
+
+__all__ = ["FrontProblem", "FrontRecorder"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontProblem:
+    """What a tool has to find the front of.
+
+    Attributes:
+        problem: configurations and parameters.
+        levels: log10 of each objective, less is better, ``(n, n_objectives)``.
+        scale: on which fronts are compared.
+    """
+
+    problem: Problem
+    levels: Array
+    scale: FrontScale
+
+    @classmethod
+    def of(cls, recorded: RecordedSpace, objectives: tuple[str, ...]) -> FrontProblem:
+        """Return the problem of a recorded space in which everything ran."""
+        first, *also = chosen_objectives("time", objectives)
+        objective = Objective(first, also=tuple(also))
+        trials = [recorded.trials[index] for index in range(recorded.space.size)]
+        levels = np.array([objective.levels(trial) for trial in trials])
+        return cls(Problem.from_recorded(recorded, objective), levels, FrontScale.of(levels))
+
+
+class FrontRecorder:
+    """Counts a tool's evaluations and keeps the hypervolume of the front so far, as a share of the recorded front's.
+
+    Args:
+        problem: what the tool has to find the front of.
+        budget: unique recorded configurations the tool may run.
+        patience: proposals in a row without a new configuration after which the tool is stopped.
+    """
+
+    def __init__(self, problem: FrontProblem, budget: int, patience: int = 20_000) -> None:
+        self.problem = problem
+        self.budget = min(budget, len(problem.levels))
+        self.shares: list[float] = []
+        self._patience = patience
+        self._since_new = 0
+        self._seen: set[int] = set()
+        self._front: Array = np.empty((0, problem.levels.shape[1]))
+
+    def propose(self, configuration: tuple[Any, ...]) -> Array | None:
+        """Return the levels of a configuration, None where it is not recorded, which costs no evaluation.
+
+        Raises:
+            BudgetSpent: the budget was spent before, or nothing new has come for too long.
+        """
+        self._since_new += 1
+        if self._since_new > self._patience:
+            raise BudgetSpent
+        row = self.problem.problem.row_of.get(configuration)
+        if row is None:
+            return None
+        if row not in self._seen:
+            if len(self.shares) >= self.budget:
+                raise BudgetSpent
+            self._take(row)
+        return np.asarray(self.problem.levels[row])
+
+    def _take(self, row: int) -> None:
+        self._seen.add(row)
+        self._since_new = 0
+        levels = np.vstack([self._front, self.problem.levels[row]])
+        self._front = levels[front(levels, [True] * levels.shape[1])]
+        self.shares.append(self.problem.scale.share(self._front))

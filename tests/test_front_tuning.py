@@ -1,0 +1,118 @@
+"""Tuning for a front: what is known beforehand, what is measured itself, and what is measured again at the end."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mptune
+from mptune.buffers.manager import DataManager
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.objective import Objective
+from mptune.registry import load_kernel
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+from mptune.tuner.finalists import finalists
+from mptune.tuner.footprints import footprints
+from mptune.tuner.tuning import _may_reuse_errors
+
+OWN = Path(__file__).with_name("own_kernel.py")
+
+
+def tuned(path: Path | None = None, **changes: Any) -> Run:
+    given = {"backend": "host", "budget": 14, "objectives": ("time", "error"), "seed": 2} | changes
+    return mptune.tune(OWN, output=path, **given)
+
+
+def test_footprints_are_those_the_observer_measures() -> None:
+    kernel = load_kernel(OWN)
+    sizes = kernel.resolve_sizes("smoke")
+    space = kernel.search_space(sizes)
+    data = DataManager(kernel, sizes)
+    indices = np.arange(space.size)[::-1]
+    expected = [data.footprint_bytes(space.configuration(int(index))) for index in indices]
+    assert footprints(kernel, sizes, space)(indices).tolist() == expected
+    assert len(set(expected)) > 3
+    run = tuned(size="smoke", budget=6, strategy="random", objectives=("time", "memory"))
+    for trial in run.trials:
+        index = space.index(trial.configuration)
+        assert index is not None
+        assert footprints(kernel, sizes, space)(np.array([index]))[0] == trial.metric("memory_bytes")
+
+
+def test_the_front_is_measured_itself_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    submit = DeviceEvaluator.submit
+
+    def watched(self: DeviceEvaluator, configuration: Any, beaten_above_ms: float = math.inf) -> None:
+        limits.append(beaten_above_ms)
+        submit(self, configuration, beaten_above_ms)
+
+    monkeypatch.setattr(DeviceEvaluator, "submit", watched)
+    run = tuned(tmp_path / "x.db")
+    assert run.settings["strategy"] == "bayesian-pareto"
+    assert run.settings["objectives"] == ["time_ms", "error"]
+    assert run.front[0] is run.best
+    assert not any(trial.measurement.reused_error for trial in run.front)
+    # What is slow may be on the front by its error: none is cut short.
+    assert limits == [math.inf] * 14
+    loaded = Run.load(tmp_path / "x.db")
+    assert [t.configuration for t in loaded.front] == [t.configuration for t in run.front]
+    resumed = tuned(tmp_path / "x.db", budget=18, resume=True)
+    assert resumed.evaluations == 18
+    assert {t.configuration for t in run.trials} < {t.configuration for t in resumed.trials}
+
+
+def test_finalists_are_the_front_and_the_baseline() -> None:
+    def trial(block: int, kind: str, **metrics: float) -> Trial:
+        configuration = Configuration({"block": block, "type": kind})
+        return Trial(configuration, Status.OK, measurement=Measurement(metrics))
+
+    trials = [
+        trial(1, "fp64", time_ms=9.0, error=1e-16),
+        trial(2, "fp64", time_ms=8.0, error=1e-15),
+        *(trial(k, "fp32", time_ms=float(k), error=10.0**-k) for k in range(1, 7)),
+    ]
+    objective = Objective(also=("error",))
+    run = Run({"objectives": ["time_ms", "error"]}, trials)
+    chosen = finalists(run, objective, {"type": ["fp64"]})
+    assert {id(t) for t in chosen} == {id(t) for t in trials}
+    assert len(finalists(Run({}, trials), Objective(), {"type": ["fp64"]})) == 5
+
+
+@pytest.mark.parametrize(
+    ("objective", "may"),
+    [
+        (Objective(), True),
+        (Objective(also=("error",)), True),
+        (Objective("error", also=("time_ms",)), True),
+        (Objective(also=("error", "memory_bytes")), False),
+        (Objective("error"), False),
+        (Objective(also=("error",), constraints=("memory_bytes <= 1",)), False),
+    ],
+)
+def test_errors_are_reused_only_where_the_front_is_sure_to_have_its_own(objective: Objective, may: bool) -> None:
+    assert _may_reuse_errors(objective) is may
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"objectives": ("time", "eror")}, UnknownNameError, "objectives time,eror: 'eror'; did you mean 'error'"),
+        ({"objectives": ("time",)}, MptuneError, "one alone"),
+        ({"objective": "memory"}, MptuneError, "exclude each other"),
+        ({"maximise": True}, MptuneError, "1 / METRIC"),
+        ({"strategy": "firefly"}, MptuneError, "these can have several: bayesian-pareto, exhaustive, nsga2, random"),
+    ],
+)
+def test_wrong_objectives_are_told_before_anything_runs(
+    changes: dict[str, Any], error: type[MptuneError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        tuned(**changes)
