@@ -93,7 +93,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PlotError, match=r'pip install "mptune\[report\]"'):
+    with pytest.raises(PlotError, match=r'pip install "mptune\[plots\]"'):
         plot_run(whole_space())
 
 
