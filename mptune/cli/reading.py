@@ -34,7 +34,8 @@ def show(run_file: RunPath, json: AsJson = False) -> None:
 def pareto(
     run_file: RunPath,
     metrics: Annotated[
-        str, typer.Option(help="Two or more, by commas: metrics, speedup or what --objective has [those of the run].")
+        str,
+        typer.Option(help="Two or more, by commas: metrics, speedup or objectives such as energy [those of the run]."),
     ] = "",
     json: AsJson = False,
 ) -> None:
