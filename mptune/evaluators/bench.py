@@ -55,9 +55,8 @@ class Request:
         source: its rendered source.
         known_errors: metrics of the accuracy observer, measured before on the same accuracy signature.
         check_below_ms: with ``known_errors``, measure the error nevertheless when the median time is below this.
-        beaten_above_ms: launches stop early once the median is clearly above this; the best feasible time times
-            :data:`~mptune.evaluators.timing.BEATEN_FACTOR`, say. Infinite where every time matters, as it does in the
-            search for a baseline.
+        best_ms: the best feasible time so far; launches stop early once the median is clearly above it. Infinite where
+            every time matters, as it does in the search for a baseline.
         error_limits: the largest errors, by the names of their metrics, with which a configuration is timed: what an
             inaccurate one takes is not wanted. Empty where it is.
         observe: whether the observers asked for are to look on.
@@ -67,7 +66,7 @@ class Request:
     source: str
     known_errors: Mapping[str, float] | None = None
     check_below_ms: float = 0.0
-    beaten_above_ms: float = math.inf
+    best_ms: float = math.inf
     error_limits: Mapping[str, float] = field(default_factory=dict)
     observe: bool = True
 
@@ -274,7 +273,7 @@ class Bench:
             if request.exceeds(metrics):
                 return trial(Status.INACCURATE, UNTIMED)
         with clock.phase("timing"):
-            times = repeat_launches(lambda: launch(True), plan, beaten_above_ms=request.beaten_above_ms)
+            times = repeat_launches(lambda: launch(True), plan, best_ms=request.best_ms)
             metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
         with clock.phase("transfer"):
             damage = _damage(bound)

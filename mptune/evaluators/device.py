@@ -154,12 +154,12 @@ class DeviceEvaluator(Evaluator):
             if configuration in self._sources:
                 self._devices.prepare(self._sources[configuration])
 
-    def submit(self, configuration: Configuration, beaten_above_ms: float = math.inf) -> None:
+    def submit(self, configuration: Configuration, best_ms: float = math.inf) -> None:
         """Begin to evaluate a configuration; at most :attr:`capacity` are under way.
 
         Args:
             configuration: what to evaluate.
-            beaten_above_ms: if it is clearly slower than this it is not timed as often.
+            best_ms: if it is clearly slower than this it is not timed as often.
         """
         try:
             source = self._sources.pop(configuration, None) or render(self._kernel, configuration, self._sizes)
@@ -170,9 +170,7 @@ class DeviceEvaluator(Evaluator):
             return
         key = self._key(source, launch)
         known = self._errors.get(self._kernel.signature_of(configuration)) if self._reuse_errors else None
-        request = Request(
-            configuration, source, known, self._check_below_ms(known), beaten_above_ms, self._error_limits
-        )
+        request = Request(configuration, source, known, self._check_below_ms(known), best_ms, self._error_limits)
         if known is not None and request.exceeds(known):
             # Neither its error nor its time is left to find out.
             untimed = Measurement(known, reused_error=True)
@@ -198,12 +196,12 @@ class DeviceEvaluator(Evaluator):
             self.remember(trial)
         return trials
 
-    def evaluate(self, configurations: Sequence[Configuration], beaten_above_ms: float = math.inf) -> Iterator[Trial]:
+    def evaluate(self, configurations: Sequence[Configuration], best_ms: float = math.inf) -> Iterator[Trial]:
         """Yield one trial per configuration, in the order given.
 
         Args:
             configurations: what to evaluate.
-            beaten_above_ms: one that is clearly slower than this is not timed as often.
+            best_ms: one that is clearly slower than this is not timed as often.
         """
         waiting = deque(configurations)
         finished: dict[Configuration, Trial] = {}
@@ -215,7 +213,7 @@ class DeviceEvaluator(Evaluator):
                 busy = finished.keys() | self._under_way.keys()
                 while waiting and waiting[0] not in busy and self.under_way < self.capacity:
                     busy.add(waiting[0])
-                    self.submit(waiting.popleft(), beaten_above_ms)
+                    self.submit(waiting.popleft(), best_ms)
                 finished |= {trial.configuration: trial for trial in self.finished()}
             yield finished.pop(configuration)
 

@@ -107,7 +107,7 @@ def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: Tim
                 waiting[configuration],
                 known_errors=known,
                 check_below_ms=0.0,
-                beaten_above_ms=math.inf,
+                best_ms=math.inf,
                 observe=not turn,
             )
             trial = bench.evaluate(request, visit)

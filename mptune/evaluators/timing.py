@@ -11,18 +11,24 @@ from typing import Final
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.observers.time import is_tight, median_interval
 
-__all__ = ["BEATEN_FACTOR", "FLUSHING", "TimingPlan", "is_worth_flushing", "repeat_launches"]
+__all__ = ["FLUSHING", "TimingPlan", "is_worth_flushing", "repeat_launches"]
 
-#: A configuration is clearly beaten by one that takes less than its time divided by this. What is nearer to the best
-#: time is measured as closely as the best itself, so that neither noise nor a cold start decides who wins.
-BEATEN_FACTOR: Final = 1.5
+#: A configuration is clearly beaten by one that takes less than its time divided by this.
+_BEATEN_FACTOR: Final = 1.5
+
+#: A time this much longer than the best will not win: it serves the strategy, which a coarser one serves as well. What
+#: is nearer to the best time is measured as closely as the best itself, so that neither noise nor a cold start decides who
+#: wins. Again the launches must not all fall into one moment.
+_BEHIND_FACTOR: Final = 1.1
+_BEHIND_WIDTH: Final = 0.05
+_BEHIND_SPAN_S: Final = 0.01
 
 #: When caches are emptied between launches.
 FLUSHING: Final = ("auto", "on", "off")
 
 #: Launches before which no configuration is given up, and the confidence of the median's interval whose lower end is
 #: looked at. Three launches all of which are longer than something: their median is too with probability 7/8, before
-#: the margin of :data:`BEATEN_FACTOR` is counted. They must not all fall into one moment in which the machine does
+#: the margin of the factor above is counted. They must not all fall into one moment in which the machine does
 #: something else, which a time slice of the system's makes last some ten milliseconds.
 _BEATEN_LAUNCHES: Final = 3
 _BEATEN_CONFIDENCE: Final = 0.75
@@ -46,7 +52,8 @@ class TimingPlan:
         warmups: untimed launches before the first timed one.
         min_repeats: timed launches there are at least, unless they take longer than ``patience_s``.
         max_repeats: timed launches there are at most.
-        relative_width: the confidence interval of the median is tight below this share of the median.
+        relative_width: the confidence interval of the median is tight below this share of the median, where the median
+            may be the best.
         cap_s: from ``min_repeats`` on, no further launch once the timed ones took this long together, restoring
             buffers included.
         patience_s: no further launch once the timed ones took this long together, be they fewer than
@@ -79,7 +86,7 @@ def repeat_launches(
     launch: Callable[[], float],
     plan: TimingPlan,
     clock: Callable[[], float] = time.perf_counter,
-    beaten_above_ms: float = math.inf,
+    best_ms: float = math.inf,
 ) -> tuple[float, ...]:
     """Return the times in milliseconds of the timed launches.
 
@@ -92,7 +99,7 @@ def repeat_launches(
         launch: runs the kernel once and returns its time in milliseconds.
         plan: warm-ups, repeats and limits.
         clock: wall time in seconds.
-        beaten_above_ms: a median above this is of no interest, however far.
+        best_ms: the best time so far; how much longer another one is need not be known as closely.
     """
     for _ in range(plan.warmups):
         launch()
@@ -101,7 +108,7 @@ def repeat_launches(
     while len(times) < plan.max_repeats:
         times.append(launch())
         took_s = max(sum(times) / 1e3, clock() - start)
-        if took_s >= _BEATEN_SPAN_S and _is_beaten(times, beaten_above_ms):
+        if took_s >= _BEATEN_SPAN_S and _is_beaten(times, _BEATEN_FACTOR * best_ms):
             break
         if len(times) >= min(_SLOW_LAUNCHES, plan.min_repeats) and took_s >= plan.patience_s:
             break
@@ -109,12 +116,19 @@ def repeat_launches(
             continue
         if took_s >= plan.cap_s or is_tight(times, relative=plan.relative_width):
             break
+        if took_s >= _BEHIND_SPAN_S and _is_behind(times, _BEHIND_FACTOR * best_ms):
+            break
     return tuple(times)
 
 
 def _is_beaten(times: list[float], limit_ms: float) -> bool:
     """Whether the median is above a limit with confidence."""
     return len(times) >= _BEATEN_LAUNCHES and median_interval(times, _BEATEN_CONFIDENCE)[0] > limit_ms
+
+
+def _is_behind(times: list[float], limit_ms: float) -> bool:
+    """Whether the median is above a limit, and known well enough for one that is."""
+    return median_interval(times)[0] > limit_ms and is_tight(times, relative=_BEHIND_WIDTH)
 
 
 def is_worth_flushing(footprint_bytes: int, cache_bytes: int, intensity: float | None) -> bool:

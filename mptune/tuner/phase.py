@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Collection, Sequence
 
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.timing import BEATEN_FACTOR
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
@@ -94,8 +93,7 @@ class Phase(AskAndTell):
         if self._strategy is not None:
             self.tell(self._ledger.leftovers(following))
         self._ledger.measured_here = True
-        limit_ms = math.inf if self._name == "baseline" else self._beaten_above_ms()
-        self._evaluator.submit(configuration, limit_ms)
+        self._evaluator.submit(configuration, math.inf if self._name == "baseline" else self._best_ms())
 
     def finish(self) -> Sequence[Trial]:
         """Wait for a trial, commit it and all others that have ended, and tell of them."""
@@ -116,10 +114,10 @@ class Phase(AskAndTell):
             with self._ledger.searching():
                 self._strategy.tell(trials)
 
-    def _beaten_above_ms(self) -> float:
-        """Return the time above which a configuration is clearly beaten, in milliseconds."""
+    def _best_ms(self) -> float:
+        """Return the best time so far where nothing but time counts, in milliseconds."""
         objective = self._ledger.objective
         if objective.metrics != ("time_ms",) or not objective.minimise:
             return math.inf
         best = objective.best(list(self._ledger.trials.values()))
-        return math.inf if best is None else BEATEN_FACTOR * best.time_ms
+        return math.inf if best is None else best.time_ms

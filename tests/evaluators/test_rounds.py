@@ -80,7 +80,7 @@ class Visited(FakeBench):
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
         assert plan is VISIT
-        assert request.beaten_above_ms == math.inf
+        assert request.best_ms == math.inf
         trial = super().evaluate(request)
         visits = sum(r.configuration == request.configuration for r in self.requests)
         times_ms = tuple(100.0 * visits + i for i in range(3))
@@ -93,7 +93,7 @@ class Visited(FakeBench):
 
 def requests(*configurations: Configuration) -> list[Request]:
     known = {"error": 1e-5, "log10_error": -5.0}
-    return [Request(c, "source", known, check_below_ms=9.0, beaten_above_ms=1.0) for c in configurations]
+    return [Request(c, "source", known, check_below_ms=9.0, best_ms=1.0) for c in configurations]
 
 
 class TestRemeasuring:

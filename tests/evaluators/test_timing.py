@@ -3,14 +3,14 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.timing import TimingPlan, is_worth_flushing, repeat_launches
-from mptune.observers.time import time_metrics
+from mptune.observers.time import is_tight, time_metrics
 
 
 def test_steady_times_stop_as_soon_as_the_interval_is_tight() -> None:
@@ -55,8 +55,8 @@ def test_patience_ends_before_the_least_number_of_times_but_leaves_a_spread_to_r
 
 def test_a_clearly_beaten_configuration_is_given_up_after_three_launches() -> None:
     plan = TimingPlan(min_repeats=10, cap_s=1e9)
-    assert repeat_launches(lambda: 20.0, plan, beaten_above_ms=15.0) == (20.0,) * 3
-    assert len(repeat_launches(lambda: 20.0, plan, beaten_above_ms=20.0)) == 10
+    assert repeat_launches(lambda: 20.0, plan, best_ms=10.0) == (20.0,) * 3
+    assert len(repeat_launches(lambda: 20.0, plan, best_ms=14.0)) == 10
     assert len(repeat_launches(lambda: 20.0, plan)) == 10
 
 
@@ -65,25 +65,45 @@ def test_short_launches_that_all_fall_into_one_moment_are_not_enough_to_give_up(
         return 0.0
 
     plan = TimingPlan(min_repeats=100, cap_s=1e9)
-    assert len(repeat_launches(lambda: 2.0, plan, stand_still, beaten_above_ms=1.5)) == 25
+    assert len(repeat_launches(lambda: 2.0, plan, stand_still, best_ms=1.0)) == 25
     wall_s = itertools.count(step=0.01)
     # Restoring buffers takes its time, too.
-    assert len(repeat_launches(lambda: 2.0, plan, lambda: next(wall_s), beaten_above_ms=1.5)) == 5
+    assert len(repeat_launches(lambda: 2.0, plan, lambda: next(wall_s), best_ms=1.0)) == 5
 
 
 def test_one_fast_launch_among_slow_ones_keeps_a_configuration_in_play_until_the_median_is_known() -> None:
     plan = TimingPlan(warmups=0, min_repeats=5, relative_width=0.0, max_repeats=50, cap_s=1e9)
     fast_second = iter([20.0, 10.0, *[20.0] * 50])
-    times = repeat_launches(lambda: next(fast_second), plan, beaten_above_ms=15.0)
+    times = repeat_launches(lambda: next(fast_second), plan, best_ms=10.0)
     assert 3 < len(times) < 10
     assert statistics.median(times) > 15.0
     mostly_fast = iter([20.0, 20.0, 10.0, *[10.0, 10.0, 20.0] * 20])
-    assert statistics.median(repeat_launches(lambda: next(mostly_fast), plan, beaten_above_ms=15.0)) == 10.0
+    assert statistics.median(repeat_launches(lambda: next(mostly_fast), plan, best_ms=10.0)) == 10.0
+
+
+def test_what_is_behind_the_best_is_known_less_closely() -> None:
+    def noisy(median: float, seed: int) -> Callable[[], float]:
+        rng = np.random.default_rng(seed)
+        return lambda: median * rng.normal(1.0, 0.04)
+
+    plan = TimingPlan(max_repeats=1000, cap_s=1e9)
+    near = [repeat_launches(noisy(10.0, seed), plan, best_ms=9.5) for seed in range(20)]
+    behind = [repeat_launches(noisy(13.0, seed), plan, best_ms=9.5) for seed in range(20)]
+    assert near == [repeat_launches(noisy(10.0, seed), plan) for seed in range(20)]
+    assert all(is_tight(times, relative=0.02) for times in near)
+    assert all(is_tight(times, relative=0.05) for times in behind)
+    assert 3 * sum(map(len, behind)) < sum(map(len, near))
+
+
+def test_what_is_behind_is_looked_at_for_longer_than_a_moment() -> None:
+    spread = itertools.cycle([0.24, 0.25, 0.26])
+    times = repeat_launches(lambda: next(spread), TimingPlan(warmups=0), lambda: 0.0, best_ms=0.2)
+    assert 0.01 <= sum(times) / 1e3 < 0.011
 
 
 def test_times_without_a_number_are_never_beaten() -> None:
     plan = TimingPlan(min_repeats=5, max_repeats=7)
-    assert len(repeat_launches(lambda: math.nan, plan, beaten_above_ms=1.0)) == 7
+    assert len(repeat_launches(lambda: math.nan, plan, best_ms=1.0)) == 7
 
 
 def test_warm_up_launches_are_not_timed() -> None:
