@@ -17,8 +17,8 @@ __all__ = ["FLUSHING", "TimingPlan", "is_worth_flushing", "repeat_launches"]
 _BEATEN_FACTOR: Final = 1.5
 
 #: A time this much longer than the best will not win: it serves the strategy, which a coarser one serves as well. What
-#: is nearer to the best time is measured as closely as the best itself, so that neither noise nor a cold start decides who
-#: wins. Again the launches must not all fall into one moment.
+#: is nearer to the best time is measured as closely as the best itself, so that neither noise nor a cold start decides
+#: who wins. Again the launches must not all fall into one moment.
 _BEHIND_FACTOR: Final = 1.1
 _BEHIND_WIDTH: Final = 0.05
 _BEHIND_SPAN_S: Final = 0.01
