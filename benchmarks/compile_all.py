@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -35,8 +36,7 @@ from typing import Final
 import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import CompileOptions
-from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.gpu import GpuBackend
 from mptune.backends.host_compiler import find_compiler
 from mptune.backends.processor import processor
@@ -122,27 +122,28 @@ class Task:
 
 def compile_one(task: Task) -> tuple[float, str]:
     """Return the processor seconds of one compilation and its message, in a process where nothing else runs."""
-    options = CompileOptions(task.target.architecture, timeout_s=TIMEOUT_S)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["MPTUNE_CACHE_DIR"] = folder  # no binary is found in it
-        binaries = BinaryCache().directory
-        binaries.mkdir()
-        (binaries / "headers").symlink_to(_precompiled_folder())
-        backend, message = get_backend(task.target.backend), ""
-        start = _cpu_s()
-        try:
-            backend.compile(task.source, task.function, options)
-        except CompileError as error:
-            message = str(error)
-        return _cpu_s() - start, message
+    options, message = CompileOptions(task.target.architecture, timeout_s=TIMEOUT_S), ""
+    backend = _backend(task.target.backend)
+    # Some signatures render to the same source; nothing is to be found in the cache.
+    source = f"{task.source}\n// {next(_compilations)}\n"
+    start = _cpu_s()
+    try:
+        backend.compile(source, task.function, options)
+    except CompileError as error:
+        message = str(error)
+    return _cpu_s() - start, message
+
+
+_compilations = itertools.count()
 
 
 @functools.cache
-def _precompiled_folder() -> Path:
-    """Return where the compilations of this process share the precompiled prelude."""
-    folder = tempfile.mkdtemp(prefix="mptune-headers-")
+def _backend(name: str) -> Backend:
+    """Return the backend of this process, with a cache of its own."""
+    folder = tempfile.mkdtemp(prefix="mptune-compile-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    os.environ["MPTUNE_CACHE_DIR"] = folder
+    return get_backend(name)
 
 
 def _load_compilers(tasks: Sequence[Task]) -> None:
@@ -152,9 +153,22 @@ def _load_compilers(tasks: Sequence[Task]) -> None:
 
 
 def _cpu_s() -> float:
-    """Return the processor time this process and the ones it waited for have had, in seconds."""
+    """Return the processor time in seconds of this process, the ones it waited for, and its children that live on."""
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in usage)
+    return sum(u.ru_utime + u.ru_stime for u in usage) + sum(map(_process_cpu_s, _children()))
+
+
+def _children() -> Iterator[list[str]]:
+    """Yield what Linux says of each child, from the third field of its ``stat`` on."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():
+                yield fields
+
+
+def _process_cpu_s(fields: Sequence[str]) -> float:
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 class Work:

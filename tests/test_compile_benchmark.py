@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,9 +61,20 @@ def test_failures_are_counted_and_shown() -> None:
 
 
 def test_a_rejected_source_is_a_failure_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPTUNE_CACHE_DIR", "is restored afterwards")
     cpu_s, message = benchmark.compile_one(benchmark.Task(benchmark.Target("host", ""), "f", "#error nothing here\n"))
     assert "nothing here" in message
     assert cpu_s > 0
+
+
+def test_the_time_of_a_child_that_lives_on_counts() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    before_s = benchmark._cpu_s()
+    with subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert 0.25 <= benchmark._cpu_s() - before_s < 3.0
+        child.communicate(b"\n")
 
 
 @pytest.mark.parametrize(
