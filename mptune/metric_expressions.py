@@ -17,6 +17,7 @@ from mptune.space.expression import Expression
 
 __all__ = [
     "LEAST_EXCESS",
+    "MORE_IS_BETTER",
     "OBJECTIVES",
     "MeasuredConstraint",
     "MetricExpression",
@@ -35,6 +36,9 @@ OBJECTIVES: Final[Mapping[str, str]] = MappingProxyType(
         "error": "error",
     }
 )
+
+#: Metrics of which more is better, unless a run minimised them.
+MORE_IS_BETTER: Final = frozenset({"speedup", "bandwidth_gb_s", "flop_rate_gflop_s", "occupancy"})
 
 #: Excess of whatever is beyond its limit by less than rounding can tell.
 LEAST_EXCESS: Final = 5e-324

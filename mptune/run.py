@@ -15,6 +15,7 @@ import numpy as np
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.markup import heading, table
+from mptune.metric_expressions import MORE_IS_BETTER
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Status, Trial
@@ -239,6 +240,12 @@ class Run:
             return self._plain_objective.values(trial)[self._plain_objective.metrics.index(metric)]
         return trial.metric(metric)
 
+    @property
+    def more_is_better(self) -> frozenset[str]:
+        """Names of the metrics of which more is better."""
+        objective = self._plain_objective
+        return MORE_IS_BETTER - set(objective.metrics) if objective.minimise else MORE_IS_BETTER | {objective.metric}
+
     def pareto(
         self, metrics: Sequence[str] = ("time_ms", "error"), *, maximise: Sequence[str] = ()
     ) -> tuple[Trial, ...]:
@@ -248,7 +255,8 @@ class Run:
 
         Args:
             metrics: two or more names of metrics, ``speedup``, or the objective.
-            maximise: those of which more is better, beside ``speedup`` and a maximised objective.
+            maximise: those of which more is better, beside a maximised objective and what is always better
+                (:data:`~mptune.metric_expressions.MORE_IS_BETTER`).
 
         Raises:
             UnknownNameError: no trial has a metric of that name.
@@ -272,7 +280,7 @@ class Run:
                 raise UnknownNameError("metric", name, known)
         if len(metrics) < 2 or len(set(metrics)) < len(metrics):
             raise MptuneError(f"a Pareto front needs two or more different metrics, got {', '.join(metrics) or 'none'}")
-        more_is_better = {_SPEEDUP, *maximise, *(() if objective.minimise else (objective.metric,))}
+        more_is_better = self.more_is_better | set(maximise)
         return [name not in more_is_better for name in metrics]
 
     # -- other forms ---------------------------------------------------------------------------

@@ -196,6 +196,15 @@ def dominated(point, others):
     return any(all(o <= p for o, p in zip(other, point, strict=True)) and other != point for other in others)
 
 
+def test_more_of_a_rate_is_better_unless_it_was_minimised():
+    trials = [
+        trial(block=i, time_ms=t, error=0.0, occupancy=o) for i, (t, o) in enumerate([(1, 0.5), (2, 0.9), (3, 0.2)])
+    ]
+    names = ("time_ms", "occupancy")
+    assert Run(SETTINGS, trials).pareto(names) == (trials[0], trials[1])
+    assert Run(SETTINGS | {"objective": "occupancy"}, trials).pareto(names) == (trials[0], trials[2])
+
+
 @given(st.lists(st.tuples(*[st.integers(1, 6)] * 3), max_size=14))
 def test_fronts_against_brute_force(points):
     trials = [trial(block=i, time_ms=a, error=b, memory_bytes=c) for i, (a, b, c) in enumerate(points)]

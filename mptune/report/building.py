@@ -22,8 +22,6 @@ _LONGEST_MESSAGE: Final = 8000
 _ALL_MESSAGES: Final = 2_000_000
 _SHORTEST_MESSAGE: Final = 300
 _SPEEDUP: Final = "speedup"
-#: Metrics of which more is better, beside the speedup and what a run maximised.
-_RATES: Final = ("bandwidth_gb_s", "flop_rate_gflop_s", "occupancy")
 
 
 def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources: int) -> RunDocument:
@@ -55,7 +53,7 @@ def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources
         threshold=objective.threshold,
         objective=objective.metric,
         constraints=objective.constraints,
-        higher_is_better=_higher_is_better(run),
+        higher_is_better=tuple(sorted(run.more_is_better)),
         budget=_whole(settings.get("budget")),
         configurations=_whole(settings.get("configurations")),
         wall_s=float(settings.get("wall_s") or 0.0),
@@ -107,11 +105,6 @@ def _metrics(run: Run) -> dict[str, tuple[float | None, ...]]:
     names = [name for name in dict.fromkeys((*leading, *run.metric_names)) if name in known]
     columns = {name: tuple(_number(run.metric_of(trial, name)) for trial in run.trials) for name in names}
     return {name: column for name, column in columns.items() if any(cell is not None for cell in column)}
-
-
-def _higher_is_better(run: Run) -> tuple[str, ...]:
-    maximised = () if run.objective.minimise else (run.objective.metric,)
-    return tuple(dict.fromkeys((_SPEEDUP, *maximised, *_RATES)))
 
 
 def _parameter_column(run: Run, name: str) -> ParameterColumn:
