@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Outcome, caller
 
-from mptune import cli
 from mptune.errors import ExpressionError, MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.kernel import Kernel
 from mptune.observers import OBSERVERS
@@ -281,30 +280,14 @@ def test_a_trial_that_an_observer_could_not_measure_fails_alone(kernel: Kernel) 
 # -- the command line --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def mptune(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., Outcome]:
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: object) -> Outcome:
-        monkeypatch.setattr("sys.argv", ["mptune", *(str(own if a is OWN else a) for a in arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        captured = capfd.readouterr()
-        assert isinstance(leaving.value.code, int)
-        assert "Traceback" not in captured.err
-        return Outcome(leaving.value.code, captured.out, captured.err)
-
-    return call
+    call = caller(monkeypatch, capfd)
+    return lambda *arguments: call(*(own if a is OWN else a for a in arguments))
 
 
 OWN = object()

@@ -16,6 +16,7 @@ __attribute__((visibility("hidden"))) void mptune_switch(void** save, void* stac
 #define MPTUNE_SWITCH_UCONTEXT 1
 #include <ucontext.h>
 #elif !MPTUNE_RUNTIME_HERE
+// It is in the object of the runtime.
 #elif defined(__x86_64__)
 __asm__(
     ".text\n"

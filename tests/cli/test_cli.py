@@ -12,14 +12,14 @@ import sqlite3
 import stat
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from command_line import Call, Outcome, caller
 from rich.console import Console
 
-from mptune import cli
 from mptune.cli import display
 from mptune.interop import read_space
 from mptune.run import Run
@@ -28,34 +28,13 @@ from mptune.strategies import STRATEGIES
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def mptune(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Callable[..., Outcome]:
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: object) -> Outcome:
-        monkeypatch.setattr("sys.argv", ["mptune", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        captured = capfd.readouterr()
-        code = leaving.value.code
-        assert isinstance(code, int)
-        assert "Traceback" not in captured.err
-        return Outcome(code, captured.out, captured.err)
-
-    return call
-
-
-Call = Callable[..., Outcome]
+    return caller(monkeypatch, capfd)
 
 
 @pytest.fixture

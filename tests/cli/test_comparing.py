@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from mptune import cli
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Outcome]
+from command_line import Call, caller
 
 
 @pytest.fixture
 def compare(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
-    def call(*arguments: object) -> Outcome:
-        monkeypatch.setattr("sys.argv", ["mptune", "compare", *map(str, arguments), "--processes", "1"])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        captured = capfd.readouterr()
-        assert "Traceback" not in captured.err
-        assert isinstance(leaving.value.code, int)
-        return Outcome(leaving.value.code, captured.out, captured.err)
-
-    return call
+    call = caller(monkeypatch, capfd)
+    return lambda *arguments: call("compare", *arguments, "--processes", 1)
 
 
 def recording(path: Path, *, errors: bool = False) -> Path:

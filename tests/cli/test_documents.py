@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import caller
 
-from mptune import cli
 from mptune.errors import UnknownNameError
 from mptune.results import Status
 from mptune.schemas import SCHEMAS, schema
@@ -25,15 +25,12 @@ Call = Callable[..., Any]
 @pytest.fixture
 def document(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
     """Run a command; return what it printed, parsed as JSON without NaN and infinities."""
+    run = caller(monkeypatch, capfd)
 
     def call(*arguments: object, code: int = 0) -> Any:
-        monkeypatch.setattr("sys.argv", ["mptune", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        captured = capfd.readouterr()
-        assert leaving.value.code == code, captured.err
-        return json.loads(captured.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+        outcome = run(*arguments)
+        assert outcome.code == code, outcome.err
+        return json.loads(outcome.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
     return call
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import own_kernel
 import pytest
 from awkward_kernel import run_of
+from command_line import caller
 
-from mptune import cli
 from mptune.results import Measurement, Status, Trial
 from mptune.store import RunFile
 
@@ -25,15 +26,7 @@ def emit(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
     """Run ``mptune emit`` in an empty folder; return exit code, standard output and error."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["mptune", "emit", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        captured = capfd.readouterr()
-        assert "Traceback" not in captured.err
-        return int(leaving.value.code or 0), captured.out, captured.err
-
-    return call
+    return partial(caller(monkeypatch, capfd), "emit")
 
 
 def run_file(path: Path, **settings: Any) -> Path:

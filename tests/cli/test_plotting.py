@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import caller
 
-from mptune import cli
 from mptune.interop import from_run, write_recording
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
@@ -39,13 +39,11 @@ def plot(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
     """Run ``mptune plot`` in an empty folder; return exit code, standard output and error."""
     monkeypatch.chdir(tmp_path)
 
+    run = caller(monkeypatch, capfd)
+
     def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["mptune", "plot", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        captured = capfd.readouterr()
-        assert "Traceback" not in captured.err
-        return int(leaving.value.code or 0), captured.out, " ".join(captured.err.split())
+        code, out, err = run("plot", *arguments)
+        return code, out, " ".join(err.split())
 
     return call
 

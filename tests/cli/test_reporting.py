@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import own_kernel
 import pytest
 from awkward_kernel import run_of
+from command_line import caller
 
-from mptune import cli
 from mptune.results import Measurement, Status, Trial
 from mptune.store import RunFile
 
@@ -23,15 +24,7 @@ def report(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], t
     """Run ``mptune report`` in a folder of its own; return exit code, standard output and error."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["mptune", "report", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        captured = capfd.readouterr()
-        assert "Traceback" not in captured.err
-        return int(leaving.value.code or 0), captured.out, captured.err
-
-    return call
+    return partial(caller(monkeypatch, capfd), "report")
 
 
 @pytest.fixture

@@ -1,0 +1,36 @@
+"""The command line called as a user does, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from mptune import cli
+
+Call = Callable[..., "Outcome"]
+
+
+class Outcome(NamedTuple):
+    """Exit code, standard output and standard error of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+def caller(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """Return a function that runs ``mptune`` with the arguments it is given."""
+
+    def call(*arguments: object) -> Outcome:
+        monkeypatch.setattr("sys.argv", ["mptune", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        captured = capfd.readouterr()
+        assert isinstance(leaving.value.code, int)
+        assert "Traceback" not in captured.err
+        return Outcome(leaving.value.code, captured.out, captured.err)
+
+    return call
