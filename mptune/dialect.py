@@ -52,40 +52,15 @@ def without_comments(text: str) -> str:
 
 # -- the types of the arguments ------------------------------------------------------------------
 
-#: Whether a parameter of the function can take an argument as it is declared. A class that is no floating-point type
-#: may be a vector of it, an integer of its size its bits, and void anything.
-_TYPE_CHECK: Final = """
-namespace mptune_declared {
-template <typename A, typename B> constexpr bool same = false;
-template <typename A> constexpr bool same<A, A> = true;
-template <typename T> constexpr bool real = same<T, double> || same<T, float> || same<T, half> || same<T, bfloat16> ||
-    same<T, fp8_e4m3> || same<T, fp8_e5m2>;
-template <typename D, typename G> constexpr bool plain =
-    same<D, G> || (!real<G> && (__is_class(G) || sizeof(D) == sizeof(G)));
-template <typename D> constexpr bool plain<D, void> = true;
-template <bool buffer, typename D, typename G> constexpr bool fits = !buffer && plain<D, G>;
-template <typename D, typename G> constexpr bool fits<true, D, G*> = plain<D, G>;
-template <typename D, typename G> constexpr bool fits<true, D, const G*> = plain<D, G>;
-template <typename A> struct element { using type = A; };
-template <typename A, decltype(sizeof(0)) n> struct element<A[n]> : element<A> {};
-template <typename D, decltype(sizeof(0)) n, typename A> constexpr bool holds =
-    plain<D, typename element<A>::type> && sizeof(A) == n * sizeof(D);
-template <unsigned i, typename F> struct parameter;
-template <unsigned i, typename P, typename... R>
-struct parameter<i, void (*)(P, R...)> : parameter<i - 1, void (*)(R...)> {};
-template <typename P, typename... R> struct parameter<0, void (*)(P, R...)> { using type = P; };
-}
-"""
-
 _INTEGERS: Final = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
 
 
 def declared_types(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> str:
-    """Return assertions that the function takes its arguments in the types they are passed in.
+    """Return assertions that the function takes its arguments in the types they are passed in (``declared.hpp``).
 
     Nothing else notices a ``float*`` that is given doubles: it is launched, and writes past the end or half of it.
     """
-    lines = [f'#line 1 "arguments of {kernel.name}"', _TYPE_CHECK]
+    lines = [f'#line 1 "arguments of {kernel.name}"', ""]
     for constant in (argument for argument in kernel.arguments if argument.is_constant):
         declared, said = _type_of(kernel, constant, configuration)
         elements = math.prod(kernel.shape_of(constant, sizes))

@@ -48,6 +48,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "math.hpp",
     "pairs.hpp",
     "vector.hpp",
+    "declared.hpp",
 )
 
 _KERNEL_FUNCTION: Final = re.compile(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(")

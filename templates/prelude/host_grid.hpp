@@ -38,8 +38,6 @@ struct indices_to<0, I...> {
 // A grid whose threads run one after the other. `Kernel` stands for the kernel and inlines it, `A` are its parameters.
 template <class Kernel, class Block, class... A>
 struct grid_of_loops {
-    static bool prepare(job&, worker&) { return true; }
-
     static __attribute__((flatten)) void run(job& work, worker&, row part) {
         run_with(work, part, typename indices_to<sizeof...(A)>::type());
     }
@@ -111,7 +109,7 @@ constexpr entry entry_of(void (*)(A...)) {
         return {grid::prepare, grid::run, Block::fixed, sizeof...(A), parameter_codes<A...>};
     } else {
         using grid = grid_of_loops<Kernel, Block, A...>;
-        return {grid::prepare, grid::run, Block::fixed, sizeof...(A), parameter_codes<A...>};
+        return {nullptr, grid::run, Block::fixed, sizeof...(A), parameter_codes<A...>};
     }
 }
 
@@ -132,13 +130,12 @@ constexpr entry entry_of(void (*)(A...)) {
     };                                                                                                             \
     constexpr entry launched = entry_of<kernel, block_shape, has_barriers>(signature);                             \
     }                                                                                                              \
-    extern "C" __attribute__((visibility("default"))) long long mptune_launch(                                     \
-        void** arguments, const unsigned* grid, const unsigned* block, unsigned shared_bytes, unsigned workers) {  \
-        return mptune_host::launch(mptune_host::launched, arguments, grid, block, shared_bytes, workers);          \
-    }                                                                                                              \
-    extern "C" __attribute__((visibility("default"))) unsigned mptune_describe(int* codes) {                       \
-        return mptune_host::describe(mptune_host::launched, codes);                                                \
-    }                                                                                                              \
-    extern "C" __attribute__((visibility("default"))) void mptune_release() { mptune_host::release_pool(); }
+    MPTUNE_UNLESS_APART(MPTUNE_ENTRY_POINTS)
+
+#if defined(MPTUNE_RUNTIME_APART)
+#define MPTUNE_UNLESS_APART(definitions)
+#else
+#define MPTUNE_UNLESS_APART(definitions) definitions
+#endif
 
 #endif

@@ -22,7 +22,7 @@ struct row {
 
 // What the pool knows of a kernel.
 struct entry {
-    bool (*prepare)(job&, worker&);  // before a launch; false where there is no memory
+    bool (*prepare)(job&, worker&);  // before a launch, if not null; false where there is no memory
     void (*run)(job&, worker&, row);
     dim3 block;  // the extents it was compiled for; zeros for any
     unsigned parameters;
@@ -48,7 +48,23 @@ MPTUNE_RUNTIME unsigned describe(const entry& kernel, int* codes);
 // Ends the threads; the next job starts them again.
 MPTUNE_RUNTIME void release_pool();
 
+#if defined(MPTUNE_RUNTIME_APART)
+// The kernel of the library; MPTUNE_HOST_ENTRY defines it.
+extern __attribute__((visibility("hidden"))) const entry launched;
+#endif
+
 }  // namespace mptune_host
+
+// What a library shows: where the runtime is apart, part of it.
+#define MPTUNE_ENTRY_POINTS                                                                                        \
+    extern "C" __attribute__((visibility("default"))) long long mptune_launch(                                     \
+        void** arguments, const unsigned* grid, const unsigned* block, unsigned shared_bytes, unsigned workers) {  \
+        return mptune_host::launch(mptune_host::launched, arguments, grid, block, shared_bytes, workers);          \
+    }                                                                                                              \
+    extern "C" __attribute__((visibility("default"))) unsigned mptune_describe(int* codes) {                       \
+        return mptune_host::describe(mptune_host::launched, codes);                                                \
+    }                                                                                                              \
+    extern "C" __attribute__((visibility("default"))) void mptune_release() { mptune_host::release_pool(); }
 
 #if MPTUNE_RUNTIME_HERE
 
@@ -182,7 +198,7 @@ static bool prepare_worker(job& work, member& self, unsigned long shared_bytes) 
         self.shared_bytes = self.shared != nullptr ? shared_bytes : 0;
         if (self.shared == nullptr) return false;
     }
-    return work.kernel->prepare(work, self);
+    return work.kernel->prepare == nullptr || work.kernel->prepare(work, self);
 }
 
 // Runs blocks until none is left.
@@ -303,6 +319,10 @@ MPTUNE_RUNTIME unsigned describe(const entry& kernel, int* codes) {
 }
 
 }  // namespace mptune_host
+
+#if defined(MPTUNE_RUNTIME_APART)
+MPTUNE_ENTRY_POINTS
+#endif
 
 MPTUNE_OFTEN
 
