@@ -36,8 +36,9 @@ class Registry(Mapping[str, type[Member]]):
         self._base = base
 
     def __getitem__(self, name: str) -> type[Member]:
-        if name in self._own:
-            return self._own[name]
+        own = self._own_of(name)
+        if own is not None:
+            return own
         for point in importlib.metadata.entry_points(group=self._package, name=name):
             loaded: Any = load_point(point, self._kind)
             if not self._is_member(loaded):
@@ -57,15 +58,24 @@ class Registry(Mapping[str, type[Member]]):
         return sum(1 for _ in self)
 
     @cached_property
-    def _own(self) -> dict[str, type[Member]]:
-        found: dict[str, type[Member]] = {}
-        for info in pkgutil.iter_modules(importlib.import_module(self._package).__path__):
-            name = info.name.replace("_", "-")
-            module = importlib.import_module(f"{self._package}.{info.name}")
-            for candidate in vars(module).values():
-                if self._is_member(candidate) and candidate.name == name:
-                    found[name] = candidate
-        return found
+    def _own(self) -> frozenset[str]:
+        modules = pkgutil.iter_modules(importlib.import_module(self._package).__path__)
+        names = (info.name.replace("_", "-") for info in modules)
+        return frozenset(name for name in names if self._own_of(name) is not None)
+
+    def _own_of(self, name: str) -> type[Member] | None:
+        """Return the project's own member of a name, without importing any other; None where there is none."""
+        stem = name.replace("-", "_")
+        if not stem.isidentifier():
+            return None
+        module = f"{self._package}.{stem}"
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            return None
+        return next((c for c in vars(found).values() if self._is_member(c) and c.name == name), None)
 
     def _is_member(self, candidate: object) -> bool:
         is_class = inspect.isclass(candidate) and not inspect.isabstract(candidate)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from mptune.errors import MptuneError, RunFileError
+from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.rounds import VISIT
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
@@ -26,6 +27,7 @@ from mptune.space.parameters import PrecisionParameter
 from mptune.space.uniform import uniform_types
 from mptune.store import RunFile
 from mptune.tuner import Progress, TuneSettings, device_constraints, tune
+from mptune.tuner.ledger import Ledger
 
 OWN = Path(__file__).with_name("own_kernel.py")
 
@@ -55,6 +57,29 @@ def test_best_is_feasible_and_beats_or_equals_the_baseline(finished: tuple[Run, 
     assert run.best.error <= 1e-5
     assert run.best.time_ms <= run.baseline.time_ms
     assert run.speedup(run.best) == pytest.approx(run.baseline.time_ms / run.best.time_ms)
+
+
+def test_every_evaluation_is_told_the_best_time_so_far(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    known: list[float] = []
+    submit, keep = DeviceEvaluator.submit, Ledger.keep
+
+    def watched_submit(self: DeviceEvaluator, configuration: Any, best_ms: float = math.inf) -> None:
+        given.append(best_ms)
+        expected.append(min(known, default=math.inf))
+        submit(self, configuration, best_ms)
+
+    def watched_keep(self: Ledger, trial: Trial, *more: Any) -> Trial:
+        kept = keep(self, trial, *more)
+        known[:] = [other.time_ms for other in self.trials.values() if self.objective.is_feasible(other)]
+        return kept
+
+    expected: list[float] = []
+    monkeypatch.setattr(DeviceEvaluator, "submit", watched_submit)
+    monkeypatch.setattr(Ledger, "keep", watched_keep)
+    tune(kernel, settings(budget=16, baseline_share=0.0))
+    assert given == expected
+    assert len(set(given)) > 2
 
 
 def test_budget_counts_unique_configurations_and_every_status(finished: tuple[Run, Path, list[Progress]]) -> None:

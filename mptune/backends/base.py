@@ -216,6 +216,9 @@ class Backend(ABC):
             BackendUnavailableError: there is no compiler.
         """
 
+    def expect_compilations(self, options: CompileOptions) -> None:  # noqa: B027 - optional
+        """Get ready for many compilations with the same options, up to :meth:`give_up_compilations`."""
+
     def compilations_paused(self) -> AbstractContextManager[None]:
         """Hold up the compilations of other threads for the length of a block, if they would disturb a timing."""
         return nullcontext()

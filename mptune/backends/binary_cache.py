@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -53,7 +52,10 @@ class BinaryCache:
     @staticmethod
     def key(parts: Sequence[str]) -> str:
         """Return the key of a binary that depends on exactly these texts, in this order."""
-        return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(hashlib.sha256(part.encode("utf-8", "backslashreplace")).digest())
+        return digest.hexdigest()
 
     def get(self, key: str) -> bytes | None:
         """Return the binary of that key, None where there is none or it is damaged."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import math
 import os
@@ -33,7 +34,8 @@ from mptune.backends.base import (
     check_part,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.host_compiler import Compiler, find_compiler
+from mptune.backends.compiler_server import CompilerServers
+from mptune.backends.host_compiler import Compiler, Shared, find_compiler
 from mptune.backends.precompiled import PrecompiledPrelude
 from mptune.backends.process_group import ProcessGroup
 from mptune.backends.processor import (
@@ -250,8 +252,8 @@ class HostBackend(Backend):
     def __init__(self, workers: int | None = None, cache: BinaryCache | None = None) -> None:
         self.workers = workers if workers is not None else usable_cores()
         self._cache = cache if cache is not None else BinaryCache()
-        self._compilers = ProcessGroup()
-        self._prelude = PrecompiledPrelude(prelude(), self._cache, self._compilers)
+        processes = ProcessGroup()
+        self._shared = Shared(processes, PrecompiledPrelude(prelude(), self._cache, processes))
 
     @classmethod
     def availability(cls) -> Availability:
@@ -289,20 +291,26 @@ class HostBackend(Backend):
             return Binary(function, cached, cached=True)
         start = time.perf_counter()
         with self._cache.workspace() as folder:
-            image, log = compiler.compile(
-                source, function, flags, options.timeout_s, folder, self._compilers, self._prelude
-            )
+            image, log = compiler.compile(source, function, flags, options.timeout_s, folder, self._shared)
         compile_s = time.perf_counter() - start
         self._cache.put(key, image)
         return Binary(function, image, log=log, compile_s=compile_s)
 
+    def expect_compilations(self, options: CompileOptions) -> None:
+        """Compile the prelude, and have compilers stay for further sources."""
+        compiler = find_compiler()
+        compiler.precompile(compiler.flags(options.architecture, options.flags), self._shared.prelude)
+        self._shared = dataclasses.replace(self._shared, servers=CompilerServers(self._shared.processes))
+
     def compilations_paused(self) -> AbstractContextManager[None]:
         """Hold up the compilers: they would run on the cores that are measured."""
-        return self._compilers.paused()
+        return self._shared.processes.paused()
 
     def give_up_compilations(self) -> None:
         """End the compilers."""
-        self._compilers.close()
+        self._shared.processes.close()
+        if self._shared.servers is not None:
+            self._shared.servers.close()
 
     def load(self, binary: Binary) -> HostFunction:
         """Open the library of a compiled function."""

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mptune.backends.compiler_server import CompilerServers
+from mptune.backends.gcc_commands import LIBRARY
 from mptune.backends.precompiled import Precompiled, PrecompiledPrelude
 from mptune.backends.process_group import ProcessGroup
 from mptune.errors import BackendUnavailableError, CompileError
 
-__all__ = ["Compiler", "find_compiler"]
+__all__ = ["Compiler", "Shared", "find_compiler"]
 
 _INSTALL_HINT: Final = 'install one ("apt install g++" or pip install "mptune[zig]") or set $CXX'
 #: Contracting a * b + c to one fused operation, as GPUs do, only ever drops a rounding; nothing here may
@@ -48,10 +50,24 @@ _CLANG_LIBRARIES: Final = ("-lm",)
 #: zig would build the C library first, which takes seconds; the process that loads the binary has one.
 _ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")
 _SOURCE_NAME: Final = "<stdin>"
-_LIBRARY_NAME: Final = "kernel.so"
 _MESSAGE_LINES: Final = 20
 _CRASH: Final = re.compile(r"internal compiler error|Please submit a|PLEASE submit a bug report|Killed signal")
 _INTERESTING: Final = re.compile(r"\b(error|fatal error|undefined reference|static assertion failed)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What compilations have in common.
+
+    Attributes:
+        processes: runs the compilers.
+        prelude: what sources begin with.
+        servers: compilers that are running already; None for one that is started for each source.
+    """
+
+    processes: ProcessGroup
+    prelude: PrecompiledPrelude
+    servers: CompilerServers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +107,7 @@ class Compiler:
         flags: Sequence[str],
         timeout_s: float,
         folder: Path,
-        processes: ProcessGroup,
-        precompiled: PrecompiledPrelude | None = None,
+        shared: Shared,
     ) -> tuple[bytes, str]:
         """Compile a source.
 
@@ -102,8 +117,7 @@ class Compiler:
             flags: as of :meth:`flags`.
             timeout_s: when to give up.
             folder: an empty folder for the compiler's files, absolute.
-            processes: runs the compiler.
-            precompiled: what the source may begin with.
+            shared: what further compilations are going to be given, too.
 
         Returns:
             The shared library and what the compiler printed.
@@ -111,15 +125,31 @@ class Compiler:
         Raises:
             CompileError: the compiler rejected the source, crashed or ran out of time.
         """
-        made = self._precompiled(source, flags, precompiled)
-        if made is not None and precompiled is not None:
+        made = self.precompile(flags, shared.prelude) if source.startswith(shared.prelude.text) else None
+        if made is not None:
+            body = source.removeprefix(shared.prelude.text)
+            if shared.servers is not None:
+                try:
+                    served = shared.servers.compile(self.command, flags, made, body, folder, timeout_s)
+                except subprocess.TimeoutExpired:
+                    raise self._endless(name, timeout_s) from None
+                # What fails is compiled once more, for the message.
+                if served is not None:
+                    return served
             files = ["-include", str(made.header), str(made.runtime), *flags]
-            status, log = self._run(source.removeprefix(precompiled.text), name, files, timeout_s, folder, processes)
+            status, log = self._run(body, name, files, timeout_s, folder, shared.processes)
             # A runtime that is damaged does not link.
             if status == 0 or str(made.runtime) not in log:
                 return self._library(name, status, log, folder)
-        status, log = self._run(source, name, flags, timeout_s, folder, processes)
+        status, log = self._run(source, name, flags, timeout_s, folder, shared.processes)
         return self._library(name, status, log, folder)
+
+    def precompile(self, flags: Sequence[str], prelude: PrecompiledPrelude) -> Precompiled | None:
+        """Return the files that stand for the beginning of sources, made if need be; None where there are none."""
+        if self.family != "gcc":
+            return None
+        common = [flag for flag in flags[: flags.index("-x")] if flag not in ("-shared", "-nostdlib")]
+        return prelude.files([*self.command, *common], self.version)
 
     def _run(
         self, text: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path, processes: ProcessGroup
@@ -128,27 +158,23 @@ class Compiler:
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
         if self.family == "zig":
             environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
-        command = [*self.command, *flags, "-o", str(folder / _LIBRARY_NAME)]
+        command = [*self.command, *flags, "-o", str(folder / LIBRARY)]
         try:
             ended = processes.run(command, text=text, environment=environment, folder=str(folder), timeout_s=timeout_s)
         except subprocess.TimeoutExpired:
-            raise CompileError(f"{self.label} did not finish {name} within {timeout_s:g} s") from None
+            raise self._endless(name, timeout_s) from None
         except OSError as error:
             raise CompileError(f"{self.label} could not be started: {error}") from error
         return ended.status, ended.output.replace(_SOURCE_NAME, name)
 
     def _library(self, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:
-        library = folder / _LIBRARY_NAME
+        library = folder / LIBRARY
         if status == 0 and library.exists():
             return library.read_bytes(), log
         raise CompileError(self._explain(name, status, log))
 
-    def _precompiled(self, source: str, flags: Sequence[str], prelude: PrecompiledPrelude | None) -> Precompiled | None:
-        """Return the files that stand for the beginning of the source, where there are any."""
-        if prelude is None or self.family != "gcc" or not source.startswith(prelude.text):
-            return None
-        common = [flag for flag in flags[: flags.index("-x")] if flag not in ("-shared", "-nostdlib")]
-        return prelude.files([*self.command, *common], self.version)
+    def _endless(self, name: str, timeout_s: float) -> CompileError:
+        return CompileError(f"{self.label} did not finish {name} within {timeout_s:g} s")
 
     def _explain(self, name: str, status: int, log: str) -> str:
         if status < 0:

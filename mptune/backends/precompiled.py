@@ -9,13 +9,20 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.process_group import ProcessGroup
 
-__all__ = ["Precompiled", "PrecompiledPrelude"]
+__all__ = ["SERVED_SOURCE", "Precompiled", "PrecompiledPrelude"]
 
-_LIMIT_S = 60.0
+#: What a compiler that serves is told to include; there can be no such file.
+SERVED_SOURCE: Final = "/dev/null/source"
+
+_LIMIT_S: Final = 60.0
+#: Checks of the C library would replace the functions it defines.
+_SERVER_FLAGS: Final = ("-w", "-O1", "-U_FORTIFY_SOURCE", "-shared", "-fPIC")
+_SERVER: Final = Path(__file__).with_name("compiler_server.c")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +32,19 @@ class Precompiled:
     Attributes:
         header: what to include in place of the prelude's text.
         runtime: the object to link with: what runs once a launch, which is the same for all sources.
+        server: the library that makes a server of a compiler; None where it could not be made.
     """
 
     header: Path
     runtime: Path
+    server: Path | None
 
 
 class PrecompiledPrelude:
     """What all sources begin with: as g++ keeps it after reading it (a ``.gch`` file beside the text), and an object.
 
-    g++ takes the text where the ``.gch`` does not fit, so that this one is a matter of speed alone.
+    g++ takes the text where the ``.gch`` does not fit, so that this one is a matter of speed alone; so is the library
+    for :mod:`mptune.backends.compiler_server`.
 
     Args:
         text: how the sources begin.
@@ -65,30 +75,34 @@ class PrecompiledPrelude:
             return None
         # Should the cache have been pruned meanwhile, sources are compiled whole from now on.
         try:
-            for path in (made.header, _compiled_header(made.header), made.runtime):
-                os.utime(path)
+            for path in (made.header, _compiled_header(made.header), made.runtime, made.server):
+                if path is not None:
+                    os.utime(path)
         except OSError:
             return None
         return made
 
     def _make(self, command: list[str], key: str) -> Precompiled | None:
         header = self._cache.directory.absolute() / "headers" / key
-        kept = Precompiled(header, header.with_name(f"{key}.o"))
-        if kept.runtime.exists():
-            return kept
+        runtime, server = (header.with_name(f"{key}{suffix}") for suffix in (".o", ".so"))
+        if runtime.exists():
+            return Precompiled(header, runtime, server if server.exists() else None)
         with contextlib.suppress(OSError, subprocess.TimeoutExpired), self._cache.workspace() as folder:
-            text = folder / "prelude.hpp"
-            made = Precompiled(text, folder / "runtime.o")
+            text, made = folder / "prelude.hpp", folder / "made"
             # Messages name neither this folder nor the cache.
             text.write_text(f'#define MPTUNE_RUNTIME_APART 1\n#line 1 "{text.name}"\n{self.text}')
-            self._compile([*command, "-x", "c++-header", str(text), "-o", str(_compiled_header(text))], folder)
-            runtime = ["-DMPTUNE_RUNTIME_HERE=1", "-x", "c++", "-c", str(text), "-o", str(made.runtime)]
-            self._compile([*command, *runtime], folder)
             header.parent.mkdir(parents=True, exist_ok=True)
-            _compiled_header(made.header).replace(_compiled_header(kept.header))
-            made.header.replace(kept.header)
-            made.runtime.replace(kept.runtime)
-            return kept
+            self._compile([*command, "-x", "c++-header", str(text), "-o", str(made)], folder)
+            made.replace(_compiled_header(header))
+            named = f'-DMPTUNE_SOURCE="{SERVED_SOURCE}"'
+            self._compile([command[0], *_SERVER_FLAGS, named, "-x", "c++", str(_SERVER), "-o", str(made)], folder)
+            can_serve = made.exists()
+            if can_serve:
+                made.replace(server)
+            self._compile([*command, "-DMPTUNE_RUNTIME_HERE=1", "-x", "c++", "-c", str(text), "-o", str(made)], folder)
+            text.replace(header)
+            made.replace(runtime)
+            return Precompiled(header, runtime, server if can_serve else None)
         return None
 
     def _compile(self, command: list[str], folder: Path) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 __all__ = ["Ended", "ProcessGroup"]
@@ -59,22 +59,64 @@ class ProcessGroup:
             subprocess.TimeoutExpired: it took longer, and was ended.
             OSError: it could not be started, or the group is closed.
         """
-        process = self._start(command, environment, folder)
-        with process:
-            try:
-                output = self._communicate(process, text.encode(), timeout_s)
-            except BaseException:
-                _signal(process.pid, signal.SIGKILL)
-                process.wait()
-                for stream in (process.stdin, process.stdout):
-                    if stream is not None:
-                        with contextlib.suppress(OSError):
-                            stream.close()
-                raise
-            finally:
-                with self._may_start:
-                    self._running.discard(process.pid)
+        pipe, merged = subprocess.PIPE, subprocess.STDOUT
+        process = self.start(command, environment=environment, folder=folder, stdin=pipe, stdout=pipe, stderr=merged)
+        try:
+            output = self._communicate(process, text.encode(), timeout_s)
+        finally:
+            self.end(process)
         return Ended(process.returncode, output.decode(errors="replace"))
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: str,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+    ) -> subprocess.Popen[bytes]:
+        """Start a process that :meth:`end` is going to be called for; not during a pause.
+
+        Raises:
+            OSError: it could not be started, or the group is closed.
+        """
+        with self._may_start:
+            self._may_start.wait_for(lambda: self._closed or self._pauses == 0)
+            if self._closed:
+                raise OSError("its compilations have been given up")
+            process = subprocess.Popen(
+                command, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=folder, process_group=0
+            )
+            self._running.add(process.pid)
+            return process
+
+    def end(self, process: subprocess.Popen[bytes]) -> None:
+        """End a process, if it has not ended, with what it started."""
+        if process.returncode is None:
+            _signal(process.pid, signal.SIGKILL)
+            process.wait()
+        with self._may_start:
+            self._running.discard(process.pid)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def within(self, timeout_s: float, attempt: Callable[[float], bool]) -> bool:
+        """Make attempts that may take so long, until one succeeds or the time is up, in which pauses do not count.
+
+        Returns whether one succeeded.
+        """
+        start, paused_before_s = time.monotonic(), self._paused_until_now_s()
+        allowed_s = timeout_s
+        while allowed_s > 0:
+            if attempt(allowed_s):
+                return True
+            ran_s = time.monotonic() - start - (self._paused_until_now_s() - paused_before_s)
+            allowed_s = timeout_s - ran_s
+        return False
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -101,38 +143,23 @@ class ProcessGroup:
             self._signal_all(signal.SIGKILL)
             self._may_start.notify_all()
 
-    def _start(self, command: Sequence[str], environment: Mapping[str, str], folder: str) -> subprocess.Popen[bytes]:
-        with self._may_start:
-            self._may_start.wait_for(lambda: self._closed or self._pauses == 0)
-            if self._closed:
-                raise OSError("its compilations have been given up")
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=folder,
-                process_group=0,
-            )
-            self._running.add(process.pid)
-            return process
-
     def _communicate(self, process: subprocess.Popen[bytes], text: bytes, timeout_s: float) -> bytes:
-        start, paused_before_s = time.monotonic(), self._paused_until_now_s()
-        allowed_s = timeout_s
         unsent: bytes | None = text
-        while True:
+        output = b""
+
+        def attempt(allowed_s: float) -> bool:
+            nonlocal unsent, output
             try:
                 output, _ = process.communicate(unsent, timeout=allowed_s)
-                return output
             except subprocess.TimeoutExpired:
                 # It keeps what is left to send, and refuses to be given it again.
                 unsent = None
-                ran_s = time.monotonic() - start - (self._paused_until_now_s() - paused_before_s)
-                allowed_s = timeout_s - ran_s
-                if allowed_s <= 0:
-                    raise
+                return False
+            return True
+
+        if not self.within(timeout_s, attempt):
+            raise subprocess.TimeoutExpired(process.args, timeout_s)
+        return output
 
     def _paused_until_now_s(self) -> float:
         with self._may_start:

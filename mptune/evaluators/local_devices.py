@@ -52,11 +52,13 @@ class LocalDevices(Devices):
         """Start every worker that has not been started yet."""
         if self._ready is None:
             starting = [self._threads.submit(worker.start) for worker in self._workers]
+            backend = get_backend(self._job.backend)
+            if self._compilers:
+                backend.expect_compilations(self._job.options)
             ready = [future.result() for future in starting]
             check_alike({f"worker {i}": each for i, each in enumerate(ready)})
             self._ready = ready[0]
             if self._compilers:
-                backend = get_backend(self._job.backend)
                 self._ahead = CompileAhead(backend, self._job.function, self._ready.options, self._compilers)
         return self._ready
 

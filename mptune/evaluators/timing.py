@@ -17,11 +17,11 @@ __all__ = ["FLUSHING", "TimingPlan", "is_worth_flushing", "repeat_launches"]
 _BEATEN_FACTOR: Final = 1.5
 
 #: A time this much longer than the best will not win: it serves the strategy, which a coarser one serves as well. What
-#: is nearer to the best time is measured as closely as the best itself, so that neither noise nor a cold start decides
-#: who wins. Again the launches must not all fall into one moment.
+#: is nearer to the best time, be it in one launch, is measured as closely as the best itself, so that neither noise nor
+#: a cold start decides who wins. Again the launches must not all fall into one moment.
 _BEHIND_FACTOR: Final = 1.1
 _BEHIND_WIDTH: Final = 0.05
-_BEHIND_SPAN_S: Final = 0.01
+_BEHIND_SPAN_S: Final = 0.005
 
 #: When caches are emptied between launches.
 FLUSHING: Final = ("auto", "on", "off")
@@ -127,8 +127,8 @@ def _is_beaten(times: list[float], limit_ms: float) -> bool:
 
 
 def _is_behind(times: list[float], limit_ms: float) -> bool:
-    """Whether the median is above a limit, and known well enough for one that is."""
-    return median_interval(times)[0] > limit_ms and is_tight(times, relative=_BEHIND_WIDTH)
+    """Whether every time is above a limit, and the median known well enough for one that is."""
+    return min(times) > limit_ms and is_tight(times, relative=_BEHIND_WIDTH)
 
 
 def is_worth_flushing(footprint_bytes: int, cache_bytes: int, intensity: float | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ from mptune.space.search_space import SearchSpace
 from mptune.space.uniform import baseline_values
 
 __all__ = ["Kernel", "LaunchShape", "Metric"]
+
+#: Every configuration asks for the same few.
+_parsed = functools.lru_cache(maxsize=1024)(Expression)
 
 Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool]
@@ -171,7 +175,7 @@ class Kernel:
 
     def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
         """Return the shape of a buffer at these sizes."""
-        return tuple(int(Expression(axis).evaluate(sizes)) for axis in argument.shape)
+        return tuple(int(_parsed(axis).evaluate(sizes)) for axis in argument.shape)
 
     # -- configurations ------------------------------------------------------------------------
 
@@ -204,14 +208,14 @@ class Kernel:
         values = {**sizes, **configuration}
 
         def extents(axes: Sequence[str | int], what: str) -> tuple[int, int, int]:
-            found = [int(Expression(str(axis)).evaluate(values)) for axis in axes] + [1, 1, 1]
+            found = [int(_parsed(str(axis)).evaluate(values)) for axis in axes] + [1, 1, 1]
             if min(found) < 1:
                 raise KernelError(
                     f"kernel {self.name}: the {what} {tuple(axes)} is {tuple(found[:3])} at {configuration}"
                 )
             return found[0], found[1], found[2]
 
-        shared = int(Expression(str(self.shared_bytes)).evaluate(values))
+        shared = int(_parsed(str(self.shared_bytes)).evaluate(values))
         return LaunchShape(extents(self.grid, "grid"), extents(self.block, "block"), shared)
 
     def work(self, configuration: Configuration, sizes: Sizes) -> Work:

@@ -53,6 +53,7 @@ class Ledger:
         #: Every trial of this run so far, in the order in which they ended, and the phase of each.
         self.trials: dict[Configuration, Trial] = {}
         self.phases: dict[Configuration, str] = {}
+        self._best_ms: float | None = math.inf
         #: Whether anything was measured rather than taken from the run file.
         self.measured_here = False
         #: What the run file has and this run has not come to yet.
@@ -71,9 +72,26 @@ class Ledger:
         trial = self.objective.judge(trial)
         if trial != stored or trial.configuration in self._revived:
             self._file.add(trial, phase, self.spent())
+        # What is measured anew may have been the best.
+        self._best_ms = None if trial.configuration in self.trials else self._best_with(trial)
         self.trials[trial.configuration] = trial
         self.phases[trial.configuration] = phase
         return trial
+
+    @property
+    def best_ms(self) -> float:
+        """The best time so far in milliseconds where nothing but time counts; infinite where something else does."""
+        objective = self.objective
+        if objective.metrics != ("time_ms",) or not objective.minimise:
+            return math.inf
+        if self._best_ms is None:
+            best = objective.best(list(self.trials.values()))
+            self._best_ms = math.inf if best is None else best.time_ms
+        return self._best_ms
+
+    def _best_with(self, trial: Trial) -> float | None:
+        is_better = self._best_ms is not None and trial.time_ms < self._best_ms
+        return trial.time_ms if is_better and self.objective.is_feasible(trial) else self._best_ms
 
     def replay(self, stored: Trial, phase: str) -> Trial:
         """Take over a stored trial."""

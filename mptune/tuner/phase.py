@@ -93,7 +93,7 @@ class Phase(AskAndTell):
         if self._strategy is not None:
             self.tell(self._ledger.leftovers(following))
         self._ledger.measured_here = True
-        self._evaluator.submit(configuration, math.inf if self._name == "baseline" else self._best_ms())
+        self._evaluator.submit(configuration, math.inf if self._name == "baseline" else self._ledger.best_ms)
 
     def finish(self) -> Sequence[Trial]:
         """Wait for a trial, commit it and all others that have ended, and tell of them."""
@@ -113,11 +113,3 @@ class Phase(AskAndTell):
         if self._strategy is not None:
             with self._ledger.searching():
                 self._strategy.tell(trials)
-
-    def _best_ms(self) -> float:
-        """Return the best time so far where nothing but time counts, in milliseconds."""
-        objective = self._ledger.objective
-        if objective.metrics != ("time_ms",) or not objective.minimise:
-            return math.inf
-        best = objective.best(list(self._ledger.trials.values()))
-        return math.inf if best is None else best.time_ms

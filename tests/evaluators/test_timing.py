@@ -98,7 +98,15 @@ def test_what_is_behind_the_best_is_known_less_closely() -> None:
 def test_what_is_behind_is_looked_at_for_longer_than_a_moment() -> None:
     spread = itertools.cycle([0.24, 0.25, 0.26])
     times = repeat_launches(lambda: next(spread), TimingPlan(warmups=0), lambda: 0.0, best_ms=0.2)
-    assert 0.01 <= sum(times) / 1e3 < 0.011
+    assert 0.005 <= sum(times) / 1e3 < 0.006
+
+
+def test_one_launch_near_the_best_is_enough_to_be_measured_as_closely() -> None:
+    def with_one_of(time_ms: float) -> tuple[float, ...]:
+        times = itertools.chain([0.25, time_ms], itertools.cycle([0.24, 0.25, 0.26]))
+        return repeat_launches(lambda: next(times), TimingPlan(warmups=0, relative_width=0.0), lambda: 0.0, best_ms=0.2)
+
+    assert len(with_one_of(0.21)) > 2 * len(with_one_of(0.23))
 
 
 def test_times_without_a_number_are_never_beaten() -> None:

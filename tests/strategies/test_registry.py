@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -76,3 +78,21 @@ def test_an_entry_point_that_is_no_strategy_is_refused(monkeypatch: pytest.Monke
     _add_entry_point(monkeypatch, "math:pi")
     with pytest.raises(MptuneError, match="no subclass of Strategy"):
         _ = STRATEGIES["third-party"]
+
+
+def test_one_strategy_is_loaded_without_the_others() -> None:
+    script = (
+        "import sys; from mptune.strategies import STRATEGIES; STRATEGIES['random']; "
+        "print([name for name in sys.modules if name.endswith(('strategies.bayesian', 'strategies.genetic'))])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["base", "models", "models.error_model", "bayesian_pareto", "", "../random", "conformance"]
+)
+def test_modules_that_are_no_strategies_are_none(name: str) -> None:
+    assert name not in STRATEGIES
+    with pytest.raises(UnknownNameError, match="unknown strategy"):
+        STRATEGIES[name]

@@ -1,0 +1,315 @@
+"""Compilers that serve: the same code as ever, and whatever goes wrong is left to a compiler of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from on_arrays import launch_on_arrays
+
+from mptune.backends.base import CompileOptions
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.compiler_server import CompilerServers
+from mptune.backends.gcc_commands import ASSEMBLY
+from mptune.backends.host import HostBackend
+from mptune.backends.host_compiler import Compiler, find_compiler
+from mptune.backends.precompiled import PrecompiledPrelude
+from mptune.backends.process_group import ProcessGroup
+from mptune.errors import CompileError
+from mptune.registry import bundled_kernels, load_kernel
+from mptune.rendering import prelude, render
+
+pytestmark = pytest.mark.skipif(find_compiler().family != "gcc", reason="only g++ serves")
+
+#: Needs libm or libmvec and, where the processor has no instruction for it, libgcc's conversion of half.
+BODY = """
+extern "C" __global__ void power(double* y, const half* x, int n) {
+    const int i = blockIdx.x * 64 + threadIdx.x;
+    if (i < n) y[i] = mp::pow(static_cast<double>(x[i]), 1.5) + OFFSET;
+}
+MPTUNE_HOST_ENTRY(power, 64)
+"""
+#: Takes the compiler seconds.
+ENDLESS = """
+constexpr long count() {
+    long sum = 0;
+    for (int i = 0; i < 250; ++i)
+        for (int j = 0; j < 100000; ++j) sum += i ^ j;
+    return sum;
+}
+static_assert(count() != 1, "");
+"""
+
+
+def source(offset: int = 0) -> str:
+    return prelude() + BODY.replace("OFFSET", str(offset))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> BinaryCache:
+    return BinaryCache(tmp_path / "cache")
+
+
+@contextlib.contextmanager
+def serving(cache: BinaryCache, *flags: str) -> Iterator[HostBackend]:
+    backend = HostBackend(workers=2, cache=cache)
+    backend.expect_compilations(CompileOptions(flags=flags))
+    try:
+        yield backend
+    finally:
+        backend.give_up_compilations()
+
+
+def idle(backend: HostBackend) -> list[int]:
+    """Return the processes that wait for a source."""
+    servers = backend._shared.servers
+    assert servers is not None
+    return [server._process.pid for each in servers._idle.values() for server in each]
+
+
+def compile_and_run(backend: HostBackend, offset: int, *flags: str) -> None:
+    binary = backend.compile(source(offset), "power", CompileOptions(flags=flags))
+    assert not binary.cached
+    x = np.linspace(0.0, 9.0, 100).astype(np.float16)
+    y = np.full(100, np.nan)
+    launch_on_arrays(backend, backend.load(binary), (2,), (64,), y, x, np.int32(100))
+    np.testing.assert_allclose(y, x.astype(float) ** 1.5 + offset, rtol=1e-14)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_until_gone(pid: int) -> None:
+    until = time.monotonic() + 30.0
+    while not gone(pid):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+# -- what it makes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", bundled_kernels())
+def test_code_is_the_same_as_ever(name: str, tmp_path: Path, cache: BinaryCache) -> None:
+    kernel = load_kernel(name)
+    sizes = kernel.resolve_sizes("smoke")
+    space = kernel.search_space(sizes)
+    compiler, processes = find_compiler(), ProcessGroup()
+    flags = compiler.flags()
+    made = compiler.precompile(flags, PrecompiledPrelude(prelude(), cache, processes))
+    assert made is not None
+    servers = CompilerServers(processes)
+    try:
+        for configuration in space.configurations(space.sample(2, np.random.default_rng(7))):
+            body = render(kernel, configuration, sizes).removeprefix(prelude())
+            assert servers.compile(compiler.command, flags, made, body, tmp_path, 60.0) is not None
+            assert assembly(tmp_path / ASSEMBLY) == assembly(started(compiler, flags, made.header, body, tmp_path))
+    finally:
+        servers.close()
+
+
+def started(compiler: Compiler, flags: tuple[str, ...], header: Path, body: str, folder: Path) -> Path:
+    """Return the assembly a compiler makes that is started for the source."""
+    written = folder / "started.s"
+    common = [flag for flag in flags[: flags.index("-x")] if flag != "-shared"]
+    command = [*compiler.command, "-include", str(header), *common, "-S", "-x", "c++", "-", "-o", str(written)]
+    subprocess.run(command, input=body, text=True, check=True)
+    return written
+
+
+def assembly(path: Path) -> list[str]:
+    # The name of the file it was read from is the one thing that differs.
+    return [line for line in path.read_text().splitlines() if not line.startswith("\t.file\t")]
+
+
+def test_results_are_right_and_the_server_stays(cache: BinaryCache) -> None:
+    with serving(cache) as backend:
+        compile_and_run(backend, 1)
+        (server,) = idle(backend)
+        compile_and_run(backend, 2)
+        assert idle(backend) == [server]
+    assert gone(server)
+
+
+def test_libraries_are_looked_through_only_where_something_is_missing(cache: BinaryCache) -> None:
+    plain = prelude() + 'extern "C" __global__ void none(int* y) { *y = 1; }\nMPTUNE_HOST_ENTRY(none)\n'
+    with serving(cache) as backend:
+        with_power = backend.compile(source(), "power", CompileOptions())
+        without = backend.compile(plain, "none", CompileOptions())
+        assert b"libm" in with_power.image
+        assert b"libm" not in without.image
+        y = np.zeros(1, np.int32)
+        launch_on_arrays(backend, backend.load(without), (1,), (1,), y)
+        assert y[0] == 1
+
+
+def test_each_compilation_at_a_time_has_a_server(cache: BinaryCache) -> None:
+    with serving(cache) as backend:
+        threads = [threading.Thread(target=compile_and_run, args=(backend, 10 + i)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        servers = idle(backend)
+        assert 1 <= len(servers) <= 8
+        assert len(set(servers)) == len(servers)
+
+
+def test_flags_are_those_of_each_compilation(cache: BinaryCache) -> None:
+    text = prelude() + BODY.replace("OFFSET", "SHIFT")
+    x, y = np.zeros(1, np.float16), np.zeros(1)
+    with serving(cache) as backend:
+        for shift in (3, 4):
+            binary = backend.compile(text, "power", CompileOptions(flags=(f"-DSHIFT={shift}",)))
+            launch_on_arrays(backend, backend.load(binary), (1,), (64,), y, x, np.int32(1))
+            assert y[0] == shift
+        assert len(idle(backend)) == 2
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+
+def test_message_of_a_wrong_source_is_the_same_as_ever(cache: BinaryCache) -> None:
+    wrong = prelude() + '\n#line 1 "wrong.cu"\nint f() { return nothing; }\n'
+    with pytest.raises(CompileError) as alone:
+        HostBackend(cache=cache).compile(wrong, "wrong", CompileOptions())
+    with serving(cache) as backend:
+        with pytest.raises(CompileError) as served:
+            backend.compile(wrong, "wrong", CompileOptions())
+        assert str(served.value) == str(alone.value)
+        assert "wrong.cu:1" in str(served.value)
+        (server,) = idle(backend)
+        compile_and_run(backend, 1)
+        assert idle(backend) == [server]
+
+
+def test_compilation_that_takes_too_long_is_ended(cache: BinaryCache) -> None:
+    with serving(cache) as backend:
+        compile_and_run(backend, 1)
+        (server,) = idle(backend)
+        with pytest.raises(CompileError, match=r"did not finish endless within 0\.2 s"):
+            backend.compile(prelude() + ENDLESS, "endless", CompileOptions(timeout_s=0.2))
+        assert gone(server)
+        compile_and_run(backend, 2)
+        assert idle(backend) not in ([], [server])
+
+
+def test_server_that_was_killed_is_done_without(cache: BinaryCache) -> None:
+    with serving(cache) as backend:
+        compile_and_run(backend, 1)
+        os.kill(*idle(backend), signal.SIGKILL)
+        compile_and_run(backend, 2)
+        compile_and_run(backend, 3)
+        assert idle(backend) == []
+
+
+@pytest.mark.parametrize("flag", ["-flto", "-save-temps"])
+def test_flags_that_need_more_than_three_programs_are_not_served(flag: str, cache: BinaryCache) -> None:
+    with serving(cache, flag) as backend:
+        compile_and_run(backend, 1, flag)
+        assert idle(backend) == []
+
+
+def test_what_is_loaded_into_every_program_is_respected(cache: BinaryCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "")
+    with serving(cache) as backend:
+        compile_and_run(backend, 1)
+        assert idle(backend) == []
+
+
+def test_folder_whose_name_the_loader_does_not_take(tmp_path: Path) -> None:
+    # LD_PRELOAD is split at spaces and colons.
+    with serving(BinaryCache(tmp_path / "with space:and colon")) as backend:
+        compile_and_run(backend, 1)
+        assert idle(backend) == []
+
+
+def test_compiler_that_answers_nothing_is_started_for_each_source(
+    tmp_path: Path, cache: BinaryCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "g++"
+    script.write_text(f'#!/bin/sh\ncase "$*" in *-###*) exit 1;; esac\nexec {shutil.which("g++")} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    with serving(cache) as backend:
+        compile_and_run(backend, 1)
+        assert idle(backend) == []
+
+
+# -- pauses and ends -------------------------------------------------------------------------------
+
+
+def test_nothing_is_compiled_during_a_pause(cache: BinaryCache) -> None:
+    with serving(cache) as backend:
+        compile_and_run(backend, 1)
+        thread = threading.Thread(target=compile_and_run, args=(backend, 2))
+        with backend.compilations_paused():
+            thread.start()
+            thread.join(1.0)
+            assert thread.is_alive()
+        thread.join(30.0)
+        assert not thread.is_alive()
+
+
+def test_compilation_under_way_is_given_up(cache: BinaryCache) -> None:
+    failures: list[CompileError] = []
+    with serving(cache) as backend:
+
+        def endless() -> None:
+            try:
+                backend.compile(prelude() + ENDLESS, "endless", CompileOptions())
+            except CompileError as error:
+                failures.append(error)
+
+        compile_and_run(backend, 1)
+        (server,) = idle(backend)
+        thread = threading.Thread(target=endless)
+        thread.start()
+        while idle(backend):
+            time.sleep(0.01)
+        backend.give_up_compilations()
+        thread.join(30.0)
+        assert gone(server)
+        assert "given up" in str(*failures)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool) -> None:
+    script = f"""
+        import contextlib, os, threading, time
+        from pathlib import Path
+        from mptune.backends.base import CompileOptions
+        from mptune.backends.binary_cache import BinaryCache
+        from mptune.backends.host import HostBackend
+        from mptune.rendering import prelude
+        backend = HostBackend(cache=BinaryCache(Path({str(cache.directory)!r})))
+        backend.expect_compilations(CompileOptions())
+        backend.compile(prelude() + {BODY.replace("OFFSET", "0")!r}, "power", CompileOptions())
+        (server,) = [s._process.pid for each in backend._shared.servers._idle.values() for s in each]
+        endless = (prelude() + {ENDLESS!r}, "endless", CompileOptions())
+        threading.Thread(target=backend.compile, args=endless, daemon=True).start()
+        time.sleep(0.3)
+        with backend.compilations_paused() if {paused} else contextlib.nullcontext():
+            print(server, flush=True)
+            os.kill(os.getpid(), 9)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    wait_until_gone(int(done.stdout))
