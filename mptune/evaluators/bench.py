@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mptune.accuracy.evaluate import Output, metrics_by_output
-from mptune.backends.base import Backend, CompileOptions, DeviceInfo
+from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
 from mptune.buffers import DataManager
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.evaluators.device_data import BoundArguments, DeviceData
@@ -149,6 +149,8 @@ class Bench:
         self._options = options or CompileOptions()
         self._plan = plan or TimingPlan()
         self._announce = announce
+        #: By source, what stays loaded; None where nothing does.
+        self._kept: dict[str, tuple[Binary, Function]] | None = None
         self._data = DataManager(kernel, sizes, seed=seed)
         device = backend.device()
         chosen = metric if metric is not None else kernel.metric
@@ -205,6 +207,17 @@ class Bench:
             return False
         return trial.status is not Status.LAUNCH_ERROR or self._backend.is_usable()
 
+    @contextmanager
+    def keeping_loaded(self) -> Iterator[None]:
+        """Unload functions at the end of a block instead of after each trial: for configurations that come again."""
+        self._kept = {}
+        try:
+            yield
+        finally:
+            kept, self._kept = self._kept, None
+            for _, function in kept.values():
+                function.unload()
+
     def close(self) -> None:
         """Free the device memory."""
         self._device_data.free()
@@ -223,8 +236,7 @@ class Bench:
         configuration = request.configuration
         shape = self.kernel.launch_shape(configuration, self.sizes)
         with clock.phase("compile"):
-            binary = self._backend.compile(request.source, self.kernel.function, self._options)
-            function = self._backend.load(binary)
+            binary, function = self._loaded(request.source)
         try:
             with clock.phase("transfer"):
                 bound = self._device_data.bind(configuration)
@@ -247,7 +259,15 @@ class Bench:
             measurement = dataclasses.replace(trial.measurement, metrics=metrics, durations_s=clock.durations_s)
             return dataclasses.replace(trial, measurement=measurement)
         finally:
-            function.unload()
+            if self._kept is None:
+                function.unload()
+
+    def _loaded(self, source: str) -> tuple[Binary, Function]:
+        kept = {} if self._kept is None else self._kept
+        if source not in kept:
+            binary = self._backend.compile(source, self.kernel.function, self._options)
+            kept[source] = binary, self._backend.load(binary)
+        return kept[source]
 
     def _measure(
         self,

@@ -66,22 +66,23 @@ def measure_in_turn(
     """
     order = list(dict.fromkeys(configurations))
     found: dict[Configuration, Remeasured] = {}
-    for turn in range(rounds):
-        for configuration in order if turn % 2 == 0 else reversed(order):
-            if turn and configuration not in found:
-                continue
-            trial = bench.evaluate(
-                Request(
-                    configuration,
-                    render(bench.kernel, configuration, bench.sizes),
-                    _errors(found[configuration].trial) if turn else None,
+    with bench.keeping_loaded():
+        for turn in range(rounds):
+            for configuration in order if turn % 2 == 0 else reversed(order):
+                if turn and configuration not in found:
+                    continue
+                trial = bench.evaluate(
+                    Request(
+                        configuration,
+                        render(bench.kernel, configuration, bench.sizes),
+                        _errors(found[configuration].trial) if turn else None,
+                    )
                 )
-            )
-            if trial.is_valid:
-                found.setdefault(configuration, Remeasured(trial)).times_ms.append(trial.time_ms)
-            else:
-                found.pop(configuration, None)
-                on_failure(trial)
+                if trial.is_valid:
+                    found.setdefault(configuration, Remeasured(trial)).times_ms.append(trial.time_ms)
+                else:
+                    found.pop(configuration, None)
+                    on_failure(trial)
     return found
 
 
@@ -100,22 +101,23 @@ def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: Tim
     """
     waiting = {request.configuration: request for request in requests}
     trials: dict[Configuration, list[Trial]] = defaultdict(list)
-    for turn in range(rounds):
-        for configuration in list(waiting) if turn % 2 == 0 else list(reversed(waiting)):
-            known = _errors(trials[configuration][0]) if turn else waiting[configuration].known_errors
-            request = dataclasses.replace(
-                waiting[configuration],
-                known_errors=known,
-                check_below_ms=0.0,
-                best_ms=math.inf,
-                observe=not turn,
-            )
-            trial = bench.evaluate(request, visit)
-            trials[configuration].append(trial)
-            if not trial.is_valid:
-                del waiting[configuration]
-                if not bench.is_usable(trial):
-                    return [_together(each) for each in trials.values() if each]
+    with bench.keeping_loaded():
+        for turn in range(rounds):
+            for configuration in list(waiting) if turn % 2 == 0 else list(reversed(waiting)):
+                known = _errors(trials[configuration][0]) if turn else waiting[configuration].known_errors
+                request = dataclasses.replace(
+                    waiting[configuration],
+                    known_errors=known,
+                    check_below_ms=0.0,
+                    best_ms=math.inf,
+                    observe=not turn,
+                )
+                trial = bench.evaluate(request, visit)
+                trials[configuration].append(trial)
+                if not trial.is_valid:
+                    del waiting[configuration]
+                    if not bench.is_usable(trial):
+                        return [_together(each) for each in trials.values() if each]
     return [_together(each) for each in trials.values()]
 
 

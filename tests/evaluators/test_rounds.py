@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
-from mptune.backends.base import CompileOptions
-from mptune.evaluators.bench import Request
+from mptune.backends.base import Binary, CompileOptions
+from mptune.backends.host import HostBackend, HostFunction
+from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.rounds import VISIT, Remeasured, measure_in_turn, remeasure
 from mptune.evaluators.timing import TimingPlan
@@ -32,6 +34,11 @@ class FakeBench:
         self.kernel, self.sizes = AXPY, AXPY.resolve_sizes("smoke")
         self.requests: list[Request] = []
         self.fails = fails or {}
+
+    @contextmanager
+    def keeping_loaded(self) -> Iterator[None]:
+        assert not self.requests
+        yield
 
     def evaluate(self, request: Request) -> Trial:
         self.requests.append(request)
@@ -137,6 +144,35 @@ class TestRemeasuring:
             (SECOND, Status.CRASH),
         ]
         assert trials[0].measurement.times_ms == (100, 101, 102)
+
+
+def test_functions_are_loaded_once_for_all_rounds_and_unloaded_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[HostFunction] = []
+    unloaded: list[HostFunction] = []
+    load, unload = HostBackend.load, HostFunction.unload
+
+    def watched_load(self: HostBackend, binary: Binary) -> HostFunction:
+        assert not unloaded
+        loaded.append(load(self, binary))
+        return loaded[-1]
+
+    def watched_unload(self: HostFunction) -> None:
+        unloaded.append(self)
+        unload(self)
+
+    monkeypatch.setattr(HostBackend, "load", watched_load)
+    monkeypatch.setattr(HostFunction, "unload", watched_unload)
+    bench = Bench(AXPY, AXPY.resolve_sizes("smoke"), HostBackend(), plan=VISIT)
+    try:
+        found = measure_in_turn(bench, [FIRST, SECOND], 3)
+        assert [len(each.times_ms) for each in found.values()] == [3, 3]
+        assert len(loaded) == 2
+        assert set(unloaded) == set(loaded)
+        unloaded.clear()
+        bench.evaluate(Request(FIRST, render(AXPY, FIRST, bench.sizes)))
+        assert unloaded == loaded[2:]
+    finally:
+        bench.close()
 
 
 def test_one_round_has_no_spread() -> None:
