@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from on_arrays import launch_on_arrays
 
-from mptune.backends.base import CompileOptions
+from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.compiler_server import CompilerServers
 from mptune.backends.gcc_commands import ASSEMBLY
@@ -44,7 +44,7 @@ MPTUNE_HOST_ENTRY(power, 64)
 ENDLESS = """
 constexpr long count() {
     long sum = 0;
-    for (int i = 0; i < 250; ++i)
+    for (int i = 0; i < 20; ++i)
         for (int j = 0; j < 100000; ++j) sum += i ^ j;
     return sum;
 }
@@ -218,6 +218,23 @@ def test_server_that_was_killed_is_done_without(cache: BinaryCache) -> None:
         assert idle(backend) == []
 
 
+def test_compilation_that_crashes_is_tried_again_by_a_compiler_of_its_own(cache: BinaryCache) -> None:
+    done: list[Binary] = []
+    with serving(cache) as backend:
+        compile_and_run(backend, 1)
+        (server,) = idle(backend)
+        slow = prelude() + ENDLESS + BODY.replace("OFFSET", "2")
+        thread = threading.Thread(target=lambda: done.append(backend.compile(slow, "power", CompileOptions())))
+        thread.start()
+        copies = Path(f"/proc/{server}/task/{server}/children")
+        while not copies.read_text():
+            time.sleep(0.001)
+        os.kill(int(copies.read_text()), signal.SIGSEGV)
+        thread.join(60.0)
+        assert done
+        assert idle(backend) == [server]
+
+
 @pytest.mark.parametrize("flag", ["-flto", "-save-temps"])
 def test_flags_that_need_more_than_three_programs_are_not_served(flag: str, cache: BinaryCache) -> None:
     with serving(cache, flag) as backend:
@@ -293,7 +310,7 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool) 
     script = f"""
         import contextlib, os, threading, time
         from pathlib import Path
-        from mptune.backends.base import CompileOptions
+        from mptune.backends.base import Binary, CompileOptions
         from mptune.backends.binary_cache import BinaryCache
         from mptune.backends.host import HostBackend
         from mptune.rendering import prelude

@@ -207,11 +207,15 @@ def running(line: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[st
 
 
 def fake_compiler(folder: Path, real: Sequence[str], body: str) -> str:
-    """Write a compiler that does something else with sources that say FAULT; return what $CXX is to be."""
+    """Write a compiler that does something else with sources that say FAULT; return what $CXX is to be.
+
+    It does not tell what programs it would call, so that nobody calls those without it.
+    """
     script = folder / "g++"
     script.write_text(
         "#!/bin/sh\n"
         f'case " $* " in *" --version "*) exec {shlex.join(real)} --version;; esac\n'
+        'case " $* " in *" -### "*) exit 1;; esac\n'
         "cat > source.cpp\n"
         f"if grep -q FAULT source.cpp; then {body}; fi\n"
         f'exec {shlex.join(real)} "$@" < source.cpp\n'
