@@ -41,10 +41,10 @@ extern "C" __global__ void power(double* y, const half* x, int n) {
 MPTUNE_HOST_ENTRY(power, 64)
 """
 #: Takes the compiler seconds.
-ENDLESS = """
+SLOW = """
 constexpr long count() {
     long sum = 0;
-    for (int i = 0; i < 20; ++i)
+    for (int i = 0; i < 10; ++i)
         for (int j = 0; j < 100000; ++j) sum += i ^ j;
     return sum;
 }
@@ -202,8 +202,8 @@ def test_compilation_that_takes_too_long_is_ended(cache: BinaryCache) -> None:
     with serving(cache) as backend:
         compile_and_run(backend, 1)
         (server,) = idle(backend)
-        with pytest.raises(CompileError, match=r"did not finish endless within 0\.2 s"):
-            backend.compile(prelude() + ENDLESS, "endless", CompileOptions(timeout_s=0.2))
+        with pytest.raises(CompileError, match=r"did not finish slow within 0\.2 s"):
+            backend.compile(prelude() + SLOW, "slow", CompileOptions(timeout_s=0.2))
         assert gone(server)
         compile_and_run(backend, 2)
         assert idle(backend) not in ([], [server])
@@ -223,8 +223,8 @@ def test_compilation_that_crashes_is_tried_again_by_a_compiler_of_its_own(cache:
     with serving(cache) as backend:
         compile_and_run(backend, 1)
         (server,) = idle(backend)
-        slow = prelude() + ENDLESS + BODY.replace("OFFSET", "2")
-        thread = threading.Thread(target=lambda: done.append(backend.compile(slow, "power", CompileOptions())))
+        text = prelude() + SLOW + BODY.replace("OFFSET", "2")
+        thread = threading.Thread(target=lambda: done.append(backend.compile(text, "power", CompileOptions())))
         thread.start()
         copies = Path(f"/proc/{server}/task/{server}/children")
         while not copies.read_text():
@@ -287,15 +287,15 @@ def test_compilation_under_way_is_given_up(cache: BinaryCache) -> None:
     failures: list[CompileError] = []
     with serving(cache) as backend:
 
-        def endless() -> None:
+        def slow() -> None:
             try:
-                backend.compile(prelude() + ENDLESS, "endless", CompileOptions())
+                backend.compile(prelude() + SLOW, "slow", CompileOptions())
             except CompileError as error:
                 failures.append(error)
 
         compile_and_run(backend, 1)
         (server,) = idle(backend)
-        thread = threading.Thread(target=endless)
+        thread = threading.Thread(target=slow)
         thread.start()
         while idle(backend):
             time.sleep(0.01)
@@ -318,8 +318,8 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool) 
         backend.expect_compilations(CompileOptions())
         backend.compile(prelude() + {BODY.replace("OFFSET", "0")!r}, "power", CompileOptions())
         (server,) = [s._process.pid for each in backend._shared.servers._idle.values() for s in each]
-        endless = (prelude() + {ENDLESS!r}, "endless", CompileOptions())
-        threading.Thread(target=backend.compile, args=endless, daemon=True).start()
+        slow = (prelude() + {SLOW!r}, "slow", CompileOptions())
+        threading.Thread(target=backend.compile, args=slow, daemon=True).start()
         time.sleep(0.3)
         with backend.compilations_paused() if {paused} else contextlib.nullcontext():
             print(server, flush=True)
