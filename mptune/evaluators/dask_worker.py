@@ -57,8 +57,9 @@ class Lease:
         self._arguments = job, limits, threads
         self._lock = threading.Lock()
         self._worker = DeviceWorker(job, limits)
-        self._ahead: CompileAhead | None = None
-        self._finalizer = weakref.finalize(self, _close_aside, self._worker)
+        #: Its compilers, once they are known to be needed.
+        self._ahead: list[CompileAhead] = []
+        self._finalizer = weakref.finalize(self, _close_aside, self._worker, self._ahead)
         # When this process ends, the worker process sees it end.
         self._finalizer.atexit = False
 
@@ -70,14 +71,16 @@ class Lease:
         job, _, threads = self._arguments
         ready = self._worker.start()
         with self._lock:
-            if threads > 1 and self._ahead is None:
-                self._ahead = CompileAhead(get_backend(job.backend), job.function, ready.options, threads)
+            if threads > 1 and not self._ahead:
+                backend = get_backend(job.backend)
+                backend.expect_compilations(ready.options)
+                self._ahead.append(CompileAhead(backend, job.function, ready.options, threads))
         return ready
 
     def evaluate(self, request: Request) -> Trial:
         """Return the trial of a configuration."""
         self.ready()
-        return compiled_first(self._ahead, request, self._worker.evaluate)
+        return compiled_first(self._ahead[0] if self._ahead else None, request, self._worker.evaluate)
 
     def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
         """Return trials of configurations measured in turn."""
@@ -102,6 +105,12 @@ def remeasure(lease: Lease, rounds: Rounds) -> tuple[Trial, ...]:
     return lease.remeasure(rounds)
 
 
-def _close_aside(worker: DeviceWorker) -> None:
-    """End a worker without holding up whoever let go of it, which is Dask's event loop."""
-    threading.Thread(target=worker.close, daemon=True).start()
+def _close_aside(worker: DeviceWorker, ahead: list[CompileAhead]) -> None:
+    """End a worker and its compilers without holding up whoever let go of them, which is Dask's event loop."""
+
+    def close() -> None:
+        for compilers in ahead:
+            compilers.close()
+        worker.close()
+
+    threading.Thread(target=close, daemon=True).start()

@@ -339,14 +339,14 @@ def wait_until(true: Callable[[], bool], limit_s: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def benches_of(parent: int) -> list[int]:
-    """Return the processes in which a Dask worker measures."""
+def benches_of(parent: int, program: bytes = b"mptune.evaluators.worker") -> list[int]:
+    """Return the processes in which a Dask worker measures, or those of another program."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
                 parent_of = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent_of == parent and b"mptune.evaluators.worker" in (folder / "cmdline").read_bytes():
+                if parent_of == parent and program in (folder / "cmdline").read_bytes():
                     found.append(int(folder.name))
     return found
 
@@ -423,6 +423,8 @@ def test_a_run_on_a_cluster_is_a_run_like_any_other(kernel: Kernel, cluster: Any
     assert set(run.statuses) <= {"ok", "inaccurate"}
     assert run.best is not None
     assert run.settings["scheduler"] == cluster.scheduler_address
+    # Compilers that stay go with the run.
+    wait_until(lambda: not any(benches_of(worker.pid, b"cc1plus") for worker in cluster.workers.values()))
 
 
 @needs_dask
