@@ -69,7 +69,8 @@ class PrecompiledPrelude:
         key = (version, *command)
         with self._lock:
             if key not in self._made:
-                self._made[key] = self._make(list(command), self._cache.key([*key, self.text]))
+                kept_as = self._cache.key([*key, self.text, _SERVER.read_text(encoding="utf-8")])
+                self._made[key] = self._make(list(command), kept_as)
             made = self._made[key]
         if made is None:
             return None
