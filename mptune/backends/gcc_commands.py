@@ -98,6 +98,7 @@ def _answer(driver: Sequence[str], *arguments: str) -> str:
         timeout=_LIMIT_S,
         check=True,
         env={**os.environ, "LC_ALL": "C"},
+        cwd=os.sep,
     )
     return answer.stdout
 
