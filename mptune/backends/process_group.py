@@ -32,7 +32,7 @@ class ProcessGroup:
 
     Each process leads a process group, so that what it starts is paused and ended with it. The group is one of this
     session: should this process be killed during a pause, the system ends what it has stopped (POSIX: a stopped
-    process group that is orphaned gets SIGHUP and SIGCONT).
+    process group that is orphaned gets SIGHUP and SIGCONT). Under ``nohup``, which has SIGHUP ignored, it goes on.
     """
 
     def __init__(self) -> None:

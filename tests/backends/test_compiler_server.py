@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -305,8 +306,12 @@ def test_compilation_under_way_is_given_up(cache: BinaryCache) -> None:
         assert "given up" in str(*failures)
 
 
-@pytest.mark.parametrize("paused", [False, True])
-def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool) -> None:
+@pytest.mark.parametrize(
+    ("paused", "hangup"),
+    [(False, signal.SIG_DFL), (True, signal.SIG_DFL), (True, signal.SIG_IGN)],
+    ids=["compiling", "paused", "paused under nohup"],
+)
+def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool, hangup: signal.Handlers) -> None:
     script = f"""
         import contextlib, os, threading, time
         from pathlib import Path
@@ -326,7 +331,12 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool) 
             os.kill(os.getpid(), 9)
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=functools.partial(signal.signal, signal.SIGHUP, hangup),
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     wait_until_gone(int(done.stdout))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -146,7 +147,13 @@ def test_owner_killed_in_a_pause_leaves_nothing_behind(tmp_path):
             os.kill(os.getpid(), 9)
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        # It is ignored where the tests run under nohup.
+        preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     group = int(done.stdout)
