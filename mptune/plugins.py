@@ -5,28 +5,32 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import inspect
-import pkgutil
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from mptune.errors import MptuneError, UnknownNameError
 
 __all__ = ["Registry", "load_point"]
 
 Member = TypeVar("Member")
+#: How a member declares its name; an abstract base only annotates it.
+_DECLARATION: Final = re.compile(r"^    name: ClassVar\[str\] = ", re.MULTILINE)
 
 
 class Registry(Mapping[str, type[Member]]):
     """Concrete subclasses of one base class by name; a third party's is loaded when it is asked for.
 
     A class of the project's own has the name of its module, underscores as hyphens; one of a third party's the name
-    of its entry point, in the group of the same name as the package. The project's own take precedence.
+    of its entry point, in the group of the same name as the package. The project's own take precedence. Which modules
+    hold one is read from their text (``name: ClassVar[str] = ...``), so that listing the names imports none of them.
 
     Args:
         kind: what a member is ("strategy"), for messages.
-        package: the package whose modules hold the project's own.
+        package: the package whose modules, also those of its sub-packages, hold the project's own.
         base: the class they derive from; each has its name in the class attribute ``name``.
     """
 
@@ -36,8 +40,9 @@ class Registry(Mapping[str, type[Member]]):
         self._base = base
 
     def __getitem__(self, name: str) -> type[Member]:
-        own = self._own_of(name)
-        if own is not None:
+        if name in self._own:
+            module = importlib.import_module(self._own[name])
+            own: type[Member] = next(c for c in vars(module).values() if self._is_member(c) and c.name == name)
             return own
         for point in importlib.metadata.entry_points(group=self._package, name=name):
             loaded: Any = load_point(point, self._kind)
@@ -58,24 +63,15 @@ class Registry(Mapping[str, type[Member]]):
         return sum(1 for _ in self)
 
     @cached_property
-    def _own(self) -> frozenset[str]:
-        modules = pkgutil.iter_modules(importlib.import_module(self._package).__path__)
-        names = (info.name.replace("_", "-") for info in modules)
-        return frozenset(name for name in names if self._own_of(name) is not None)
-
-    def _own_of(self, name: str) -> type[Member] | None:
-        """Return the project's own member of a name, without importing any other; None where there is none."""
-        stem = name.replace("-", "_")
-        if not stem.isidentifier():
-            return None
-        module = f"{self._package}.{stem}"
-        try:
-            found = importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name != module:
-                raise
-            return None
-        return next((c for c in vars(found).values() if self._is_member(c) and c.name == name), None)
+    def _own(self) -> Mapping[str, str]:
+        """The modules of the project's own members by name."""
+        (folder,) = map(Path, importlib.import_module(self._package).__path__)
+        found = {}
+        for path in folder.rglob("*.py"):
+            if _DECLARATION.search(path.read_text(encoding="utf-8")):
+                module = ".".join(path.relative_to(folder).with_suffix("").parts)
+                found[path.stem.replace("_", "-")] = f"{self._package}.{module}"
+        return found
 
     def _is_member(self, candidate: object) -> bool:
         is_class = inspect.isclass(candidate) and not inspect.isabstract(candidate)

@@ -10,30 +10,23 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from mptune.errors import KernelError, MptuneError, UnknownNameError, did_you_mean
-from mptune.kernel import Kernel
+from mptune.folders import bundled_folder
 from mptune.plugins import load_point
 
-__all__ = ["bundled_folder", "bundled_kernels", "load_kernel", "loaded_modules", "loaded_version"]
+if TYPE_CHECKING:  # importing it takes longer than finding out that there is no kernel of a name
+    from mptune.kernel import Kernel
+
+__all__ = ["bundled_kernels", "load_kernel", "loaded_modules", "loaded_version"]
 
 _ENTRY_POINTS = "mptune.kernels"
 _MODULE_PREFIX = "_mptune_"
 
 _Version = tuple[int, ...]
 _versions: WeakKeyDictionary[Kernel, _Version] = WeakKeyDictionary()
-
-
-def bundled_folder(name: str) -> Path:
-    """Return the folder ``kernels``, ``templates`` or ``references`` that ships with mptune.
-
-    In an installed wheel it lies inside the package, in a source checkout beside it.
-    """
-    package = Path(__file__).resolve().parent
-    inside = package / name
-    return inside if inside.is_dir() else package.parent / name
 
 
 def bundled_kernels() -> tuple[str, ...]:
@@ -59,6 +52,8 @@ def load_kernel(name: str | Path) -> Kernel:
     if not text.startswith("_") and path.is_file():
         return _load_file(path)
     for point in importlib.metadata.entry_points(group=_ENTRY_POINTS, name=text):
+        from mptune.kernel import Kernel
+
         found = load_point(point, "kernel")
         if not isinstance(found, Kernel):
             raise KernelError(f"entry point {point.value!r} of kernel {text!r} is not a mptune.Kernel")
@@ -102,6 +97,8 @@ def _reference_file(path: Path) -> Path:
 
 
 def _only_kernel(module: ModuleType, path: Path) -> Kernel:
+    from mptune.kernel import Kernel
+
     named = getattr(module, "kernel", None)
     if isinstance(named, Kernel):
         return named

@@ -22,34 +22,11 @@ from mptune.dialect import declared_types, portable, without_comments
 from mptune.errors import KernelError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Kernel, Sizes
 from mptune.precision import Precision, precision
-from mptune.registry import bundled_folder
+from mptune.prelude import prelude
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["PRELUDE_FILES", "TypeName", "prelude", "render", "render_body"]
-
-#: The parts of the prelude, in the order they depend on each other.
-PRELUDE_FILES: Final[tuple[str, ...]] = (
-    "platform.hpp",
-    "host.hpp",
-    "host_fiber.hpp",
-    "host_pool.hpp",
-    "host_grid.hpp",
-    "conversions.hpp",
-    "types.hpp",
-    "local.hpp",
-    "arithmetic_cuda.hpp",
-    "arithmetic.hpp",
-    "atomics.hpp",
-    "functions.hpp",
-    "math_device.hpp",
-    "polynomials.hpp",
-    "math_host.hpp",
-    "math.hpp",
-    "pairs.hpp",
-    "vector.hpp",
-    "declared.hpp",
-)
+__all__ = ["TypeName", "render", "render_body"]
 
 _KERNEL_FUNCTION: Final = re.compile(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(")
 
@@ -99,13 +76,6 @@ class TypeName:
     def storage_only(self) -> bool:
         """Whether arithmetic in this type is excluded."""
         return self._precision.storage_only
-
-
-@functools.cache
-def prelude() -> str:
-    """Return the text of the prelude that starts every rendered source."""
-    folder = bundled_folder("templates") / "prelude"
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in PRELUDE_FILES)
 
 
 def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:

@@ -13,7 +13,8 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.errors import CompileError, KernelError, TemplateError
 from mptune.kernel import In, InOut, Kernel, Scalar
-from mptune.rendering import PRELUDE_FILES, TypeName, prelude, render, render_body
+from mptune.prelude import PRELUDE_FILES, prelude
+from mptune.rendering import TypeName, render, render_body
 from mptune.space.parameters import (
     BooleanParameter,
     CategoricalParameter,
@@ -199,7 +200,7 @@ def test_prelude_stands_first_and_the_host_entry_last():
 
 
 def test_prelude_holds_every_part_there_is():
-    from mptune.registry import bundled_folder
+    from mptune.folders import bundled_folder
 
     parts = {path.name for path in (bundled_folder("templates") / "prelude").glob("*.hpp")}
     assert parts == set(PRELUDE_FILES)

@@ -6,14 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from mptune.errors import BackendUnavailableError, LaunchError
-from mptune.kernel import LaunchShape
-from mptune.resources import Resources
+
+if TYPE_CHECKING:  # what can run here is told without them
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mptune.kernel import LaunchShape
+    from mptune.resources import Resources
 
 __all__ = [
     "Argument",
@@ -134,7 +136,7 @@ def check_part(whole: Buffer, offset: int, nbytes: int) -> None:
 
 
 #: What a launch passes for one kernel argument: a device buffer or a NumPy scalar of the C++ type's size.
-Argument = Buffer | np.generic
+Argument: TypeAlias = "Buffer | np.generic"
 
 
 class Function(ABC):

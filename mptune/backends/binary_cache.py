@@ -12,24 +12,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BinaryCache", "cache_directory"]
+from mptune.folders import cache_folder
+
+__all__ = ["BinaryCache"]
 
 _DIGEST_BYTES: Final = 32
+#: Nothing can be written below a device.
+_NOWHERE: Final = Path(os.devnull, "mptune")
 _STALE_S: Final = 3600.0
 _WORKSPACES: Final = "work"
 _INSERTIONS_PER_PRUNING: Final = 64
-
-
-def cache_directory() -> Path:
-    """Return the folder mptune keeps its caches in.
-
-    ``$MPTUNE_CACHE_DIR``, else ``mptune`` under ``$XDG_CACHE_HOME`` or ``~/.cache``.
-    """
-    own = os.environ.get("MPTUNE_CACHE_DIR")
-    if own:
-        return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path("~/.cache").expanduser()) / "mptune"
 
 
 class BinaryCache:
@@ -40,12 +32,13 @@ class BinaryCache:
     nothing fails.
 
     Args:
-        directory: the folder, made when first needed; by default ``binaries`` in :func:`cache_directory`.
+        directory: the folder, made when first needed; by default ``binaries`` in mptune's cache,
+            and without a home directory none.
         limit_bytes: total size to stay under.
     """
 
     def __init__(self, directory: Path | None = None, limit_bytes: int = 1 << 30) -> None:
-        self.directory = directory if directory is not None else cache_directory() / "binaries"
+        self.directory = directory or cache_folder("binaries") or _NOWHERE
         self.limit_bytes = limit_bytes
         self._insertions = 0
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mptune.backends.base import DeviceInfo
-from mptune.kernel import LaunchShape
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mptune.kernel import LaunchShape
 
 __all__ = ["Driver", "axis_limits"]
 

@@ -9,10 +9,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.base import (
     Argument,
@@ -29,7 +26,12 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.driver import Driver
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError
-from mptune.kernel import LaunchShape
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mptune.kernel import LaunchShape
 
 __all__ = ["GpuBackend", "GpuBuffer", "GpuFunction"]
 
@@ -348,6 +350,8 @@ def describe(argument: object) -> str:
 
 def _pack(function: str, arguments: Sequence[Argument]) -> tuple[ctypes.Array[ctypes.c_void_p], list[Any]]:
     """Return pointers to the arguments' values, and the values, which have to live as long as they are used."""
+    import numpy as np
+
     values: list[NDArray[Any]] = []
     for i, argument in enumerate(arguments):
         if isinstance(argument, GpuBuffer):

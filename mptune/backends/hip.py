@@ -10,17 +10,19 @@ import os
 from collections.abc import Iterator
 from ctypes.util import find_library
 from pathlib import Path
-from typing import Any, ClassVar, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.base import Binary, DeviceInfo
 from mptune.backends.driver import Driver, axis_limits
 from mptune.backends.gpu import GpuBackend
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
-from mptune.kernel import LaunchShape
 from mptune.resources import Resources, read_code_object
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mptune.kernel import LaunchShape
 
 __all__ = ["HipBackend"]
 

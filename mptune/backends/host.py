@@ -17,10 +17,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Final, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mptune.backends.base import (
     Argument,
@@ -46,8 +43,13 @@ from mptune.backends.processor import (
     usable_cores,
 )
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
-from mptune.kernel import LaunchShape
-from mptune.rendering import prelude
+from mptune.prelude import prelude
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mptune.kernel import LaunchShape
 
 __all__ = ["HostBackend", "HostBuffer", "HostFunction"]
 
@@ -74,6 +76,8 @@ class HostBuffer(Buffer):
     """
 
     def __init__(self, nbytes: int) -> None:
+        import numpy as np
+
         self.nbytes = nbytes
         self._whole: HostBuffer | None = None
         try:
@@ -134,7 +138,7 @@ class HostBuffer(Buffer):
         if data.nbytes != self.nbytes or not data.flags.c_contiguous:
             layout = "" if data.flags.c_contiguous else ", not contiguous"
             raise LaunchError(f"a buffer of {self.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
-        return cast("NDArray[np.uint8]", data.reshape(-1).view(np.uint8))
+        return cast("NDArray[np.uint8]", data.reshape(-1).view("uint8"))
 
 
 class HostFunction(Function):
@@ -217,6 +221,8 @@ class HostFunction(Function):
 
     def _pack(self, arguments: Sequence[Argument]) -> tuple[ctypes.Array[ctypes.c_void_p], list[Any]]:
         """Return the addresses of the arguments' values, and what has to live as long as they are used."""
+        import numpy as np
+
         if len(arguments) != len(self._codes):
             raise LaunchError(f"{self.function} has {len(self._codes)} parameters and was given {len(arguments)}")
         keep: list[Any] = []
@@ -375,6 +381,8 @@ def _close(library: ctypes.CDLL, handle: int) -> None:
 def _describe(argument: object) -> str:
     if isinstance(argument, Buffer):
         return f"a {type(argument).__name__} of {argument.nbytes} bytes"
+    import numpy as np
+
     if isinstance(argument, np.generic):
         return f"a {argument.dtype} scalar of {argument.nbytes} bytes"
     return f"a {type(argument).__name__}"

@@ -16,9 +16,10 @@ from mptune.buffers.chunks import pieces, update_digest
 from mptune.buffers.conversion import Loss, convert, poison_margin, poison_value, poisoned, still_poisoned
 from mptune.buffers.inputs import make_inputs
 from mptune.buffers.memory import available_memory_bytes, in_words
-from mptune.buffers.reference_cache import ReferenceCache, default_folder
+from mptune.buffers.reference_cache import ReferenceCache
 from mptune.buffers.references import checked_references, compute_references, reference_key
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
+from mptune.folders import cache_folder
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.precision import PRECISIONS, Precision, precision
 from mptune.space.configuration import Configuration
@@ -54,7 +55,7 @@ class DataManager:
         self.sizes = sizes
         self._seed = seed
         self._budget_bytes = available_memory_bytes() // 4 if budget_bytes is None else budget_bytes
-        self._cache = ReferenceCache(default_folder() if cache_dir is None else cache_dir)
+        self._cache = ReferenceCache(cache_folder("references") if cache_dir is None else cache_dir)
         self._typed: OrderedDict[tuple[str, str], NDArray[Any]] = OrderedDict()
         self._losses: dict[tuple[str, str], Loss] = {}
 

@@ -14,25 +14,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ReferenceCache", "default_folder"]
+__all__ = ["ReferenceCache"]
 
 _LARGEST_ENTRY_BYTES: Final = 1 << 30
 _FOLDER_BYTES: Final = 4 << 30
 _ABANDONED_S: Final = 3600.0
 # Keeps the names of outputs apart from those of np.savez's own arguments.
 _PREFIX: Final = "output."
-
-
-def default_folder() -> Path | None:
-    """Return where references are kept: in ``$MPTUNE_CACHE_DIR``, or the user's cache folder; None without a home."""
-    chosen = os.environ.get("MPTUNE_CACHE_DIR")
-    if chosen:
-        return Path(chosen) / "references"
-    shared = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(shared) if shared else Path.home() / ".cache") / "mptune" / "references"
-    except RuntimeError:
-        return None
 
 
 class ReferenceCache:

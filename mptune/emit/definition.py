@@ -9,8 +9,9 @@ from typing import Any
 
 from mptune import __version__
 from mptune.errors import KernelError, RunFileError
+from mptune.folders import bundled_folder
 from mptune.kernel import Kernel, Sizes
-from mptune.registry import bundled_folder, bundled_kernels, load_kernel
+from mptune.registry import bundled_kernels, load_kernel
 from mptune.run import Run
 
 __all__ = ["kernel_of", "remarks", "sizes_of"]

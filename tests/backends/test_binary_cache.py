@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from mptune.backends.binary_cache import BinaryCache, cache_directory
+from mptune.backends.binary_cache import BinaryCache
 
 KEY = BinaryCache.key(["source", "flags"])
 
@@ -128,15 +127,3 @@ def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path):
     cache = BinaryCache(tmp_path / "file" / "cache")
     cache.put(KEY, b"code")
     assert cache.get(KEY) is None
-
-
-def test_where_caches_lie(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/someone")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.delenv("MPTUNE_CACHE_DIR", raising=False)
-    assert cache_directory() == Path("/home/someone/.cache/mptune")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert cache_directory() == Path("/xdg/mptune")
-    monkeypatch.setenv("MPTUNE_CACHE_DIR", "/own")
-    assert cache_directory() == Path("/own")
-    assert BinaryCache().directory == Path("/own/binaries")

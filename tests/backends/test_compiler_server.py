@@ -28,8 +28,9 @@ from mptune.backends.host_compiler import Compiler, find_compiler
 from mptune.backends.precompiled import PrecompiledPrelude
 from mptune.backends.process_group import ProcessGroup
 from mptune.errors import CompileError
+from mptune.prelude import prelude
 from mptune.registry import bundled_kernels, load_kernel
-from mptune.rendering import prelude, render
+from mptune.rendering import render
 
 pytestmark = pytest.mark.skipif(find_compiler().family != "gcc", reason="only g++ serves")
 
@@ -318,7 +319,7 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool, 
         from mptune.backends.base import Binary, CompileOptions
         from mptune.backends.binary_cache import BinaryCache
         from mptune.backends.host import HostBackend
-        from mptune.rendering import prelude
+        from mptune.prelude import prelude
         backend = HostBackend(cache=BinaryCache(Path({str(cache.directory)!r})))
         backend.expect_compilations(CompileOptions())
         backend.compile(prelude() + {BODY.replace("OFFSET", "0")!r}, "power", CompileOptions())

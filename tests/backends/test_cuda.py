@@ -14,7 +14,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.cuda import CudaBackend
 from mptune.errors import BackendUnavailableError, CompileError
 from mptune.kernel import LaunchShape
-from mptune.rendering import prelude
+from mptune.prelude import prelude
 
 ARCHITECTURES = ("sm_80", "sm_90")
 

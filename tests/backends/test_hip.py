@@ -15,7 +15,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.hip import HipBackend
 from mptune.errors import BackendUnavailableError, CompileError
 from mptune.kernel import LaunchShape
-from mptune.rendering import prelude
+from mptune.prelude import prelude
 
 AXPY = """
 #line 1 "axpy.cu"

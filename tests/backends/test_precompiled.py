@@ -14,7 +14,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import find_compiler
 from mptune.errors import CompileError
-from mptune.rendering import prelude
+from mptune.prelude import prelude
 
 pytestmark = pytest.mark.skipif(find_compiler().family != "gcc", reason="only g++ precompiles the prelude")
 

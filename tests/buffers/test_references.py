@@ -14,7 +14,7 @@ import pytest
 from kernels_for_data import inputs, kernel, reference, simple
 
 from mptune.buffers import DataManager
-from mptune.buffers.reference_cache import ReferenceCache, default_folder
+from mptune.buffers.reference_cache import ReferenceCache
 from mptune.buffers.references import reference_key
 from mptune.errors import OutOfMemoryError, ReferenceDataError
 from mptune.kernel import In, Out
@@ -313,21 +313,7 @@ def test_a_folder_that_cannot_be_written_does_no_harm(project, tmp_path, monkeyp
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_where_references_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path / "own"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert default_folder() == tmp_path / "own" / "references"
-    monkeypatch.delenv("MPTUNE_CACHE_DIR")
-    assert default_folder() == tmp_path / "xdg" / "mptune" / "references"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert default_folder() == tmp_path / "home" / ".cache" / "mptune" / "references"
-
-    def homeless():
-        raise RuntimeError
-
-    monkeypatch.setattr(Path, "home", homeless)
-    assert default_folder() is None
+def test_without_a_folder_nothing_is_kept():
     assert ReferenceCache(None).load("key") is None
     ReferenceCache(None).keep("key", {"y": np.zeros(3)})
 

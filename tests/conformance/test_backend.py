@@ -15,7 +15,7 @@ from mptune.backends.base import Backend, Binary, CompileOptions
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import LaunchShape
 from mptune.precision import ARITHMETIC, PRECISIONS
-from mptune.rendering import prelude
+from mptune.prelude import prelude
 from mptune.space.expression import Expression
 
 GPU = ("cuda", "hip")

@@ -13,7 +13,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.cuda import _nvrtc_paths
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError
-from mptune.rendering import prelude
+from mptune.prelude import prelude
 
 SOURCE = (Path(__file__).parent / "prelude_gpu.cu").read_text(encoding="utf-8")
 

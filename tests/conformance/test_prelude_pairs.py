@@ -22,7 +22,7 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.cuda import _nvrtc_paths
 from mptune.backends.runtime_compiler import RuntimeCompiler
-from mptune.rendering import prelude
+from mptune.prelude import prelude
 
 SOURCE = (Path(__file__).parent / "prelude_pairs.cu").read_text(encoding="utf-8")
 DEVICES = ("cuda", "hip")

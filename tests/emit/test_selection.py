@@ -15,8 +15,9 @@ from awkward_kernel import AWKWARD, NASTY, run_of
 
 from mptune.emit import emit, emit_all_devices, kernel_of, remarks, sizes_of, winner_of
 from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
+from mptune.folders import bundled_folder
 from mptune.kernel import Kernel
-from mptune.registry import bundled_folder, load_kernel
+from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.parameters import OrdinalParameter

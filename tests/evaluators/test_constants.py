@@ -15,7 +15,8 @@ from mptune.errors import BackendUnavailableError, KernelError, LaunchError, Tem
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Argument, Constant, In, Kernel, Out, Role, Scalar
-from mptune.rendering import prelude, render
+from mptune.prelude import prelude
+from mptune.rendering import render
 from mptune.results import Status, Trial
 from mptune.space.parameters import PrecisionParameter
 
