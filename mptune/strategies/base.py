@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import re
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +18,74 @@ from mptune.results import Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["Known", "Options", "Strategy", "require"]
+__all__ = ["Known", "Options", "Strategy", "option"]
 
 #: Gives a metric that needs no evaluation, ``(n,)``, of the configurations with these indices, ``(n,)``.
 Known = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
-#: A name and its text, over more deeply indented lines, in the section of a docstring.
-_ENTRY: Final = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+Value = TypeVar("Value")
+
+
+def option(
+    default: Value,
+    help: str,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    most: float = math.inf,
+    choices: Collection[str] = (),
+) -> Value:
+    """Return the dataclass field of one hyperparameter.
+
+    Args:
+        default: its default value; also decides its type.
+        help: what ``mptune list --strategies`` says about it.
+        least: the smallest valid number.
+        above: valid numbers are larger than this.
+        most: the largest valid number.
+        choices: the valid names.
+    """
+    limits = {"least": least, "above": above, "most": most, "choices": tuple(choices)}
+    return field(default=default, metadata={"help": help, **limits})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Hyperparameters of a strategy; each strategy has a frozen dataclass of its own, validated by itself."""
+    """Hyperparameters of a strategy: each strategy has a frozen dataclass of its own, of fields made by :func:`option`.
+
+    Attributes:
+        strategy: name of the strategy, for messages.
+
+    Raises:
+        UnknownNameError: a value is not among the choices.
+        MptuneError: a number is out of range or not finite.
+    """
+
+    strategy: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value, choices = getattr(self, f.name), f.metadata["choices"]
+            if choices:
+                if value not in choices:
+                    raise UnknownNameError(f"{f.name} of strategy {self.strategy}:", value, choices)
+            elif isinstance(value, int | float):
+                least, above, most = (f.metadata[limit] for limit in ("least", "above", "most"))
+                valid = least <= value <= most and value > above and math.isfinite(value)
+                self.require(f.name, valid, _range_text(least, above, most))
+
+    def require(self, name: str, valid: bool, expected: str) -> None:
+        """Check an option's value.
+
+        Raises:
+            MptuneError: it is not valid; names the option and what was expected.
+        """
+        if not valid:
+            given = getattr(self, name)
+            raise MptuneError(f"option {name} of strategy {self.strategy}: expected {expected}, got {given!r}")
 
     @classmethod
-    def from_mapping(cls, strategy: str, given: dict[str, Any]) -> Options:
+    def from_mapping(cls, strategy: str, given: Mapping[str, Any]) -> Options:
         """Build options from names and values (text is converted to the default's type).
 
         Raises:
@@ -50,23 +102,17 @@ class Options:
 
     @classmethod
     def documented(cls) -> dict[str, tuple[Any, str]]:
-        """Return default and description of each option, as its dataclass documents it under ``Attributes``."""
-        texts: dict[str, str] = {}
-        for kind in reversed(cls.__mro__):
-            _, _, section = (inspect.getdoc(kind) or "").partition("Attributes:\n")
-            for name, text in _ENTRY.findall(section):
-                texts[name] = " ".join(text.split())
-        return {f.name: (f.default, texts.get(f.name, "")) for f in fields(cls)}
+        """Return default and description of each option, by name."""
+        return {f.name: (f.default, f.metadata["help"]) for f in fields(cls)}
 
 
-def require(strategy: str, options: Options, name: str, holds: bool, expected: str) -> None:
-    """Check an option's value.
-
-    Raises:
-        MptuneError: the condition does not hold; names the option and what was expected.
-    """
-    if not holds:
-        raise MptuneError(f"option {name} of strategy {strategy}: expected {expected}, got {getattr(options, name)!r}")
+def _range_text(least: float, above: float, most: float) -> str:
+    """Return a range of numbers in words."""
+    if math.isfinite(above):
+        return f"a number above {above:g}" + (f", at most {most:g}" if math.isfinite(most) else "")
+    if math.isfinite(least):
+        return f"{least:g} to {most:g}" if math.isfinite(most) else f"at least {least:g}"
+    return "a finite number"
 
 
 def _convert(strategy: str, name: str, value: Any, kind: type) -> Any:

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mptune.strategies.base import Options, require
-from mptune.strategies.moves.climbing import ClimbingOptions, ClimbingStrategy, check_climbing
+from mptune.strategies.base import Options, option
+from mptune.strategies.moves.climbing import ClimbingOptions, ClimbingStrategy
 from mptune.strategies.moves.metropolis import acceptance_probability
 
 __all__ = ["BasinHoppingOptions", "BasinHoppingStrategy"]
@@ -23,20 +23,13 @@ __all__ = ["BasinHoppingOptions", "BasinHoppingStrategy"]
 
 @dataclass(frozen=True, slots=True)
 class BasinHoppingOptions(ClimbingOptions):
-    """Hyperparameters: those of a climb, and of the hops between local optima.
+    """Hyperparameters: those of a climb, and of the hops between local optima."""
 
-    Attributes:
-        perturbation: parameters drawn anew in a hop; all where there are fewer.
-        temperature: relative loss of score accepted with probability 1/e from one local optimum to the next.
-    """
-
-    perturbation: int = 3
-    temperature: float = 0.05
-
-    def __post_init__(self) -> None:
-        check_climbing("basin-hopping", self)
-        require("basin-hopping", self, "perturbation", self.perturbation >= 1, "at least 1")
-        require("basin-hopping", self, "temperature", 0.0 < self.temperature < math.inf, "a positive number")
+    strategy: ClassVar[str] = "basin-hopping"
+    perturbation: int = option(3, "parameters drawn anew in a hop; all where there are fewer.", least=1)
+    temperature: float = option(
+        0.05, "relative loss of score accepted with probability 1/e from one local optimum to the next.", above=0
+    )
 
 
 class BasinHoppingStrategy(ClimbingStrategy):

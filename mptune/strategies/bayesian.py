@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.results import Trial
-from mptune.strategies.base import Options, Strategy, require
+from mptune.strategies.base import Options, Strategy, option
 from mptune.strategies.models import candidates as pools
 from mptune.strategies.models.chances import Chances, Outcome
 from mptune.strategies.models.features import Features
@@ -47,43 +47,27 @@ _STEPS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class BayesianOptions(Options):
-    """Hyperparameters.
+    """Hyperparameters."""
 
-    Attributes:
-        initial: configurations of the Latin hypercube, valid ones.
-        max_candidates: spaces up to this size are considered as a whole; larger ones are sampled.
-        sample: configurations of such a sample.
-        refit: hyperparameters are fitted anew when the observations have grown by this factor.
-        iterations: of each fit.
-        warp: strength of the compression of values worse than the median, 0 for none.
-        length_spread: standard deviation of the prior of a log length scale.
-        noise: centre of the prior of the noise, relative to the deviation of all values.
-        patience: evaluations without a better one after which every second is a neighbour of the best.
-        max_observations: observations the model of time holds; of more, the best and a random part.
-    """
-
-    initial: int = 10
-    max_candidates: int = 20_000
-    sample: int = 4_000
-    refit: float = 1.25
-    iterations: int = 30
-    warp: float = 1.0
-    length_spread: float = 0.6
-    noise: float = 0.03
-    patience: int = 12
-    max_observations: int = 800
-
-    def __post_init__(self) -> None:
-        require("bayesian", self, "initial", self.initial >= 1, "at least 1")
-        require("bayesian", self, "max_candidates", self.max_candidates >= 1, "at least 1")
-        require("bayesian", self, "sample", self.sample >= 10, "at least 10")
-        require("bayesian", self, "refit", 1.0 <= self.refit < math.inf, "a factor of at least 1")
-        require("bayesian", self, "iterations", self.iterations >= 1, "at least 1")
-        require("bayesian", self, "warp", 0.0 <= self.warp < math.inf, "a number that is not negative")
-        require("bayesian", self, "length_spread", 0.0 < self.length_spread < math.inf, "a positive number")
-        require("bayesian", self, "noise", 0.0 < self.noise < math.inf, "a positive number")
-        require("bayesian", self, "patience", self.patience >= 1, "at least 1")
-        require("bayesian", self, "max_observations", self.max_observations >= 20, "at least 20")
+    strategy: ClassVar[str] = "bayesian"
+    initial: int = option(10, "configurations of the Latin hypercube, valid ones.", least=1)
+    max_candidates: int = option(
+        20_000, "spaces up to this size are considered as a whole; larger ones are sampled.", least=1
+    )
+    sample: int = option(4_000, "configurations of such a sample.", least=10)
+    refit: float = option(
+        1.25, "hyperparameters are fitted anew when the observations have grown by this factor.", least=1
+    )
+    iterations: int = option(30, "of each fit.", least=1)
+    warp: float = option(1.0, "strength of the compression of values worse than the median, 0 for none.", least=0)
+    length_spread: float = option(0.6, "standard deviation of the prior of a log length scale.", above=0)
+    noise: float = option(0.03, "centre of the prior of the noise, relative to the deviation of all values.", above=0)
+    patience: int = option(
+        12, "evaluations without a better one after which every second is a neighbour of the best.", least=1
+    )
+    max_observations: int = option(
+        800, "observations the model of time holds; of more, the best and a random part.", least=20
+    )
 
 
 class BayesianStrategy(Strategy):

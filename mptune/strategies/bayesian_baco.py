@@ -22,10 +22,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import UnknownNameError
 from mptune.results import Trial
 from mptune.space.neighbourhood import KINDS, Kind
-from mptune.strategies.base import Options, Strategy, require
+from mptune.strategies.base import Options, Strategy, option
 from mptune.strategies.models.ascent import ascend
 from mptune.strategies.models.baco_model import BacoModel, Observation
 from mptune.strategies.models.candidates import Candidates
@@ -44,72 +43,60 @@ _CHUNK: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class BayesianBacoOptions(Options):
-    """Hyperparameters.
+    """Hyperparameters."""
 
-    Attributes:
-        initial: random configurations before the model takes over.
-        points: configurations sampled to find where the acquisition function is large.
-        starts: the best of them from which local search starts.
-        elite: best trials from whose neighbours it starts too.
-        neighbourhood: hamming (one parameter takes any other value) or adjacent (one parameter moves one step).
-        neighbours: of a configuration with more neighbours a random part of this size is looked at.
-        permutation: distance of permutations: spearman, kendall or hamming.
-        log: whether the objective is log-transformed.
-        length_shape: shape of the gamma prior of a length scale; the largest distance in a parameter is 1.
-        length_rate: its rate.
-        fit_samples: random hyperparameters a fit begins with.
-        fit_starts: how many of them, the most probable ones, are optimised, beside those of the last fit.
-        iterations: of each optimisation.
-        refit: hyperparameters are fitted anew when the observations have grown by this factor.
-        trees: of the random forest.
-        regrow: the forest is grown anew when the outcomes have grown by this factor, or one was not as expected.
-        least_feasible: epsilon_f, the probability to run that a candidate needs, is drawn anew for each proposal,
-            from 0 to this.
-        least_feasible_levels: in so many equal steps, 0 being one of them; with 1 it is always 0.
-        exploration: an improvement counts from so many standard deviations of all values on.
-        max_observations: observations the model holds; of more, the best and a random part.
-    """
-
-    initial: int = 10
-    points: int = 30_000
-    starts: int = 10
-    elite: int = 3
-    neighbourhood: Kind = "hamming"
-    neighbours: int = 2_000
-    permutation: str = "spearman"
-    log: bool = True
-    length_shape: float = 1.3
-    length_rate: float = 0.1
-    fit_samples: int = 10
-    fit_starts: int = 2
-    iterations: int = 30
-    refit: float = 1.05
-    trees: int = 50
-    regrow: float = 1.25
-    least_feasible: float = 0.1
-    least_feasible_levels: int = 11
-    exploration: float = 1e-4
-    max_observations: int = 800
+    strategy: ClassVar[str] = "bayesian-baco"
+    initial: int = option(10, "random configurations before the model takes over.", least=1)
+    points: int = option(30_000, "configurations sampled to find where the acquisition function is large.", least=10)
+    starts: int = option(10, "the best of them from which local search starts.", least=1)
+    elite: int = option(3, "best trials from whose neighbours it starts too.", least=0)
+    neighbourhood: Kind = option(
+        "hamming",
+        "hamming (one parameter takes any other value) or adjacent (one parameter moves one step).",
+        choices=KINDS,
+    )
+    neighbours: int = option(
+        2_000, "of a configuration with more neighbours a random part of this size is looked at.", least=1
+    )
+    permutation: str = option(
+        "spearman", "distance of permutations: spearman, kendall or hamming.", choices=PERMUTATION_DISTANCES
+    )
+    log: bool = option(True, "whether the objective is log-transformed.")
+    length_shape: float = option(
+        1.3, "shape of the gamma prior of a length scale; the largest distance in a parameter is 1.", above=0
+    )
+    length_rate: float = option(0.1, "its rate.", above=0)
+    fit_samples: int = option(10, "random hyperparameters a fit begins with.", least=1)
+    fit_starts: int = option(
+        2, "how many of them, the most probable ones, are optimised, beside those of the last fit.", least=1
+    )
+    iterations: int = option(30, "of each optimisation.", least=1)
+    refit: float = option(
+        1.05, "hyperparameters are fitted anew when the observations have grown by this factor.", least=1
+    )
+    trees: int = option(50, "of the random forest.", least=1)
+    regrow: float = option(
+        1.25,
+        "the forest is grown anew when the outcomes have grown by this factor, or one was not as expected.",
+        least=1,
+    )
+    least_feasible: float = option(
+        0.1,
+        "epsilon_f, the probability to run that a candidate needs, is drawn anew for each proposal, from 0 to this.",
+        least=0,
+        most=1,
+    )
+    least_feasible_levels: int = option(
+        11, "in so many equal steps, 0 being one of them; with 1 it is always 0.", least=1
+    )
+    exploration: float = option(
+        1e-4, "an improvement counts from so many standard deviations of all values on.", least=0
+    )
+    max_observations: int = option(800, "observations the model holds; of more, the best and a random part.", least=20)
 
     def __post_init__(self) -> None:
-        for name in ("initial", "starts", "neighbours", "fit_samples", "iterations", "trees", "least_feasible_levels"):
-            require(_NAME, self, name, getattr(self, name) >= 1, "at least 1")
-        for name in ("length_shape", "length_rate"):
-            require(_NAME, self, name, 0.0 < getattr(self, name) < math.inf, "a positive number")
-        require(_NAME, self, "points", self.points >= 10, "at least 10")
-        require(_NAME, self, "elite", self.elite >= 0, "at least 0")
-        require(_NAME, self, "fit_starts", 1 <= self.fit_starts <= self.fit_samples, "1 to fit_samples")
-        for name in ("refit", "regrow"):
-            require(_NAME, self, name, 1.0 <= getattr(self, name) < math.inf, "a factor of at least 1")
-        require(_NAME, self, "least_feasible", 0.0 <= self.least_feasible <= 1.0, "a probability")
-        require(_NAME, self, "exploration", 0.0 <= self.exploration < math.inf, "a number that is not negative")
-        require(_NAME, self, "max_observations", self.max_observations >= 20, "at least 20")
-        if self.neighbourhood not in KINDS:
-            raise UnknownNameError(f"neighbourhood of strategy {_NAME}:", self.neighbourhood, KINDS)
-        if self.permutation not in PERMUTATION_DISTANCES:
-            raise UnknownNameError(
-                f"distance of permutations of strategy {_NAME}:", self.permutation, PERMUTATION_DISTANCES
-            )
+        Options.__post_init__(self)
+        self.require("fit_starts", self.fit_starts <= self.fit_samples, "1 to fit_samples")
 
 
 class BayesianBacoStrategy(Strategy):

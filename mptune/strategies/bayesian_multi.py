@@ -24,7 +24,7 @@ import numpy as np
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.results import Trial
-from mptune.strategies.base import Options, Strategy
+from mptune.strategies.base import Options, Strategy, option
 from mptune.strategies.models.discrete_model import DiscreteModel
 from mptune.strategies.models.portfolio import ACQUISITIONS, AdvancedMulti, Multi, Portfolio, contextual_variance
 
@@ -39,60 +39,50 @@ _MOST_SCORE: Final = 1e100
 
 @dataclass(frozen=True, slots=True)
 class BayesianMultiOptions(Options):
-    """Hyperparameters; the defaults are those of Willemsen 2021, Table I and Sec. IV-A, where it has them.
+    """Hyperparameters; the defaults are those of Willemsen 2021, Table I and Sec. IV-A, where it has them."""
 
-    Attributes:
-        method: advanced-multi, multi, or one acquisition function alone: ei, poi or lcb.
-        functions: the portfolio, in order, separated by commas.
-        initial: valid configurations of the initial sample.
-        sampling: maximin (the Latin hypercube of the largest smallest distance) or random.
-        length_scale: of the Matérn 3/2 covariance, where every parameter has values from 0 to 1; the paper has
-            2 for a constant exploration factor.
-        noise: standard deviation of an observation's noise, relative to that of all observations.
-        contextual: whether the exploration factor is the contextual variance.
-        exploration: exploration factor where it is constant, in standard deviations of all observations.
-        threshold: skip threshold: how often a function must duplicate others, or be worse or better, to be judged.
-        discount_multi: discount factor of multi.
-        discount_advanced: discount factor of advanced-multi.
-        required: required improvement factor of advanced-multi (0.1 in Table I, 5% in the text).
-        max_candidates: spaces up to this size are predicted as a whole; of larger ones a sample is.
-        sample: configurations of such a sample.
-        max_observations: observations the model holds; of more, the best and a random part.
-    """
-
-    method: str = "advanced-multi"
-    functions: str = "ei,poi,lcb"
-    initial: int = 20
-    sampling: str = "maximin"
-    length_scale: float = 1.5
-    noise: float = 1e-5
-    contextual: bool = True
-    exploration: float = 0.01
-    threshold: int = 5
-    discount_multi: float = 0.65
-    discount_advanced: float = 0.75
-    required: float = 0.1
-    max_candidates: int = 50_000
-    sample: int = 5_000
-    max_observations: int = 800
+    strategy: ClassVar[str] = "bayesian-multi"
+    method: str = option(
+        "advanced-multi", "advanced-multi, multi, or one acquisition function alone: ei, poi or lcb.", choices=METHODS
+    )
+    functions: str = option("ei,poi,lcb", "the portfolio, in order, separated by commas.")
+    initial: int = option(20, "valid configurations of the initial sample.", least=1)
+    sampling: str = option(
+        "maximin", "maximin (the Latin hypercube of the largest smallest distance) or random.", choices=_SAMPLINGS
+    )
+    length_scale: float = option(
+        1.5,
+        "of the Matérn 3/2 covariance, where every parameter has values from 0 to 1; "
+        "the paper has 2 for a constant exploration factor.",
+        above=0,
+    )
+    noise: float = option(
+        1e-5, "standard deviation of an observation's noise, relative to that of all observations.", least=0
+    )
+    contextual: bool = option(True, "whether the exploration factor is the contextual variance.")
+    exploration: float = option(
+        0.01, "exploration factor where it is constant, in standard deviations of all observations.", least=0
+    )
+    threshold: int = option(
+        5, "skip threshold: how often a function must duplicate others, or be worse or better, to be judged.", least=1
+    )
+    discount_multi: float = option(0.65, "discount factor of multi.", above=0, most=1)
+    discount_advanced: float = option(0.75, "discount factor of advanced-multi.", above=0, most=1)
+    required: float = option(
+        0.1, "required improvement factor of advanced-multi (0.1 in Table I, 5% in the text).", least=0
+    )
+    max_candidates: int = option(
+        50_000, "spaces up to this size are predicted as a whole; of larger ones a sample is.", least=1
+    )
+    sample: int = option(5_000, "configurations of such a sample.", least=10)
+    max_observations: int = option(800, "observations the model holds; of more, the best and a random part.", least=20)
 
     def __post_init__(self) -> None:
-        self._require_name("method", self.method, METHODS)
-        self._require_name("sampling", self.sampling, _SAMPLINGS)
-        names = self.portfolio
-        for name in names:
-            self._require_name("functions", name, ACQUISITIONS)
-        self._require("functions", len(set(names)) == len(names), "each function once")
-        self._require("initial", self.initial >= 1, "at least 1")
-        self._require("length_scale", 0.0 < self.length_scale < math.inf, "a positive number")
-        for name in ("discount_multi", "discount_advanced"):
-            self._require(name, 0.0 < getattr(self, name) <= 1.0, "a number from above 0 to at most 1")
-        for name in ("noise", "exploration", "required"):
-            self._require(name, 0.0 <= getattr(self, name) < math.inf, "a number that is not negative")
-        self._require("threshold", self.threshold >= 1, "at least 1")
-        self._require("max_candidates", self.max_candidates >= 1, "at least 1")
-        self._require("sample", self.sample >= 10, "at least 10")
-        self._require("max_observations", self.max_observations >= 20, "at least 20")
+        Options.__post_init__(self)
+        for name in self.portfolio:
+            if name not in ACQUISITIONS:
+                raise UnknownNameError("functions of strategy bayesian-multi:", name, ACQUISITIONS)
+        self.require("functions", len(set(self.portfolio)) == len(self.portfolio), "each function once")
 
     @property
     def portfolio(self) -> tuple[str, ...]:

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import UnknownNameError
-from mptune.strategies.base import Options
-from mptune.strategies.moves.population import Champion, Grid, PopulationOptions, PopulationStrategy, require_in_range
+from mptune.strategies.base import Options, option
+from mptune.strategies.moves.population import Champion, Grid, PopulationOptions, PopulationStrategy
 
 __all__ = ["BASES", "DifferentialEvolutionOptions", "DifferentialEvolutionStrategy", "crossed", "mutants"]
 
@@ -22,26 +21,15 @@ BASES: Final = ("random", "best")
 
 @dataclass(frozen=True, slots=True)
 class DifferentialEvolutionOptions(PopulationOptions):
-    """Hyperparameters; weight and crossover are what Storn & Price 1997 suggest to try first for quick convergence.
+    """Hyperparameters; weight and crossover are what Storn & Price 1997 suggest to try first for quick convergence."""
 
-    Attributes:
-        population: individuals (NP), at least four.
-        base: what a difference is added to: ``random`` for a random member, ``best`` for the best.
-        weight: factor of the difference (F).
-        crossover: probability that a parameter comes from the mutant (CR).
-    """
-
-    population: int = 20
-    base: str = "best"
-    weight: float = 0.5
-    crossover: float = 0.9
-
-    def __post_init__(self) -> None:
-        require_in_range("differential-evolution", self, "population", 4)
-        if self.base not in BASES:
-            raise UnknownNameError("base of strategy differential-evolution:", self.base, BASES)
-        require_in_range("differential-evolution", self, "weight", 0, 2)
-        require_in_range("differential-evolution", self, "crossover", 0, 1)
+    strategy: ClassVar[str] = "differential-evolution"
+    population: int = option(20, "individuals (NP), at least four.", least=4)
+    base: str = option(
+        "best", "what a difference is added to: ``random`` for a random member, ``best`` for the best.", choices=BASES
+    )
+    weight: float = option(0.5, "factor of the difference (F).", least=0, most=2)
+    crossover: float = option(0.9, "probability that a parameter comes from the mutant (CR).", least=0, most=1)
 
 
 def mutants(base: Points, first: Points, second: Points, weight: float) -> Points:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.base import Options
-from mptune.strategies.moves.population import Grid, PopulationOptions, PopulationStrategy, require_in_range
+from mptune.strategies.base import Options, option
+from mptune.strategies.moves.population import Grid, PopulationOptions, PopulationStrategy
 
 __all__ = ["FireflyOptions", "FireflyStrategy", "attracted"]
 
@@ -18,25 +18,19 @@ Points = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FireflyOptions(PopulationOptions):
-    """Hyperparameters; the defaults are those of Heldens 2026, Table III.
+    """Hyperparameters; the defaults are those of Heldens 2026, Table III."""
 
-    Attributes:
-        population: fireflies.
-        attraction: share of the way to a brighter firefly that is covered when it is close (beta_0).
-        absorption: how fast attraction falls with the square of the distance (gamma).
-        randomness: width of the random part of a move, as a share of a parameter's range (alpha).
-    """
-
-    population: int = 20
-    attraction: float = 1.0
-    absorption: float = 1.0
-    randomness: float = 0.2
-
-    def __post_init__(self) -> None:
-        require_in_range("firefly", self, "population", 1)
-        require_in_range("firefly", self, "attraction", 0, 100)
-        require_in_range("firefly", self, "absorption", 0, 1e6)
-        require_in_range("firefly", self, "randomness", 0, 100)
+    strategy: ClassVar[str] = "firefly"
+    population: int = option(20, "fireflies.", least=1)
+    attraction: float = option(
+        1.0, "share of the way to a brighter firefly that is covered when it is close (beta_0).", least=0, most=100
+    )
+    absorption: float = option(
+        1.0, "how fast attraction falls with the square of the distance (gamma).", least=0, most=1e6
+    )
+    randomness: float = option(
+        0.2, "width of the random part of a move, as a share of a parameter's range (alpha).", least=0, most=100
+    )
 
 
 def attracted(positions: Points, other: Points, draws: Points, options: FireflyOptions) -> Points:

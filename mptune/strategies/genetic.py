@@ -9,9 +9,8 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import UnknownNameError
-from mptune.strategies.base import Options
-from mptune.strategies.moves.population import PopulationOptions, PopulationStrategy, require_in_range, single_changes
+from mptune.strategies.base import Options, option
+from mptune.strategies.moves.population import PopulationOptions, PopulationStrategy, single_changes
 
 __all__ = ["CROSSOVERS", "GeneticOptions", "GeneticStrategy"]
 
@@ -60,27 +59,20 @@ CROSSOVERS: Final[dict[str, Crossover]] = {
 
 @dataclass(frozen=True, slots=True)
 class GeneticOptions(PopulationOptions):
-    """Hyperparameters; the defaults are those of Heldens 2026, Table III.
+    """Hyperparameters; the defaults are those of Heldens 2026, Table III."""
 
-    Attributes:
-        population: individuals in a generation.
-        crossover: single_point, two_point, uniform or disruptive_uniform.
-        mutation: an individual mutates with probability 1/mutation.
-        pressure: selection pressure. The rank of a parent is drawn from a beta distribution with the
-            density pressure (1 - x)^(pressure - 1) over the population, best first: 1 is uniform.
-    """
-
-    population: int = 26
-    crossover: str = "single_point"
-    mutation: float = 55.0
-    pressure: float = 2.5
-
-    def __post_init__(self) -> None:
-        require_in_range("genetic", self, "population", 2)
-        if self.crossover not in CROSSOVERS:
-            raise UnknownNameError("crossover of strategy genetic:", self.crossover, CROSSOVERS)
-        require_in_range("genetic", self, "mutation", 1)
-        require_in_range("genetic", self, "pressure", 1)
+    strategy: ClassVar[str] = "genetic"
+    population: int = option(26, "individuals in a generation.", least=2)
+    crossover: str = option(
+        "single_point", "single_point, two_point, uniform or disruptive_uniform.", choices=CROSSOVERS
+    )
+    mutation: float = option(55.0, "an individual mutates with probability 1/mutation.", least=1)
+    pressure: float = option(
+        2.5,
+        "selection pressure. The rank of a parent is drawn from a beta distribution with the "
+        "density pressure (1 - x)^(pressure - 1) over the population, best first: 1 is uniform.",
+        least=1,
+    )
 
 
 class GeneticStrategy(PopulationStrategy):

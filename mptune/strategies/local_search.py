@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mptune.strategies.base import Options
-from mptune.strategies.moves.climbing import ClimbingOptions, ClimbingStrategy, check_climbing
+from mptune.strategies.moves.climbing import ClimbingOptions, ClimbingStrategy
 
 __all__ = ["LocalSearchOptions", "LocalSearchStrategy"]
 
@@ -16,8 +16,7 @@ __all__ = ["LocalSearchOptions", "LocalSearchStrategy"]
 class LocalSearchOptions(ClimbingOptions):
     """Hyperparameters: those of a climb; the defaults are those of Heldens 2026, Sec. III-E."""
 
-    def __post_init__(self) -> None:
-        check_climbing("local-search", self)
+    strategy: ClassVar[str] = "local-search"
 
 
 class LocalSearchStrategy(ClimbingStrategy):

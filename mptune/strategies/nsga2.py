@@ -15,10 +15,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import UnknownNameError
 from mptune.metric_expressions import is_error
 from mptune.results import Trial
-from mptune.strategies.base import Options, require
+from mptune.strategies.base import Options, option
 from mptune.strategies.genetic import CROSSOVERS
 from mptune.strategies.moves.dominance import crowding_distances, non_dominated_ranks
 from mptune.strategies.moves.population import PopulationOptions, PopulationStrategy
@@ -31,27 +30,13 @@ _POOL: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Nsga2Options(PopulationOptions):
-    """Hyperparameters.
+    """Hyperparameters."""
 
-    Attributes:
-        population: individuals that survive a generation, and children in it.
-        crossover: single_point, two_point, uniform or disruptive_uniform.
-        crossover_probability: of two parents to exchange genes at all.
-        mutations: genes of a child that mutate, in the mean.
-    """
-
-    population: int = 20
-    crossover: str = "uniform"
-    crossover_probability: float = 0.9
-    mutations: float = 1.0
-
-    def __post_init__(self) -> None:
-        name = "nsga2"
-        require(name, self, "population", 2 <= self.population <= _POOL, f"2 to {_POOL}")
-        if self.crossover not in CROSSOVERS:
-            raise UnknownNameError(f"crossover of strategy {name}:", self.crossover, CROSSOVERS)
-        require(name, self, "crossover_probability", 0.0 <= self.crossover_probability <= 1.0, "0 to 1")
-        require(name, self, "mutations", 0.0 <= self.mutations < math.inf, "a number that is not negative")
+    strategy: ClassVar[str] = "nsga2"
+    population: int = option(20, "individuals that survive a generation, and children in it.", least=2, most=_POOL)
+    crossover: str = option("uniform", "single_point, two_point, uniform or disruptive_uniform.", choices=CROSSOVERS)
+    crossover_probability: float = option(0.9, "of two parents to exchange genes at all.", least=0, most=1)
+    mutations: float = option(1.0, "genes of a child that mutate, in the mean.", least=0)
 
 
 class Nsga2Strategy(PopulationStrategy):

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.base import Options
-from mptune.strategies.moves.population import Champion, Grid, PopulationOptions, PopulationStrategy, require_in_range
+from mptune.strategies.base import Options, option
+from mptune.strategies.moves.population import Champion, Grid, PopulationOptions, PopulationStrategy
 
 __all__ = ["ParticleSwarmOptions", "ParticleSwarmStrategy", "velocities_after"]
 
@@ -18,28 +18,16 @@ Points = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ParticleSwarmOptions(PopulationOptions):
-    """Hyperparameters; the defaults are those of Heldens 2026, Table III.
+    """Hyperparameters; the defaults are those of Heldens 2026, Table III."""
 
-    Attributes:
-        population: particles in the swarm.
-        inertia: share of its velocity a particle keeps (w).
-        cognitive: pull towards the best configuration the particle itself has been at (c1).
-        social: pull towards the best configuration known to all (c2).
-        max_velocity: largest step in any parameter, as a share of its range.
-    """
-
-    population: int = 50
-    inertia: float = 0.5
-    cognitive: float = 3.5
-    social: float = 1.0
-    max_velocity: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_in_range("particle-swarm", self, "population", 1)
-        require_in_range("particle-swarm", self, "inertia", 0, 100)
-        require_in_range("particle-swarm", self, "cognitive", 0, 100)
-        require_in_range("particle-swarm", self, "social", 0, 100)
-        require_in_range("particle-swarm", self, "max_velocity", 0, 1)
+    strategy: ClassVar[str] = "particle-swarm"
+    population: int = option(50, "particles in the swarm.", least=1)
+    inertia: float = option(0.5, "share of its velocity a particle keeps (w).", least=0, most=100)
+    cognitive: float = option(
+        3.5, "pull towards the best configuration the particle itself has been at (c1).", least=0, most=100
+    )
+    social: float = option(1.0, "pull towards the best configuration known to all (c2).", least=0, most=100)
+    max_velocity: float = option(1.0, "largest step in any parameter, as a share of its range.", least=0, most=1)
 
 
 def velocities_after(

@@ -11,10 +11,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from mptune.errors import UnknownNameError
 from mptune.results import Trial
 from mptune.space.neighbourhood import KINDS, Kind
-from mptune.strategies.base import Options, require
+from mptune.strategies.base import Options, option
 from mptune.strategies.moves.metropolis import acceptance_probability
 from mptune.strategies.moves.scored import ScoredStrategy
 
@@ -26,28 +25,26 @@ _STUCK_MOVES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAnnealingOptions(Options):
-    """Hyperparameters.
+    """Hyperparameters."""
 
-    Attributes:
-        neighbourhood: hamming (one parameter takes any other value) or adjacent (one parameter moves one step).
-        start_temperature: relative loss of score accepted with probability 1/e at the start.
-        end_temperature: the same at the end of the cooling.
-        evaluations: unique configurations over which the temperature falls geometrically; then it starts again.
-    """
-
-    neighbourhood: Kind = "hamming"
-    start_temperature: float = 0.1
-    end_temperature: float = 0.001
-    evaluations: int = 200
+    strategy: ClassVar[str] = "simulated-annealing"
+    neighbourhood: Kind = option(
+        "hamming",
+        "hamming (one parameter takes any other value) or adjacent (one parameter moves one step).",
+        choices=KINDS,
+    )
+    start_temperature: float = option(
+        0.1, "relative loss of score accepted with probability 1/e at the start.", above=0
+    )
+    end_temperature: float = option(0.001, "the same at the end of the cooling.", above=0)
+    evaluations: int = option(
+        200, "unique configurations over which the temperature falls geometrically; then it starts again.", least=1
+    )
 
     def __post_init__(self) -> None:
-        name = "simulated-annealing"
-        if self.neighbourhood not in KINDS:
-            raise UnknownNameError(f"neighbourhood of strategy {name}:", self.neighbourhood, KINDS)
-        start, end = self.start_temperature, self.end_temperature
-        require(name, self, "start_temperature", 0.0 < start < math.inf, "a positive number")
-        require(name, self, "end_temperature", 0.0 < end <= start, f"a positive number up to start_temperature {start}")
-        require(name, self, "evaluations", self.evaluations >= 1, "at least 1")
+        Options.__post_init__(self)
+        start = self.start_temperature
+        self.require("end_temperature", self.end_temperature <= start, f"a number up to start_temperature {start:g}")
 
 
 class SimulatedAnnealingStrategy(ScoredStrategy):

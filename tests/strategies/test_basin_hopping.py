@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 from landscape import SPACE, best_ms, expected_random_ms, is_local_optimum, run, score
 
-from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
 from mptune.strategies import make
 from mptune.strategies.basin_hopping import BasinHoppingOptions, BasinHoppingStrategy
@@ -82,24 +79,3 @@ def test_the_next_climb_starts_near_the_optimum(seed: int) -> None:
     assert strategy._basin is not None
     start, basin = proposed[0], SPACE.configuration(strategy._basin)
     assert 1 <= sum(start[name] != basin[name] for name in SPACE.names) <= 2
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("perturbation", 0),
-        ("perturbation", "x"),
-        ("temperature", 0.0),
-        ("temperature", math.inf),
-        ("temperature", math.nan),
-    ],
-)
-def test_options_out_of_range_are_named(name: str, value: object) -> None:
-    with pytest.raises(MptuneError, match=f"option {name} of strategy basin-hopping: expected"):
-        _hopping(**{name: value})
-
-
-@pytest.mark.parametrize(("name", "value"), [("neighbourhood", "haming"), ("improvement", "bets")])
-def test_unknown_choices_are_named(name: str, value: str) -> None:
-    with pytest.raises(UnknownNameError, match=f"{name} of strategy basin-hopping: '{value}'; did you mean"):
-        _hopping(**{name: value})

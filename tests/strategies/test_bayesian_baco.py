@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from mixed_precision import SIGNATURE, Kernel
 
-from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -16,7 +15,7 @@ from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
 from mptune.strategies.bayesian_baco import BayesianBacoOptions, BayesianBacoStrategy
-from mptune.strategies.conformance import StrategyConformance
+from mptune.testing.strategies import StrategyConformance
 
 #: Cheaper than the defaults, where the defaults are not what is tested.
 QUICK = {"trees": 10, "fit_samples": 3, "fit_starts": 1, "iterations": 15, "refit": 1.25}
@@ -295,40 +294,3 @@ def test_defaults_are_those_of_the_paper() -> None:
     assert (defaults.length_shape, defaults.length_rate) == (1.3, 0.1)
     assert (defaults.permutation, defaults.log, defaults.neighbourhood) == ("spearman", True, "hamming")
     assert (defaults.trees, defaults.least_feasible, defaults.least_feasible_levels) == (50, 0.1, 11)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("initial", "0"),
-        ("points", "9"),
-        ("starts", "0"),
-        ("elite", "-1"),
-        ("neighbours", "0"),
-        ("log", "perhaps"),
-        ("length_shape", "0"),
-        ("length_rate", "inf"),
-        ("fit_samples", "0"),
-        ("fit_starts", "11"),
-        ("iterations", "0"),
-        ("refit", "0.9"),
-        ("regrow", "nan"),
-        ("trees", "many"),
-        ("least_feasible", "1.1"),
-        ("least_feasible_levels", "0"),
-        ("exploration", "-1"),
-        ("max_observations", "19"),
-    ],
-)
-def test_options_out_of_range_are_named(name: str, value: str) -> None:
-    with pytest.raises(MptuneError, match=f"option {name} of strategy bayesian-baco: expected"):
-        make("bayesian-baco", SPACE, Objective(), options={name: value})
-
-
-def test_unknown_names_suggest_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'spearman'"):
-        make("bayesian-baco", SPACE, Objective(), options={"permutation": "spearmen"})
-    with pytest.raises(UnknownNameError, match="did you mean 'hamming'"):
-        make("bayesian-baco", SPACE, Objective(), options={"neighbourhood": "haming"})
-    with pytest.raises(UnknownNameError, match="did you mean 'least_feasible'"):
-        make("bayesian-baco", SPACE, Objective(), options={"least_feasable": 0.1})

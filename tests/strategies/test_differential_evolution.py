@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from smooth import SPACE, evaluate, mean_best
 
-from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
-from mptune.strategies import make
 from mptune.strategies.differential_evolution import (
     BASES,
     DifferentialEvolutionOptions,
@@ -75,25 +73,3 @@ def test_it_improves_on_random() -> None:
 def test_published_defaults() -> None:
     expected = DifferentialEvolutionOptions(population=20, base="best", weight=0.5, crossover=0.9)
     assert DifferentialEvolutionOptions() == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("population", "3", "at least 4"),
-        ("weight", "2.5", "0 to 2"),
-        ("weight", "nan", "0 to 2"),
-        ("crossover", "1.1", "0 to 1"),
-        ("crossover", "x", "float"),
-    ],
-)
-def test_options_out_of_range_are_named(name: str, value: str, expected: str) -> None:
-    with pytest.raises(
-        MptuneError, match=f"option {name} of strategy differential-evolution: expected {expected}, got"
-    ):
-        make("differential-evolution", SPACE, Objective(), options={name: value})
-
-
-def test_an_unknown_base_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'best'"):
-        make("differential-evolution", SPACE, Objective(), options={"base": "bst"})

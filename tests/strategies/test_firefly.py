@@ -4,14 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from smooth import SPACE, mean_best
+from smooth import mean_best
 
-from mptune.errors import MptuneError
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies import make
 from mptune.strategies.firefly import FireflyOptions, FireflyStrategy, attracted
 
 
@@ -80,18 +78,3 @@ def test_it_improves_on_random() -> None:
 
 def test_published_defaults() -> None:
     assert FireflyOptions() == FireflyOptions(population=20, attraction=1.0, absorption=1.0, randomness=0.2)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("population", "0", "at least 1"),
-        ("attraction", "-1", "0 to 100"),
-        ("absorption", "nan", r"0 to 1e\+06"),
-        ("randomness", "inf", "0 to 100"),
-        ("randomness", "much", "float"),
-    ],
-)
-def test_options_out_of_range_are_named(name: str, value: str, expected: str) -> None:
-    with pytest.raises(MptuneError, match=f"option {name} of strategy firefly: expected {expected}, got"):
-        make("firefly", SPACE, Objective(), options={name: value})

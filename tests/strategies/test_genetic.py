@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter
@@ -76,17 +75,3 @@ def test_repair_gives_a_valid_configuration_near_the_child() -> None:
 
 def test_published_defaults() -> None:
     assert GeneticOptions() == GeneticOptions(population=26, crossover="single_point", mutation=55.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("population", "1"), ("mutation", "0.5"), ("mutation", "nan"), ("pressure", "0"), ("pressure", "x")],
-)
-def test_options_out_of_range_are_named(name: str, value: str) -> None:
-    with pytest.raises(MptuneError, match=f"option {name} of strategy genetic"):
-        make("genetic", SPACE, Objective(), options={name: value})
-
-
-def test_an_unknown_crossover_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'two_point'"):
-        make("genetic", SPACE, Objective(), options={"crossover": "twopoint"})

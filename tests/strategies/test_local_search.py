@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from landscape import EVERY, SPACE, best_ms, evaluate, expected_random_ms, is_local_optimum, neighbours, run, score
 
-from mptune.errors import UnknownNameError
 from mptune.objective import Objective
 from mptune.results import Status, Trial
 from mptune.space.configuration import Configuration
@@ -145,9 +144,3 @@ def test_it_beats_random(kind: str, improvement: str) -> None:
 
 def test_published_defaults() -> None:
     assert LocalSearchOptions() == LocalSearchOptions(neighbourhood="hamming", improvement="first")
-
-
-@pytest.mark.parametrize(("name", "value"), [("neighbourhood", "adjacant"), ("improvement", "firts")])
-def test_unknown_choices_are_named(name: str, value: str) -> None:
-    with pytest.raises(UnknownNameError, match=f"{name} of strategy local-search: '{value}'; did you mean"):
-        _search(**{name: value})

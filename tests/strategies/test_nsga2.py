@@ -9,7 +9,7 @@ import pytest
 from landscape import LAYOUTS, SPACE, ruggedness, time_ms
 from landscape import evaluate as evaluate_time
 
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import UnknownNameError
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -183,27 +183,6 @@ def test_told_trials_are_parents_of_the_first_children() -> None:
     strategy.tell(told)
     strategy.ask(10)
     assert strategy._parents == _ranked(_nsga2(population=10), told)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("population", 1),
-        ("population", 1001),
-        ("crossover_probability", 1.5),
-        ("crossover_probability", math.nan),
-        ("mutations", -1.0),
-        ("mutations", math.inf),
-    ],
-)
-def test_options_out_of_range_are_named(name: str, value: object) -> None:
-    with pytest.raises(MptuneError, match=f"option {name} of strategy nsga2: expected"):
-        _nsga2(**{name: value})
-
-
-def test_an_unknown_crossover_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="crossover of strategy nsga2.*'two_point'"):  # noqa: RUF043
-        _nsga2(crossover="twopoint")
 
 
 def test_a_metric_no_trial_has_is_named_with_those_there_are() -> None:

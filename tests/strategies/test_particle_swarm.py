@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from smooth import SPACE, mean_best
+from smooth import mean_best
 
-from mptune.errors import MptuneError
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies import make
 from mptune.strategies.particle_swarm import ParticleSwarmOptions, ParticleSwarmStrategy, velocities_after
 
 
@@ -82,19 +80,3 @@ def test_it_improves_on_random() -> None:
 
 def test_published_defaults() -> None:
     assert ParticleSwarmOptions() == ParticleSwarmOptions(population=50, inertia=0.5, cognitive=3.5, social=1.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("population", "0", "at least 1"),
-        ("inertia", "-0.1", "0 to 100"),
-        ("cognitive", "nan", "0 to 100"),
-        ("social", "inf", "0 to 100"),
-        ("max_velocity", "1.5", "0 to 1"),
-        ("population", "many", "int"),
-    ],
-)
-def test_options_out_of_range_are_named(name: str, value: str, expected: str) -> None:
-    with pytest.raises(MptuneError, match=f"option {name} of strategy particle-swarm: expected {expected}, got"):
-        make("particle-swarm", SPACE, Objective(), options={name: value})

@@ -12,7 +12,7 @@ from mptune.objective import Objective
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import STRATEGIES, make
-from mptune.strategies.bayesian import BayesianOptions, BayesianStrategy
+from mptune.strategies.bayesian import BayesianStrategy
 from mptune.strategies.random import RandomStrategy
 
 SPACE = SearchSpace([OrdinalParameter("a", [1, 2, 3])])
@@ -31,36 +31,6 @@ def test_every_strategy_is_found_under_its_own_name() -> None:
 def test_an_unknown_strategy_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="unknown strategy 'bayes'; did you mean 'bayesian'"):
         make("bayes", SPACE, Objective())
-
-
-def test_options_come_as_text() -> None:
-    strategy = make("bayesian", SPACE, Objective(), options={"initial": "7", "warp": "0.5"})
-    assert strategy.options == BayesianOptions(initial=7, warp=0.5)
-
-
-def test_an_unknown_option_lists_the_valid_ones() -> None:
-    with pytest.raises(UnknownNameError, match=r"option of strategy bayesian: 'initail'; did you mean 'initial'.*warp"):
-        make("bayesian", SPACE, Objective(), options={"initail": 3})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("initial", 0),
-        ("max_candidates", 0),
-        ("sample", 3),
-        ("refit", 0.9),
-        ("iterations", 0),
-        ("warp", -1.0),
-        ("length_spread", 0.0),
-        ("noise", float("nan")),
-        ("max_observations", 3),
-        ("initial", "many"),
-    ],
-)
-def test_options_out_of_range_are_named(name: str, value: object) -> None:
-    with pytest.raises(MptuneError, match=f"option {name} of strategy bayesian: expected"):
-        make("bayesian", SPACE, Objective(), options={name: value})
 
 
 def _add_entry_point(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
@@ -89,9 +59,7 @@ def test_one_strategy_is_loaded_without_the_others() -> None:
     assert shown.stdout == "[]\n"
 
 
-@pytest.mark.parametrize(
-    "name", ["base", "models", "models.error_model", "bayesian_pareto", "", "../random", "conformance"]
-)
+@pytest.mark.parametrize("name", ["base", "models", "models.error_model", "bayesian_pareto", "", "../random"])
 def test_modules_that_are_no_strategies_are_none(name: str) -> None:
     assert name not in STRATEGIES
     with pytest.raises(UnknownNameError, match="unknown strategy"):

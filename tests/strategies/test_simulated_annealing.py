@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from landscape import EVERY, SPACE, best_ms, evaluate, expected_random_ms, neighbours, run, score
 
-from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -102,25 +101,3 @@ def test_a_batch_is_made_of_neighbours_as_long_as_there_are_enough() -> None:
     here = strategy.ask(1)[0]
     strategy.tell([evaluate(here)])
     assert set(strategy.ask(5)) <= set(neighbours(here, "hamming"))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("start_temperature", 0.0),
-        ("start_temperature", math.nan),
-        ("start_temperature", math.inf),
-        ("end_temperature", 0.0),
-        ("end_temperature", 0.2),
-        ("evaluations", 0),
-        ("evaluations", "many"),
-    ],
-)
-def test_options_out_of_range_are_named(name: str, value: object) -> None:
-    with pytest.raises(MptuneError, match=f"option {name} of strategy simulated-annealing: expected"):
-        _annealing(**{name: value})
-
-
-def test_an_unknown_neighbourhood_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match=r"neighbourhood of strategy simulated-annealing.*mean 'hamming'"):
-        _annealing(neighbourhood="haming")

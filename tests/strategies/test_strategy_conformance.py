@@ -9,7 +9,7 @@ from mptune.objective import Objective
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import STRATEGIES
 from mptune.strategies.base import Strategy
-from mptune.strategies.conformance import StrategyConformance
+from mptune.testing.strategies import StrategyConformance
 
 
 class _WithSeveralObjectives(StrategyConformance):

@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.errors import UnknownNameError
 from mptune.space.neighbourhood import KINDS, Kind
-from mptune.strategies.base import Options
+from mptune.strategies.base import Options, option
 from mptune.strategies.moves.scored import ScoredStrategy
 
-__all__ = ["ClimbingOptions", "ClimbingStrategy", "check_climbing"]
+__all__ = ["ClimbingOptions", "ClimbingStrategy"]
 
 #: Starts in a row that were known already, and led nowhere new, after which a random one is taken.
 _KNOWN_STARTS: Final = 20
@@ -24,27 +23,18 @@ _IMPROVEMENTS: Final = ("first", "best")
 
 @dataclass(frozen=True, slots=True)
 class ClimbingOptions(Options):
-    """Hyperparameters of a climb.
+    """Hyperparameters of a climb."""
 
-    Attributes:
-        neighbourhood: hamming (one parameter takes any other value) or adjacent (one parameter moves one step).
-        improvement: first (move as soon as a neighbour is better) or best (look at all neighbours, move to the best).
-    """
-
-    neighbourhood: Kind = "hamming"
-    improvement: str = "first"
-
-
-def check_climbing(strategy: str, options: ClimbingOptions) -> None:
-    """Check the options of a climb.
-
-    Raises:
-        UnknownNameError: no such neighbourhood or improvement.
-    """
-    if options.neighbourhood not in KINDS:
-        raise UnknownNameError(f"neighbourhood of strategy {strategy}:", options.neighbourhood, KINDS)
-    if options.improvement not in _IMPROVEMENTS:
-        raise UnknownNameError(f"improvement of strategy {strategy}:", options.improvement, _IMPROVEMENTS)
+    neighbourhood: Kind = option(
+        "hamming",
+        "hamming (one parameter takes any other value) or adjacent (one parameter moves one step).",
+        choices=KINDS,
+    )
+    improvement: str = option(
+        "first",
+        "first (move as soon as a neighbour is better) or best (look at all neighbours, move to the best).",
+        choices=_IMPROVEMENTS,
+    )
 
 
 class ClimbingStrategy(ScoredStrategy):

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.base import Options, require
+from mptune.strategies.base import Options, option
 from mptune.strategies.moves.scored import ScoredStrategy
 
-__all__ = ["Champion", "Grid", "PopulationOptions", "PopulationStrategy", "require_in_range", "single_changes"]
+__all__ = ["Champion", "Grid", "PopulationOptions", "PopulationStrategy", "single_changes"]
 
 Codes = NDArray[np.int32]
 Indices = NDArray[np.int64]
@@ -30,17 +30,6 @@ _REACH: Final = 32
 #: Codes repair holds at a time.
 _BLOCK: Final = 2**20
 _SAME_DISTANCE: Final = 1e-9
-
-
-def require_in_range(strategy: str, options: Options, name: str, low: float, high: float = math.inf) -> None:
-    """Check a numeric option.
-
-    Raises:
-        MptuneError: it is not a finite number from ``low`` to ``high``; names option, strategy and range.
-    """
-    value = getattr(options, name)
-    expected = f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
-    require(strategy, options, name, low <= value <= high and math.isfinite(value), expected)
 
 
 def single_changes(codes: Codes, parameters: Sequence[Parameter]) -> Codes:
@@ -149,13 +138,9 @@ class Champion:
 
 @dataclass(frozen=True, slots=True)
 class PopulationOptions(Options):
-    """Hyperparameters that all of these strategies have.
+    """Hyperparameters that all of these strategies have."""
 
-    Attributes:
-        population: individuals in a generation.
-    """
-
-    population: int = 20
+    population: int = option(20, "individuals in a generation.", least=1)
 
 
 class PopulationStrategy(ScoredStrategy):

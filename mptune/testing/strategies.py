@@ -1,6 +1,6 @@
 """What every strategy must do, as a test class that also serves strategies of third parties.
 
-    from mptune.strategies.conformance import StrategyConformance
+    from mptune.testing.strategies import StrategyConformance
 
     class TestMine(StrategyConformance):
         strategy = MyStrategy
