@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import queue
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from benchmarks.search.cells import Cache, Job, Results
+from mptune.processes import ChildEnded, PythonChild
 
 __all__ = ["ROOT", "run_jobs"]
 
@@ -81,63 +78,21 @@ def _run(job: Job, seeds: Sequence[int], cache: Cache) -> str | None:
 
 def _run_process(job: Job, seeds: Sequence[int], cache: Cache) -> tuple[int, str | None]:
     """Run seeds in one process; return how many finished, and why it stopped before the last."""
-    environment = os.environ | dict.fromkeys(_THREADS, "1") | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
-    request = json.dumps({"target": job.target, "settings": dict(job.settings), "seeds": list(seeds)})
-    with tempfile.TemporaryFile("w+", errors="replace") as errors, tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.search.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            cwd=folder,
-            env=environment,
-            text=True,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
+    environment = dict.fromkeys(_THREADS, "1") | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
+    target, finished = "benchmarks.search.worker:main", 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PythonChild(target, environment=environment, folder=folder, keeps_output=True) as child,
+    ):
         try:
-            process.stdin.write(request)
-            process.stdin.close()
-            finished, late = _collect(job, seeds, cache, _lines(process.stdout))
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
-        if finished == len(seeds):
-            return finished, None
-        if late:
+            child.send({"target": job.target, "settings": dict(job.settings), "seeds": list(seeds)})
+            child.receive(_SETUP_LIMIT_S)
+            for seed in seeds:
+                cache.add(job, seed, json.loads(child.receive(job.limit_s)))
+                finished += 1
+        except TimeoutError:
             return finished, f"seed {seeds[finished]} took more than {job.limit_s:g} s"
-        errors.seek(0)
-        lines = [line.strip() for line in errors if line.strip()]
-        return finished, f"seed {seeds[finished]}: {lines[-1] if lines else 'the process died'}"
-
-
-def _collect(job: Job, seeds: Sequence[int], cache: Cache, lines: queue.SimpleQueue[str | None]) -> tuple[int, bool]:
-    """Take in results until the process ends or is late; return how many came, and whether it was late."""
-    finished, limit_s = 0, _SETUP_LIMIT_S
-    while finished < len(seeds):
-        try:
-            line = lines.get(timeout=limit_s)
-        except queue.Empty:
-            return finished, True
-        if line is None:
-            return finished, False
-        answer = json.loads(line)
-        limit_s = job.limit_s
-        if "seed" in answer:
-            cache.add(job, answer["seed"], answer["result"])
-            finished += 1
-    return finished, False
-
-
-def _lines(stream: IO[str]) -> queue.SimpleQueue[str | None]:
-    """Return a queue that gets each line of a stream, and None at its end."""
-    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-
-    def read() -> None:
-        for line in stream:
-            lines.put(line)
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    return lines
+        except ChildEnded as ended:
+            lines = ended.printed.splitlines()
+            return finished, f"seed {seeds[finished]}: {lines[-1].strip() if lines else 'the process died'}"
+    return finished, None

@@ -20,8 +20,8 @@ from typing import Final
 
 from mptune.backends.gcc_commands import LIBRARY, OBJECT, GccCommands
 from mptune.backends.precompiled import Precompiled
-from mptune.backends.process_group import ProcessGroup
 from mptune.errors import MptuneError
+from mptune.processes import ChildGroup
 
 __all__ = ["CompilerServers"]
 
@@ -37,7 +37,7 @@ class CompilerServers:
         processes: runs the compilers.
     """
 
-    def __init__(self, processes: ProcessGroup) -> None:
+    def __init__(self, processes: ChildGroup) -> None:
         self._processes = processes
         self._lock = threading.Lock()
         self._idle: dict[GccCommands, list[_Server]] = {}
@@ -128,14 +128,14 @@ class _Server:
         OSError: it could not be started, or never came to its source.
     """
 
-    def __init__(self, processes: ProcessGroup, command: Sequence[str], library: Path) -> None:
+    def __init__(self, processes: ChildGroup, command: Sequence[str], library: Path) -> None:
         self._processes = processes
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {**os.environ, "LD_PRELOAD": str(library), "LC_ALL": "C"}
         null = subprocess.DEVNULL
         with theirs:
             try:
-                self._process = processes.start(
+                self._child = processes.start(
                     command, environment=environment, folder=os.sep, stdin=theirs.fileno(), stdout=null, stderr=null
                 )
             except BaseException:
@@ -165,7 +165,7 @@ class _Server:
 
     def close(self) -> None:
         """End it, whatever it is doing."""
-        self._processes.end(self._process)
+        self._processes.end(self._child)
         self._socket.close()
 
     def _receive(self, timeout_s: float) -> bytes:

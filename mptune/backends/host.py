@@ -34,7 +34,6 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.compiler_server import CompilerServers
 from mptune.backends.host_compiler import Compiler, Shared, find_compiler
 from mptune.backends.precompiled import PrecompiledPrelude
-from mptune.backends.process_group import ProcessGroup
 from mptune.backends.processor import (
     available_memory_bytes,
     last_level_cache_bytes,
@@ -44,6 +43,7 @@ from mptune.backends.processor import (
 )
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.prelude import prelude
+from mptune.processes import ChildGroup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -258,7 +258,7 @@ class HostBackend(Backend):
     def __init__(self, workers: int | None = None, cache: BinaryCache | None = None) -> None:
         self.workers = workers if workers is not None else usable_cores()
         self._cache = cache if cache is not None else BinaryCache()
-        processes = ProcessGroup()
+        processes = ChildGroup()
         self._shared = Shared(processes, PrecompiledPrelude(prelude(), self._cache, processes))
 
     @classmethod

@@ -20,8 +20,8 @@ from typing import Final
 from mptune.backends.compiler_server import CompilerServers
 from mptune.backends.gcc_commands import LIBRARY
 from mptune.backends.precompiled import Precompiled, PrecompiledPrelude
-from mptune.backends.process_group import ProcessGroup
 from mptune.errors import BackendUnavailableError, CompileError
+from mptune.processes import ChildGroup
 
 __all__ = ["Compiler", "Shared", "find_compiler"]
 
@@ -65,7 +65,7 @@ class Shared:
         servers: compilers that are running already; None for one that is started for each source.
     """
 
-    processes: ProcessGroup
+    processes: ChildGroup
     prelude: PrecompiledPrelude
     servers: CompilerServers | None = None
 
@@ -152,7 +152,7 @@ class Compiler:
         return prelude.files([*self.command, *common], self.version)
 
     def _run(
-        self, text: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path, processes: ProcessGroup
+        self, text: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path, processes: ChildGroup
     ) -> tuple[int, str]:
         """Return the exit status of the compiler and what it printed."""
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}

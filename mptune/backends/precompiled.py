@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.process_group import ProcessGroup
+from mptune.processes import ChildGroup
 
 __all__ = ["SERVED_SOURCE", "Precompiled", "PrecompiledPrelude"]
 
@@ -52,7 +52,7 @@ class PrecompiledPrelude:
         processes: runs the compiler.
     """
 
-    def __init__(self, text: str, cache: BinaryCache, processes: ProcessGroup) -> None:
+    def __init__(self, text: str, cache: BinaryCache, processes: ChildGroup) -> None:
         self.text = text
         self._cache = cache
         self._processes = processes

@@ -1,27 +1,147 @@
-"""NVRTC and hiprtc, as many compilations at a time as there are callers.
+"""NVRTC and hiprtc, whose interfaces differ only in their names, in processes of their own.
 
 A vendor's compiler is a library of a few hundred megabytes that may abort, hang or, as hiprtc does, race with itself
-when two threads use it. None of that may reach the process that holds the search, so each compilation runs in
-a :class:`~mptune.backends.compiler_process.CompilerProcess`.
+when two threads use it. None of that may reach the process that holds the search, so each compilation runs in a process
+that does nothing else. It is kept for the next compilation, so that it loads the library once; there are as many as
+there are compilations at a time.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
+import re
+import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Final
 
-from mptune.backends.compiler_process import CompilerProcess, Task
-from mptune.backends.runtime_library import CompilerSpec, RuntimeLibrary
-from mptune.errors import BackendUnavailableError, MptuneError
+from mptune.errors import BackendUnavailableError, CompileError, MptuneError
+from mptune.processes import ChildEnded, PythonChild
 
-__all__ = ["RuntimeCompiler"]
+__all__ = ["CompilerSpec", "RuntimeCompiler", "RuntimeLibrary", "serve"]
+
+_START_S: Final = 60.0
+_MESSAGE_LINES: Final = 25
+_INTERESTING: Final = re.compile(r"\b(error|fatal)\b|\bptxas\b", re.IGNORECASE)
+#: What the compiler calls the text before the template, whose own lines a ``#line`` directive names.
+_SOURCE_NAME: Final = b"prelude.hpp"
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerSpec:
+    """Which compiler, and where it is.
+
+    Attributes:
+        name: what messages call it.
+        prefix: what its functions' names start with ("nvrtc").
+        code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
+        path: the library.
+    """
+
+    name: str
+    prefix: str
+    code: str
+    path: str
+
+
+class RuntimeLibrary:
+    """The library itself, in this very process.
+
+    Args:
+        spec: which.
+
+    Raises:
+        OSError: it does not load.
+        AttributeError: it lacks a function.
+    """
+
+    def __init__(self, spec: CompilerSpec) -> None:
+        self.spec = spec
+        self._prefix = spec.prefix
+        self._library = ctypes.CDLL(spec.path)
+        self.version = self._version()
+
+    def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
+        """Return the code of a source and what the compiler printed.
+
+        Raises:
+            CompileError: the compiler rejected the source.
+        """
+        with self._program(source) as program:
+            options = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+            status = self._call("CompileProgram", program, ctypes.c_int(len(flags)), options)
+            log = self._fetch("ProgramLog", program).rstrip(b"\0\n").decode(errors="replace")
+            if status != 0:
+                raise CompileError(
+                    f"{self.spec.name} rejected {function} ({self._reason(status)})\n{_excerpt(log)}".rstrip()
+                )
+            return self._fetch(self.spec.code, program), log
+
+    @contextlib.contextmanager
+    def _program(self, source: str) -> Iterator[ctypes.c_void_p]:
+        program = ctypes.c_void_p()
+        self._check("CreateProgram", ctypes.byref(program), source.encode(), _SOURCE_NAME, ctypes.c_int(0), None, None)
+        try:
+            yield program
+        finally:
+            self._call("DestroyProgram", ctypes.byref(program))
+
+    def _fetch(self, what: str, program: ctypes.c_void_p) -> bytes:
+        size = ctypes.c_size_t()
+        self._check(f"Get{what}Size", program, ctypes.byref(size))
+        text = ctypes.create_string_buffer(max(size.value, 1))
+        self._check(f"Get{what}", program, text)
+        return text.raw[: size.value]
+
+    def _call(self, function: str, *arguments: object) -> int:
+        return int(getattr(self._library, self._prefix + function)(*arguments))
+
+    def _check(self, function: str, *arguments: object) -> None:
+        status = self._call(function, *arguments)
+        if status != 0:
+            raise CompileError(f"{self._prefix}{function} failed: {self._reason(status)}")
+
+    def _reason(self, status: int) -> str:
+        text = getattr(self._library, f"{self._prefix}GetErrorString")
+        text.restype = ctypes.c_char_p
+        found = text(status)
+        return found.decode() if found else f"status {status}"
+
+    def _version(self) -> str:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._check("Version", ctypes.byref(major), ctypes.byref(minor))
+        return f"{major.value}.{minor.value}"
+
+
+def serve(connection: Connection) -> None:
+    """Compile what comes over the connection."""
+    spec: Any = connection.recv()
+    library = RuntimeLibrary(spec)
+    connection.send(None)
+    while True:
+        source, function, flags = connection.recv()
+        try:
+            connection.send(library.compile(source, function, flags))
+        except MptuneError as error:
+            connection.send(error)
+
+
+def _excerpt(log: str) -> str:
+    """Return the first errors with what follows each, or the start of a log without any."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    first = next((i for i, line in enumerate(lines) if _INTERESTING.search(line)), 0)
+    shown = lines[first : first + _MESSAGE_LINES]
+    left = len(lines) - first - len(shown)
+    return "\n".join([*shown, f"... {left} more lines"] if left else shown)
 
 
 class RuntimeCompiler:
-    """A compiler that is a library, in processes of its own; usable from any thread.
+    """A compiler that is a library, in processes of its own; can be used from any thread.
 
     Args:
         name: what messages call it.
@@ -41,8 +161,8 @@ class RuntimeCompiler:
         self.name = name
         self.version = library.version
         self._spec = library.spec
-        self._idle: list[CompilerProcess] = []
-        self._busy: list[CompilerProcess] = []
+        self._idle: list[PythonChild] = []
+        self._busy: list[PythonChild] = []
         self._lock = threading.Lock()
         self._owner = os.getpid()
         atexit.register(self.close)
@@ -53,20 +173,21 @@ class RuntimeCompiler:
         Raises:
             CompileError: the compiler rejected the source, crashed, or was ended for not finishing in time.
         """
-        process = self._take()
+        child = self._take()
         try:
-            answer = process.compile(Task(source, function, tuple(flags)), timeout_s)
+            answer = self._exchange(child, (source, function, tuple(flags)), function, timeout_s)
         except BaseException:
             with self._lock:
-                self._busy.remove(process)
-            process.kill()
+                self._busy.remove(child)
+            child.kill()
             raise
         with self._lock:
-            self._busy.remove(process)
-            self._idle.append(process)
+            self._busy.remove(child)
+            self._idle.append(child)
         if isinstance(answer, MptuneError):
             raise answer
-        return answer
+        code, log = answer
+        return code, log
 
     def close(self) -> None:
         """End the processes; a compilation in one of them raises a :class:`CompileError`."""
@@ -75,24 +196,38 @@ class RuntimeCompiler:
             return
         with self._lock:
             idle, self._idle = self._idle, []
-            for process in self._busy:
-                process.interrupt()
-        for process in idle:
-            process.kill()
+            for child in self._busy:
+                child.signal(signal.SIGKILL)
+        for child in idle:
+            child.kill()
 
-    def _take(self) -> CompilerProcess:
-        """Return a process that did nothing, a new one if there is none."""
+    def _take(self) -> PythonChild:
+        """Return a process that does nothing now, a new one if there is none."""
         with self._lock:
             while self._idle and os.getpid() == self._owner:
-                process = self._idle.pop()
-                if process.is_alive():
-                    self._busy.append(process)
-                    return process
-                process.kill()
-        process = CompilerProcess(self._spec)
+                child = self._idle.pop()
+                if child.poll() is None:
+                    self._busy.append(child)
+                    return child
+                child.kill()
+        child = PythonChild(f"{__name__}:serve", keeps_output=True)
+        try:
+            self._exchange(child, self._spec, "its start", _START_S)
+        except BaseException:
+            child.kill()
+            raise
         with self._lock:
-            self._busy.append(process)
-        return process
+            self._busy.append(child)
+        return child
+
+    def _exchange(self, child: PythonChild, message: object, what: str, timeout_s: float) -> Any:
+        try:
+            child.send(message)
+            return child.receive(timeout_s)
+        except TimeoutError:
+            raise CompileError(f"{self.name} did not finish {what} within {timeout_s:g} s") from None
+        except ChildEnded as ended:
+            raise CompileError(f"{self.name} crashed in {what}: it {ended.how}\n{ended.printed}".rstrip()) from None
 
 
 def _open(specs: Sequence[CompilerSpec]) -> RuntimeLibrary | None:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import contextlib
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 import cloudpickle
-from threadpoolctl import threadpool_limits
 
 from mptune.comparison.figures import Comparison
 from mptune.errors import MptuneError, did_you_mean
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
+from mptune.processes import ChildEnded, PythonChild
 from mptune.simulation import Simulation, simulate
 from mptune.strategies import STRATEGIES
 
-__all__ = ["compare"]
+__all__ = ["compare", "serve"]
 
 #: Numerical libraries read these when they are loaded.
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -42,9 +45,6 @@ def compare(
     on_done: Callable[[Simulation], None] | None = None,
 ) -> Comparison:
     """Replay every strategy on every recorded space, in worker processes of one thread each.
-
-    A script that calls this with more than one process does so under ``if __name__ == "__main__"``: the workers
-    are started afresh and import it.
 
     Args:
         spaces: recorded spaces, or files of them.
@@ -128,26 +128,46 @@ def _in_parallel(
 ) -> tuple[Simulation, ...]:
     # Recordings hold read-only views, which only cloudpickle takes along.
     pickled = {id(space): cloudpickle.dumps(space) for space, _ in jobs}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_use_one_thread) as pool:
-        futures = {
-            pool.submit(_simulate_pickled, pickled[id(space)], job): number for number, (space, job) in enumerate(jobs)
-        }
-        done: dict[int, Simulation] = {}
+    idle: SimpleQueue[PythonChild] = SimpleQueue()
+
+    def run(space: RecordedSpace, job: Mapping[str, Any]) -> Simulation:
+        child = idle.get()
         try:
-            for future in as_completed(futures):
-                done[futures[future]] = _reported(cloudpickle.loads(future.result()), report)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+            child.send((pickled[id(space)], job))
+            answer = cloudpickle.loads(child.receive())
+        except ChildEnded as ended:
+            raise MptuneError(f"the process that simulated {job['strategy']} on {space.name} {ended.how}") from None
+        finally:
+            idle.put(child)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    done: dict[int, Simulation] = {}
+    with contextlib.ExitStack() as stack:
+        children = [
+            stack.enter_context(PythonChild(f"{__name__}:serve", environment=_ONE_THREAD)) for _ in range(workers)
+        ]
+        for child in children:
+            idle.put(child)
+        with ThreadPoolExecutor(workers) as pool:
+            futures = {pool.submit(run, *job): number for number, job in enumerate(jobs)}
+            try:
+                for future in as_completed(futures):
+                    done[futures[future]] = _reported(future.result(), report)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for child in children:
+                    child.signal(signal.SIGKILL)  # the thread that waits for it is told
     return tuple(done[number] for number in range(len(jobs)))
 
 
-def _use_one_thread() -> None:
-    """Keep this process to one thread: the libraries already loaded, and those still to be."""
-    os.environ.update(_ONE_THREAD)
-    threadpool_limits(1)
-
-
-def _simulate_pickled(space: bytes, job: Mapping[str, Any]) -> bytes:
-    return bytes(cloudpickle.dumps(simulate(cloudpickle.loads(space), **job)))
+def serve(connection: Connection) -> None:
+    """Run the simulations that come over the connection."""
+    while True:
+        space, job = connection.recv()
+        try:
+            answer: Simulation | Exception = simulate(cloudpickle.loads(space), **job)
+        except Exception as error:
+            answer = error
+        connection.send(cloudpickle.dumps(answer))

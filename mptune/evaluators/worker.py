@@ -1,16 +1,7 @@
-"""The process that compiles and launches, so that whatever a kernel does leaves the tuner standing.
-
-The parent starts an interpreter that calls :func:`main` with a file descriptor, a connection over which it
-speaks the messages of :mod:`mptune.evaluators.protocol`. A new interpreter, rather than a
-fork or ``multiprocessing``'s spawn, neither inherits the parent's threads nor runs its main module.
-"""
+"""The process that compiles and launches, so that whatever a kernel does leaves the tuner standing."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
-import sys
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -22,26 +13,20 @@ from mptune.evaluators.rounds import remeasure
 
 __all__ = ["main"]
 
-_PR_SET_PDEATHSIG = 1
 
-
-def main(descriptor: int) -> None:
-    """Serve requests until the connection closes."""
-    _die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    with Connection(descriptor) as connection:
-        try:
-            bench = _start(connection)
-        except MptuneError as error:
-            connection.send(Failed(error))
-            return
-        connection.send(Started(bench.ready))
-        try:
-            while True:
-                connection.send(_answer(bench, connection.recv()))
-        except (EOFError, ConnectionError):
-            bench.close()
+def main(connection: Connection) -> None:
+    """Serve requests, in the messages of :mod:`mptune.evaluators.protocol`, until the connection closes."""
+    try:
+        bench = _start(connection)
+    except MptuneError as error:
+        connection.send(Failed(error))
+        return
+    connection.send(Started(bench.ready))
+    try:
+        while True:
+            connection.send(_answer(bench, connection.recv()))
+    except (EOFError, ConnectionError):
+        bench.close()
 
 
 def _answer(bench: Bench, request: Any) -> Finished | RoundsFinished:
@@ -76,9 +61,3 @@ def _start(connection: Connection) -> Bench:
         observers=job.observers,
         announce=announce,
     )
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to kill this process when the parent dies; it may be deep in a kernel that never ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -15,29 +10,19 @@ from typing import Final
 
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Quiet, Rounds, RoundsFinished, Started
+from mptune.processes import ChildEnded, PythonChild
 from mptune.results import Status, Trial
 
 __all__ = ["Limits", "WorkerDied", "WorkerProcess"]
 
-#: Runs the worker with the modules this process can import, Python's own first: a kernel may well be in ``random.py``.
-_START: Final = """
-import sys
-sys.path += [entry for entry in sys.argv[2:] if entry not in sys.path]
-from mptune.evaluators.worker import main
-main(int(sys.argv[1]))
-"""
-
 #: What a signal most often says of a kernel.
-_USUAL_CAUSES: Final = {
-    "SIGSEGV": "usually an index out of bounds, or recursion that used up the stack",
-    "SIGBUS": "usually a misaligned vector, or an index out of bounds",
-    "SIGILL": "a trap in the kernel, or code for another processor",
-    "SIGFPE": "usually a division of an integer by zero",
-    "SIGKILL": "by somebody, or by the system because memory ran out",
+_USUAL_CAUSES: Final[Mapping[int, str]] = {
+    signal.SIGSEGV: "usually an index out of bounds, or recursion that used up the stack",
+    signal.SIGBUS: "usually a misaligned vector, or an index out of bounds",
+    signal.SIGILL: "a trap in the kernel, or code for another processor",
+    signal.SIGFPE: "usually a division of an integer by zero",
+    signal.SIGKILL: "by somebody, or by the system because memory ran out",
 }
-
-#: How long a worker that has closed its connection may take to end.
-_LEAVING_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +56,7 @@ class WorkerProcess:
         self._limits = limits
         self._quiet: Callable[[], AbstractContextManager[None]] = nullcontext
         self._phase = "start"
-        self._connection, theirs = multiprocessing.Pipe()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, str(theirs.fileno()), *sys.path],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, **(environment or {})},
-            )
+        self._child = PythonChild("mptune.evaluators.worker:main", environment=environment)
         self._ready: Ready | None = None
         #: Whether it can evaluate more; a fault can leave a device unusable for as long as the process lives.
         self.is_usable = True
@@ -87,7 +64,7 @@ class WorkerProcess:
     @property
     def process_id(self) -> int:
         """The process."""
-        return self._process.pid
+        return self._child.process_id
 
     @property
     def ready(self) -> Ready:
@@ -133,22 +110,16 @@ class WorkerProcess:
         return answer.trials
 
     def end(self) -> None:
-        """Let the process free its device and leave; kill it where it does not."""
-        self._connection.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LEAVING_S)
-        self.kill()
+        """Let the process free its device and leave; kill it if it does not."""
+        self._child.hang_up()
 
     def kill(self) -> None:
         """End the process and everything it started."""
-        self._connection.close()
-        self.abort()
-        self._process.wait()
+        self._child.kill()
 
     def abort(self) -> None:
-        """End the process and everything it started, from whatever thread; the one that waits for it is told."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """End the process and everything it started, from any thread; the one that waits for it is told."""
+        self._child.signal(signal.SIGKILL)
 
     def _ask(
         self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]
@@ -160,9 +131,9 @@ class WorkerProcess:
 
     def _send(self, message: Job | Request | Rounds | Quiet) -> None:
         try:
-            self._connection.send(message)
-        except OSError:
-            raise WorkerDied(Status.CRASH, self._cause_of_death()) from None
+            self._child.send(message)
+        except ChildEnded as ended:
+            raise WorkerDied(Status.CRASH, self._cause_of_death(ended)) from None
 
     def _receive(self) -> Started | Finished | RoundsFinished | Failed:
         """Wait for the next message that is no phase, each phase within its limit."""
@@ -180,13 +151,13 @@ class WorkerProcess:
     def _next_message(self) -> Started | Finished | RoundsFinished | Failed | Phase:
         limit_s = self._limit_s()
         try:
-            if not self._connection.poll(limit_s):
-                longer = "" if self._phase in ("start", "compile") else "; --trial-limit gives it longer"
-                message = f"the {self._phase} phase did not end within {limit_s:g} s{longer}"
-                raise WorkerDied(Status.TIMEOUT, message)
-            return self._connection.recv()  # type: ignore[no-any-return]
-        except (EOFError, OSError):
-            raise WorkerDied(Status.CRASH, self._cause_of_death()) from None
+            return self._child.receive(limit_s)  # type: ignore[no-any-return]
+        except TimeoutError:
+            longer = "" if self._phase in ("start", "compile") else "; --trial-limit gives it longer"
+            message = f"the {self._phase} phase did not end within {limit_s:g} s{longer}"
+            raise WorkerDied(Status.TIMEOUT, message) from None
+        except ChildEnded as ended:
+            raise WorkerDied(Status.CRASH, self._cause_of_death(ended)) from None
 
     def _limit_s(self) -> float:
         if self._phase == "start":
@@ -194,15 +165,10 @@ class WorkerProcess:
         # The compiler has a limit of its own; the worker's is only there in case that one fails.
         return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
 
-    def _cause_of_death(self) -> str:
-        try:
-            code = self._process.wait(_LEAVING_S)
-        except subprocess.TimeoutExpired:
+    def _cause_of_death(self, ended: ChildEnded) -> str:
+        what = f"the worker {ended.how} in the {self._phase} phase"
+        if ended.code is None:
             self.kill()
-            return f"the worker closed its connection without ending in the {self._phase} phase"
-        if code < 0:
-            name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
-            what = signal.strsignal(-code) or name
-            ended = f"the worker was ended by {name} ({what.lower()}) in the {self._phase} phase"
-            return f"{ended}: {_USUAL_CAUSES[name]}" if name in _USUAL_CAUSES else ended
-        return f"the worker exited with code {code} in the {self._phase} phase"
+            return what
+        cause = _USUAL_CAUSES.get(-ended.code)
+        return f"{what}: {cause}" if cause else what

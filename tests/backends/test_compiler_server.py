@@ -26,9 +26,9 @@ from mptune.backends.gcc_commands import ASSEMBLY
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import Compiler, find_compiler
 from mptune.backends.precompiled import PrecompiledPrelude
-from mptune.backends.process_group import ProcessGroup
 from mptune.errors import CompileError
 from mptune.prelude import prelude
+from mptune.processes import ChildGroup
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import render
 
@@ -77,7 +77,7 @@ def idle(backend: HostBackend) -> list[int]:
     """Return the processes that wait for a source."""
     servers = backend._shared.servers
     assert servers is not None
-    return [server._process.pid for each in servers._idle.values() for server in each]
+    return [server._child.process_id for each in servers._idle.values() for server in each]
 
 
 def compile_and_run(backend: HostBackend, offset: int, *flags: str) -> None:
@@ -111,7 +111,7 @@ def test_code_is_the_same_as_ever(name: str, tmp_path: Path, cache: BinaryCache)
     kernel = load_kernel(name)
     sizes = kernel.resolve_sizes("smoke")
     space = kernel.search_space(sizes)
-    compiler, processes = find_compiler(), ProcessGroup()
+    compiler, processes = find_compiler(), ChildGroup()
     flags = compiler.flags()
     made = compiler.precompile(flags, PrecompiledPrelude(prelude(), cache, processes))
     assert made is not None
@@ -323,7 +323,7 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool, 
         backend = HostBackend(cache=BinaryCache(Path({str(cache.directory)!r})))
         backend.expect_compilations(CompileOptions())
         backend.compile(prelude() + {BODY.replace("OFFSET", "0")!r}, "power", CompileOptions())
-        (server,) = [s._process.pid for each in backend._shared.servers._idle.values() for s in each]
+        (server,) = [s._child.process_id for each in backend._shared.servers._idle.values() for s in each]
         slow = (prelude() + {SLOW!r}, "slow", CompileOptions())
         threading.Thread(target=backend.compile, args=slow, daemon=True).start()
         time.sleep(0.3)

@@ -121,8 +121,8 @@ def test_refused_source_keeps_the_process(compiler):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("abort", "Fake crashed in f: ended by SIGABRT\nLLVM ERROR: out of registers"),
-        ("exit", "Fake crashed in f: exit code 3"),
+        ("abort", "Fake crashed in f: it was ended by SIGABRT (aborted)\nLLVM ERROR: out of registers"),
+        ("exit", "Fake crashed in f: it exited with code 3"),
         ("hang", "Fake did not finish f within 0.3 s"),
     ],
 )
@@ -140,7 +140,7 @@ def test_idle_process_that_was_killed_is_replaced(compiler):
     os.kill(before, signal.SIGKILL)
     # Its main thread may have ended before its others: only then does the system tell of its end.
     deadline = time.monotonic() + 20
-    while compiler._idle[0].is_alive() and time.monotonic() < deadline:
+    while compiler._idle[0].poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert process_of(compiler.compile("a", "f", [], 30)[0]) != before
 

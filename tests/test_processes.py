@@ -1,0 +1,285 @@
+"""Child processes: spoken to, paused, ended, and ended with their parent."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mptune.processes import Child, ChildEnded, ChildGroup, Ended, PythonChild, in_words
+
+#: Starts a child that appends to a file for as long as it runs, as a compiler's driver starts the compiler.
+TICKING = """
+import subprocess, sys
+subprocess.run([sys.executable, "-c", '''
+import sys, time
+while True:
+    with open(sys.argv[1], "a") as file:
+        file.write(".")
+    time.sleep(0.005)
+''', sys.argv[1]])
+"""
+
+
+def run(group: ChildGroup, script: str, *arguments: object, timeout_s: float = 60.0, text: str = "") -> Ended:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return group.run(command, text=text, environment=dict(os.environ), folder="/", timeout_s=timeout_s)
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+@pytest.fixture
+def ticking(tmp_path):
+    """A group with one process that runs until the end of the test, and the file it makes longer."""
+    group, ticks = ChildGroup(), tmp_path / "ticks"
+    thread = threading.Thread(target=run, args=(group, TICKING, ticks))
+    thread.start()
+    wait_until(lambda: size(ticks) > 3)
+    yield group, ticks
+    group.close()
+    thread.join()
+
+
+def test_status_and_output_of_a_process():
+    script = "import sys; print(sys.stdin.read()); print('warned', file=sys.stderr); sys.exit(3)"
+    ended = run(ChildGroup(), script, text="read")
+    assert ended.status == 3
+    assert sorted(ended.output.split()) == ["read", "warned"]
+
+
+def test_nothing_runs_during_a_pause(ticking):
+    group, ticks = ticking
+    with group.paused():
+        time.sleep(0.05)  # what was being written when the signal came
+        before = size(ticks)
+        time.sleep(0.2)
+        assert size(ticks) == before
+    wait_until(lambda: size(ticks) > before + 3)
+
+
+def test_pauses_within_pauses_end_with_the_outermost(ticking):
+    group, ticks = ticking
+    with group.paused():
+        with group.paused():
+            pass
+        time.sleep(0.05)
+        before = size(ticks)
+        time.sleep(0.1)
+        assert size(ticks) == before
+    wait_until(lambda: size(ticks) > before)
+
+
+def test_nothing_starts_during_a_pause():
+    group, ended = ChildGroup(), []
+    thread = threading.Thread(target=lambda: ended.append(run(group, "print('ran')")))
+    with group.paused():
+        thread.start()
+        time.sleep(0.3)
+        assert not ended
+        assert not group._running
+    thread.join()
+    assert ended == [Ended(0, "ran\n")]
+
+
+def test_pause_does_not_count_as_time_taken():
+    group, ended = ChildGroup(), []
+    script = "import time; end = time.monotonic() + 0.2\nwhile time.monotonic() < end: pass"
+    thread = threading.Thread(target=lambda: ended.append(run(group, script, timeout_s=1.5)))
+    thread.start()
+    wait_until(lambda: group._running)
+    with group.paused():
+        time.sleep(2.0)
+    thread.join()
+    assert ended == [Ended(0, "")]
+
+
+def test_process_that_takes_too_long_is_ended_with_what_it_started(tmp_path):
+    ticks = tmp_path / "ticks"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run(ChildGroup(), TICKING, ticks, timeout_s=0.5)
+    before = size(ticks)
+    time.sleep(0.1)
+    assert size(ticks) == before
+
+
+def test_closed_group_ends_its_processes_and_starts_no_more(ticking):
+    group, ticks = ticking
+    with group.paused():
+        group.close()
+    wait_until(lambda: not group._running)
+    before = size(ticks)
+    time.sleep(0.1)
+    assert size(ticks) == before
+    with pytest.raises(OSError, match="given up"):
+        run(group, "")
+
+
+# -- one child that runs Python --------------------------------------------------------------------
+
+
+def echo(connection) -> None:
+    """Run in the child: answers with what the message says."""
+    while True:
+        message = connection.recv()
+        if message == "exit":
+            print("last words", flush=True)
+            os._exit(3)
+        if message == "hang up":
+            connection.close()
+            time.sleep(60)
+        if message != "say nothing":
+            connection.send((os.getpid(), os.environ.get("ADDED"), message))
+
+
+@pytest.fixture
+def child():
+    with PythonChild("test_processes:echo", environment={"ADDED": "yes"}, keeps_output=True) as child:
+        yield child
+
+
+def test_messages_go_to_another_process_and_come_back(child):
+    for message in ("a", {"b": [1.5]}):
+        child.send(message)
+        assert child.receive(60.0) == (child.process_id, "yes", message)
+
+
+def test_an_answer_that_does_not_come_in_time(child):
+    child.send("say nothing")
+    with pytest.raises(TimeoutError):
+        child.receive(0.2)
+    child.send("a")
+    assert child.receive(60.0)[2] == "a"
+
+
+def test_a_child_that_ends_says_how_and_what_it_printed(child):
+    child.send("exit")
+    with pytest.raises(ChildEnded) as caught:
+        child.receive(60.0)
+    assert (caught.value.how, caught.value.code, caught.value.printed) == ("exited with code 3", 3, "last words")
+    with pytest.raises(ChildEnded):
+        child.send("a")
+
+
+def test_a_child_that_closes_its_connection(child, monkeypatch):
+    monkeypatch.setattr("mptune.processes._LEAVING_S", 0.2)
+    child.send("hang up")
+    with pytest.raises(ChildEnded, match="closed its connection without ending"):
+        child.receive(60.0)
+
+
+def test_another_thread_can_end_a_child_that_is_waited_for(child):
+    child.send("say nothing")
+    threading.Timer(0.2, child.signal, (signal.SIGKILL,)).start()
+    with pytest.raises(ChildEnded, match=r"was ended by SIGKILL \(killed\)"):
+        child.receive(60.0)
+
+
+def test_a_child_leaves_when_it_is_hung_up_on():
+    child = PythonChild("test_processes:echo")
+    child.send("a")
+    child.receive(60.0)
+    child.hang_up()
+    assert child.poll() == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "exited with code 0"),
+        (-signal.SIGSEGV, "was ended by SIGSEGV (segmentation fault)"),
+        (-60, "was ended by signal 60 (real-time signal 26)"),
+    ],
+)
+def test_how_a_process_ended_in_words(code, words):
+    assert in_words(code) == words
+
+
+# -- ending with the parent ------------------------------------------------------------------------
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@pytest.mark.parametrize("is_paused", [False, True], ids=["running", "paused"])
+@pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN], ids=["", "nohup"])
+@pytest.mark.parametrize("keeper", ["kept", "keeper killed before"])
+def test_children_end_with_a_parent_that_is_killed(is_paused, hangup, keeper):
+    script = f"""
+        import os, signal, sys
+        from mptune import processes
+        stubborn = "import signal, time; signal.pthread_sigmask(0, range(1, 65)); print(1, flush=True); time.sleep(60)"
+        children = [processes.Child([sys.executable, "-c", stubborn], stdout=-1) for _ in range(2)]
+        if {keeper != "kept"}:
+            (keeper,) = {{*map(int, open("/proc/self/task/%d/children" % os.getpid()).read().split())}} - {{
+                child.process_id for child in children}}
+            os.kill(keeper, 9)
+            os.waitpid(keeper, 0)
+            children.append(processes.Child([sys.executable, "-c", stubborn], stdout=-1))
+        for child in children:
+            child._process.stdout.read(1)
+            if {is_paused}:
+                child.signal(signal.SIGSTOP)
+        print(*(child.process_id for child in children), flush=True)
+        os.kill(os.getpid(), 9)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=functools.partial(signal.signal, signal.SIGHUP, hangup),
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    for pid in map(int, done.stdout.split()):
+        wait_until(lambda pid=pid: is_gone(pid))
+
+
+def test_a_fork_does_not_hold_up_the_keeper_of_its_parent():
+    script = """
+        import os, subprocess, sys, time
+        from mptune.processes import Child
+        child = Child(["sleep", "60"], stdout=subprocess.DEVNULL)
+        if os.fork() == 0:
+            inner = Child(["sleep", "60"], stdout=subprocess.DEVNULL)  # has a keeper of its own
+            os.close(1)
+            time.sleep(3)
+            os._exit(0)
+        print(child.process_id, flush=True)
+        time.sleep(0.5)
+        os.kill(os.getpid(), 9)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, check=False)
+    pid, start = int(done.stdout), time.monotonic()
+    wait_until(lambda: is_gone(pid))
+    assert time.monotonic() - start < 2.0
+
+
+def test_what_a_child_started_ends_with_it(tmp_path):
+    ticks = tmp_path / "ticks"
+    with Child([sys.executable, "-c", TICKING, str(ticks)]):
+        wait_until(lambda: size(ticks) > 3)
+    before = size(ticks)
+    time.sleep(0.1)
+    assert size(ticks) == before
