@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mptune.errors import ExpressionError, MptuneError
-from mptune.space.expression import Expression
+from mptune.expressions import Expression
 
 __all__ = [
     "LEAST_EXCESS",

@@ -6,11 +6,11 @@ import operator
 from collections.abc import Callable, Set
 from typing import Any, Final
 
+from mptune.expressions import Expression
 from mptune.kernel import Kernel, Sizes
 from mptune.rendering import render_body
 from mptune.space.configuration import Configuration
 from mptune.space.constraints import compile_constraint
-from mptune.space.expression import Expression
 
 __all__ = ["fixed_sizes"]
 

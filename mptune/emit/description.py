@@ -15,8 +15,8 @@ from mptune.emit.dependence import fixed_sizes
 from mptune.emit.formulas import NotTranslatableError, formula
 from mptune.emit.selection import Winner
 from mptune.emit.text import identifier
+from mptune.expressions import Expression
 from mptune.kernel import Argument, Role
-from mptune.space.expression import Expression
 
 __all__ = ["HOST_FLAGS", "MARK", "EmittedArgument", "describe"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mptune.errors import MptuneError
-from mptune.space.expression import Expression
-from mptune.space.syntax import free_names
+from mptune.expressions import Expression
+from mptune.expressions.syntax import free_names
 
 __all__ = ["NotTranslatableError", "formula"]
 

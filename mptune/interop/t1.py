@@ -11,8 +11,7 @@ from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, did_you_
 from mptune.interop.files import load_json, read_text
 from mptune.interop.recorded import parameter_of
 from mptune.space.configuration import Value
-from mptune.space.expression import parse_values
-from mptune.space.parameters import Parameter
+from mptune.space.parameters import Parameter, parse_values
 from mptune.space.search_space import SearchSpace
 
 __all__ = ["is_t1", "read_t1"]

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from mptune.errors import KernelError, UnknownNameError
+from mptune.expressions import Expression
 from mptune.kernel.arguments import Argument, Role, is_identifier
 from mptune.kernel.names import check_expression, check_precision
 from mptune.kernel.sizes import Sizes
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.precision import Precision, precision
 from mptune.space.configuration import Configuration, Value
-from mptune.space.expression import Expression
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.space.uniform import baseline_values

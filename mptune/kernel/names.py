@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.expressions import Expression
 from mptune.precision import PRECISIONS, precision
-from mptune.space.expression import Expression
 
 __all__ = ["check_expression", "check_precision"]
 

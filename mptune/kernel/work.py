@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 from mptune.errors import KernelError, MptuneError
+from mptune.expressions import Expression
 from mptune.kernel.names import check_expression, check_precision
 from mptune.kernel.sizes import Sizes
 from mptune.precision import precision, promoted
 from mptune.space.configuration import Configuration
-from mptune.space.expression import Expression
 
 __all__ = ["Count", "Flops", "Work", "check_flops", "count_flops"]
 

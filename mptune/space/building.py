@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError
-from mptune.space.analysis import Facts
+from mptune.expressions.analysis import Facts
+from mptune.expressions.functions import column_of
 from mptune.space.configuration import Value
 from mptune.space.constraints import Constraint
 from mptune.space.factors import Choice, Factor
 from mptune.space.growth import Domain, grow
 from mptune.space.parameters import Parameter
 from mptune.space.plan import make_plan, order_parameters
-from mptune.space.vectors import column_of
 
 __all__ = ["build_factors", "count"]
 

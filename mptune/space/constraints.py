@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, ExpressionError, UnknownNameError
+from mptune.expressions import Expression
+from mptune.expressions.analysis import Facts, is_total
+from mptune.expressions.expression import fold
+from mptune.expressions.functions import truth
+from mptune.expressions.syntax import conjuncts, map_children, unknown_name
 from mptune.precision import precision
-from mptune.space.analysis import Facts, is_total
-from mptune.space.expression import Expression
-from mptune.space.syntax import conjuncts, fold, map_children, unknown_name
-from mptune.space.vectors import truth
 
 __all__ = ["Constraint", "compile_constraint", "with_canonical_precisions"]
 

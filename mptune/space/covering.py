@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError
+from mptune.expressions.functions import column_of
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
-from mptune.space.vectors import column_of
 
 __all__ = ["covering", "representatives"]
 

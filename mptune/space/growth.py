@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError
+from mptune.expressions import Expression
 from mptune.space.constraints import Constraint
-from mptune.space.expression import Expression
 from mptune.space.plan import Step
 from mptune.space.reduction import Edges, reduce
 from mptune.space.tree import Tree

@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import ExpressionError, MptuneError, UnknownNameError, did_you_mean
+from mptune.expressions import Expression
+from mptune.expressions.functions import FUNCTIONS
 from mptune.precision import POLICIES, precision
 from mptune.space.configuration import Value
 
@@ -27,6 +29,7 @@ __all__ = [
     "PolicyParameter",
     "PrecisionParameter",
     "RealParameter",
+    "parse_values",
 ]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
@@ -313,3 +316,22 @@ class PolicyParameter(Parameter):
         if value not in POLICIES:
             raise UnknownNameError("policy", value, POLICIES)
         return str(value)
+
+
+def parse_values(text: str) -> list[Value]:
+    """Return the values of a T1 "Values" text such as ``"[1, 2] + list(range(32, 65, 32))"``.
+
+    Raises:
+        ExpressionError: the text is not an expression without names that gives a sequence of values.
+    """
+    expression = Expression(text)
+    if expression.names:
+        name = min(expression.names)
+        raise ExpressionError(f"values cannot use names: {name!r} in {text!r}{did_you_mean(name, FUNCTIONS)}")
+    found = expression.evaluate({})
+    if not isinstance(found, list | tuple | range):
+        raise ExpressionError(f"values need a list, not {found!r}: {text!r}")
+    for value in found:
+        if not isinstance(value, int | float | str | tuple):
+            raise ExpressionError(f"{value!r} is not a value of a parameter: {text!r}")
+    return list(found)

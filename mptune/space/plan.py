@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError
-from mptune.space.analysis import Facts, early_parts, regroup, replace_parts
+from mptune.expressions import Expression
+from mptune.expressions.analysis import Facts, early_parts, regroup, replace_parts
+from mptune.expressions.syntax import free_names
 from mptune.space.constraints import Constraint
-from mptune.space.expression import Expression
-from mptune.space.syntax import free_names
 
 __all__ = ["Step", "make_plan", "order_parameters"]
 

@@ -13,10 +13,10 @@ from on_arrays import launch_on_arrays
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, Binary, CompileOptions
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError, UnknownNameError
+from mptune.expressions import Expression
 from mptune.kernel import LaunchShape
 from mptune.precision import ARITHMETIC, PRECISIONS
 from mptune.prelude import prelude
-from mptune.space.expression import Expression
 
 GPU = ("cuda", "hip")
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from mptune.emit.dependence import fixed_sizes
 from mptune.emit.formulas import NotTranslatableError, formula
 from mptune.emit.text import code_span, comment, fenced, identifier, literal, quoted, table_cell
+from mptune.expressions import Expression
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.registry import load_kernel
-from mptune.space.expression import Expression
 from mptune.space.parameters import OrdinalParameter
 
 needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")

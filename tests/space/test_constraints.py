@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mptune.errors import ConstraintError
-from mptune.space.analysis import Facts
+from mptune.expressions.analysis import Facts
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
 
 NAMES = ("block", "tile", "t")

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mptune.space.expression import parse_values
-from mptune.space.parameters import OrdinalParameter
+from mptune.space.parameters import OrdinalParameter, parse_values
 from mptune.space.search_space import SearchSpace
 from mptune.space.tree import Tree
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
+from mptune.errors import UnknownNameError
+from mptune.expressions.functions import FUNCTIONS
+from mptune.expressions.syntax import free_names, map_children, operands
 from mptune.precision import precision
-from mptune.space.configuration import Value
-from mptune.space.syntax import free_names, map_children
 
 __all__ = ["Facts", "early_parts", "is_integer", "is_numeric", "is_total", "regroup", "replace_parts"]
-
-_NUMERIC_FUNCTIONS: Final = ("min", "max", "abs", "int", "float", "round", "bool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +31,11 @@ class Facts:
     precisions: frozenset[str]
 
     @classmethod
-    def of(cls, values: Mapping[str, Iterable[Value]]) -> Facts:
+    def of(cls, values: Mapping[str, Iterable[object]]) -> Facts:
         """Return the facts of names from all values each can have."""
         held = {name: tuple(entries) for name, entries in values.items()}
 
-        def names_where(test: Callable[[Value], bool]) -> frozenset[str]:
+        def names_where(test: Callable[[object], bool]) -> frozenset[str]:
             return frozenset(name for name, entries in held.items() if all(test(entry) for entry in entries))
 
         numeric = names_where(lambda value: isinstance(value, int | float))
@@ -61,7 +59,7 @@ class Facts:
 def _is_precision(text: str) -> bool:
     try:
         precision(text)
-    except Exception:
+    except UnknownNameError:
         return False
     return True
 
@@ -79,14 +77,15 @@ def is_numeric(node: ast.expr, facts: Facts) -> bool:
             return True
         case ast.UnaryOp(operand=operand):
             return is_numeric(operand, facts)
-        case ast.BoolOp(values=operands):
-            return all(is_numeric(operand, facts) for operand in operands)
+        case ast.BoolOp(values=parts):
+            return _all_numeric(parts, facts)
         case ast.IfExp(body=body, orelse=orelse):
             return is_numeric(body, facts) and is_numeric(orelse, facts)
-        case ast.Call(func=ast.Name(id="sizeof")):
-            return True
-        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _NUMERIC_FUNCTIONS:
-            return bool(arguments) and all(is_numeric(argument, facts) for argument in arguments)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            gives = FUNCTIONS[name].gives
+            if gives in ("number", "integer"):
+                return bool(arguments) and all(is_numeric(argument, facts) for argument in arguments)
+            return gives == "positive integer"
     return False
 
 
@@ -103,12 +102,12 @@ def is_integer(node: ast.expr, facts: Facts) -> bool:
             return is_integer(operand, facts)
         case ast.UnaryOp(op=ast.Not()) | ast.Compare():
             return True
-        case ast.BoolOp(values=operands):
-            return all(is_integer(operand, facts) for operand in operands)
-        case ast.Call(func=ast.Name(id="sizeof")):
-            return True
-        case ast.Call(func=ast.Name(id="min" | "max" | "abs"), args=arguments):
-            return bool(arguments) and all(is_integer(argument, facts) for argument in arguments)
+        case ast.BoolOp(values=parts):
+            return all(is_integer(part, facts) for part in parts)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            if FUNCTIONS[name].gives == "integer":
+                return bool(arguments) and all(is_integer(argument, facts) for argument in arguments)
+            return FUNCTIONS[name].gives == "positive integer"
     return False
 
 
@@ -120,8 +119,8 @@ def _is_nonzero(node: ast.expr, facts: Facts) -> bool:
             return name in facts.nonzero
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             return is_integer(node, facts) and _is_nonzero(left, facts) and _is_nonzero(right, facts)
-        case ast.Call(func=ast.Name(id="sizeof")):
-            return True
+        case ast.Call(func=ast.Name(id=name)):
+            return FUNCTIONS[name].gives == "positive integer"
     return False
 
 
@@ -140,23 +139,21 @@ def is_total(node: ast.expr, facts: Facts) -> bool:
             return safe and _all_numeric((left, right), facts) and _all_total((left, right), facts)
         case ast.UnaryOp(op=op, operand=operand):
             return is_total(operand, facts) and (isinstance(op, ast.Not) or _all_numeric((operand,), facts))
-        case ast.BoolOp(values=operands):
-            return _all_total(operands, facts)
+        case ast.BoolOp(values=parts):
+            return _all_total(parts, facts)
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return _all_total((test, body, orelse), facts)
         case ast.Compare(left=left, ops=ops, comparators=comparators):
-            operands = [left, *comparators]
+            sides = [left, *comparators]
             unordered = all(isinstance(op, ast.Eq | ast.NotEq) for op in ops)
-            return _all_total(operands, facts) and (
-                unordered or _contains(ops, comparators) or _all_numeric(operands, facts)
-            )
+            return _all_total(sides, facts) and (unordered or _contains(ops, comparators) or _all_numeric(sides, facts))
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return _all_total(elements, facts)
         case ast.Call(func=ast.Name(id="sizeof"), args=[ast.Name(id=name)]):
             return name in facts.precisions
-        case ast.Call(func=ast.Name(id=function), args=arguments):
-            enough = len(arguments) >= 2 if function in ("min", "max") else len(arguments) == 1 and function == "abs"
-            return enough and _all_numeric(arguments, facts) and _all_total(arguments, facts)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            cannot_fail = len(arguments) in FUNCTIONS[name].total
+            return cannot_fail and _all_numeric(arguments, facts) and _all_total(arguments, facts)
     return False
 
 
@@ -184,10 +181,10 @@ def regroup(node: ast.expr, known: frozenset[str], facts: Facts) -> ast.expr:
     """
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult) and is_integer(node, facts)):
         return map_children(node, lambda child: regroup(child, known, facts))
-    operands = _chain(node, type(node.op))
-    changed = [regroup(operand, known, facts) for operand in operands]
-    early = [free_names(operand) <= known for operand in operands]
-    if early == sorted(early, reverse=True) and all(a is b for a, b in zip(operands, changed, strict=True)):
+    terms = _chain(node, type(node.op))
+    changed = [regroup(operand, known, facts) for operand in terms]
+    early = [free_names(operand) <= known for operand in terms]
+    if early == sorted(early, reverse=True) and all(a is b for a, b in zip(terms, changed, strict=True)):
         return node
     first = [operand for operand, now in zip(changed, early, strict=True) if now]
     last = [operand for operand, now in zip(changed, early, strict=True) if not now]
@@ -227,7 +224,6 @@ def early_parts(node: ast.expr, known: frozenset[str], facts: Facts) -> list[ast
     if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
         return []
     found: list[ast.expr] = []
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr) and not (isinstance(node, ast.Call) and child is node.func):
-            found.extend(early_parts(child, known, facts))
+    for child in operands(node):
+        found.extend(early_parts(child, known, facts))
     return found

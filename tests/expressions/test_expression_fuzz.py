@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mptune.errors import ExpressionError
+from mptune.expressions import Expression
+from mptune.expressions.functions import FUNCTIONS, column_of
 from mptune.precision import precision
-from mptune.space.evaluation import FUNCTIONS
-from mptune.space.expression import Expression
-from mptune.space.vectors import column_of
 
 INTEGERS = ("i", "j", "k")
 FLOATS = ("x", "y")

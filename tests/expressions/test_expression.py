@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from mptune.errors import ExpressionError
-from mptune.space.expression import Expression, parse_values
+from mptune.expressions import Expression
+from mptune.space.parameters import parse_values
 
 COLUMNS: dict[str, Any] = {
     "a": np.array([0, 1, 2, 3, 4]),

@@ -1,16 +1,25 @@
-"""Reading and rewriting syntax trees: parsing with messages a user can act on, free names, constants."""
+"""Reading and rewriting syntax trees: parsing with clear messages, free names, replacing names and parts."""
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from mptune.errors import ExpressionError, MptuneError, did_you_mean
-from mptune.space.evaluation import compile_scalar, fresh_budget
+from mptune.errors import ExpressionError, did_you_mean
 
-__all__ = ["conjuncts", "fold", "free_names", "map_children", "one_line", "parse", "rewrite_names", "unknown_name"]
+__all__ = [
+    "conjuncts",
+    "free_names",
+    "map_children",
+    "one_line",
+    "operands",
+    "parse",
+    "rewrite_names",
+    "token",
+    "unknown_name",
+]
 
 _MAX_LENGTH: Final = 100_000
 
@@ -54,6 +63,12 @@ def _syntax_message(source: str, error: SyntaxError) -> str:
     return f"cannot parse {_short(source)!r}: {error.msg} {where} (column {start + 1})"
 
 
+def token(node: ast.AST, text: str) -> str:
+    """Return the piece of ``text`` a node was parsed from, shortened when it is long."""
+    piece = ast.get_source_segment(text, node) or ast.unparse(node)
+    return piece if len(piece) <= 60 else piece[:57] + "..."
+
+
 def unknown_name(name: str, text: str, known: Iterable[str]) -> str:
     """Return the message for a name an expression may not use."""
     valid = tuple(known)
@@ -72,7 +87,7 @@ def free_names(tree: ast.expr) -> frozenset[str]:
         elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
             found |= _free_in_comprehension(node)
         else:
-            waiting.extend(_operands(node))
+            waiting.extend(operands(node))
     return frozenset(found)
 
 
@@ -87,7 +102,8 @@ def _free_in_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) 
     return found | (free_names(node.elt) - bound)
 
 
-def _operands(node: ast.expr) -> Iterator[ast.expr]:
+def operands(node: ast.expr) -> Iterator[ast.expr]:
+    """Yield the operands of a node in order; the name of a called function is none."""
     for field in node._fields:
         value = getattr(node, field, None)
         if isinstance(value, ast.expr):
@@ -98,9 +114,9 @@ def _operands(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def map_children(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> ast.expr:
-    """Return a node with its operands changed: the node itself where none changes, else a copy.
+    """Return a node with its operands changed: the node itself if none changes, else a copy.
 
-    The name of a called function is no operand. Trees are never modified, so they may share parts.
+    Trees are never modified, so they may share parts.
     """
     changed: dict[str, Any] = {}
     for field in node._fields:
@@ -138,54 +154,8 @@ def rewrite_names(
     return ast.copy_location(type(tree)(rewrite_names(tree.elt, replace, bound), loops), tree)
 
 
-def fold(tree: ast.expr, values: Mapping[str, Any], text: str) -> ast.expr:
-    """Return a tree with constants put in for names and constant parts evaluated.
-
-    A part whose evaluation fails stays as it is, so that the failure shows only if the part is reached.
-    """
-    replaced = rewrite_names(tree, lambda name: ast.Constant(values[name.id]) if name.id in values else name)
-    return _fold(replaced, text)
-
-
-def _fold(node: ast.expr, text: str) -> ast.expr:
-    node = map_children(node, lambda child: _fold(child, text))
-    match node:
-        case ast.BoolOp():
-            return _fold_boolean(node)
-        case ast.IfExp(test=ast.Constant(value=decided), body=body, orelse=orelse):
-            return body if decided else orelse
-        case ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Compare() if not free_names(node):
-            return _evaluated(node, text)
-    return node
-
-
-def _fold_boolean(node: ast.BoolOp) -> ast.expr:
-    """Leave out operands that decide nothing and those after one that decides."""
-    conjunction = isinstance(node.op, ast.And)
-    kept: list[ast.expr] = []
-    for position, operand in enumerate(node.values):
-        decides = isinstance(operand, ast.Constant) and bool(operand.value) is not conjunction
-        neutral = isinstance(operand, ast.Constant) and not decides and position < len(node.values) - 1
-        if not neutral:
-            kept.append(operand)
-        if decides:
-            break
-    if len(kept) == len(node.values):
-        return node
-    return kept[0] if len(kept) == 1 else ast.BoolOp(node.op, kept)
-
-
-def _evaluated(node: ast.expr, text: str) -> ast.expr:
-    fresh_budget()
-    try:
-        value = compile_scalar(node, text)({})
-    except (MptuneError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError):
-        return node
-    return ast.copy_location(ast.Constant(value), node) if isinstance(value, int | float | str) else node
-
-
 def conjuncts(tree: ast.expr) -> list[ast.expr]:
-    """Return the parts of a top-level ``and``, the tree itself where there is none."""
+    """Return the parts of a top-level ``and``, the tree itself if there is none."""
     if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And):
         return [part for operand in tree.values for part in conjuncts(operand)]
     return [tree]
