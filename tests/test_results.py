@@ -5,7 +5,6 @@ import pickle
 
 import pytest
 
-from mptune.errors import MptuneError
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
@@ -21,17 +20,9 @@ def test_configuration_is_a_value() -> None:
     assert pickle.loads(pickle.dumps(one)) == one
 
 
-def test_configuration_json_round_trip_keeps_types() -> None:
+def test_configuration_as_json_keeps_order_and_types() -> None:
     one = Configuration({"i": 1, "f": 1.5, "s": "x", "t": True, "p": (2, 0, 1)})
-    back = Configuration.from_json(one.to_json())
-    assert back == one
-    assert [type(v) for v in back.values()] == [int, float, str, bool, tuple]
-
-
-@pytest.mark.parametrize("text", ["", "[1]", "{", "1"])
-def test_configuration_refuses_what_is_none(text: str) -> None:
-    with pytest.raises(MptuneError, match="not a configuration"):
-        Configuration.from_json(text)
+    assert one.to_json() == '{"i":1,"f":1.5,"s":"x","t":true,"p":[2,0,1]}'
 
 
 def test_only_ok_and_inaccurate_trials_are_valid() -> None:

@@ -23,8 +23,7 @@ from mptune.kernel import Kernel
 from mptune.registry import load_kernel
 from mptune.results import Status, Trial
 from mptune.run import Run
-from mptune.space.parameters import PrecisionParameter
-from mptune.space.uniform import uniform_types
+from mptune.space.parameters import PrecisionParameter, uniform_types
 from mptune.store import RunFile
 from mptune.tuner import Progress, TuneSettings, device_constraints, tune
 from mptune.tuner.ledger import Ledger

@@ -14,8 +14,7 @@ from mptune.interop.recording import is_recording, recording_from_document
 from mptune.interop.t1 import is_t1
 from mptune.interop.t4 import is_t4, t4_from_document
 from mptune.run import Run
-from mptune.space.parameters import Parameter
-from mptune.space.uniform import baseline_values
+from mptune.space.parameters import Parameter, baseline_values
 
 __all__ = ["from_run", "parameters_of", "read_run", "read_space", "to_run"]
 

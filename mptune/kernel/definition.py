@@ -20,9 +20,8 @@ from mptune.kernel.sizes import Sizes
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.precision import Precision, precision
 from mptune.space.configuration import Configuration, Value
-from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
+from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
-from mptune.space.uniform import baseline_values
 
 __all__ = ["Kernel", "LaunchShape", "Metric"]
 

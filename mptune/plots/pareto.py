@@ -20,7 +20,7 @@ from mptune.plots.subject import baseline_of, judges, title_of, valid_trials
 from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
-from mptune.space.uniform import uniform_types
+from mptune.space.parameters import uniform_types
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

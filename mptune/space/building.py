@@ -1,27 +1,66 @@
-"""From parameters and constraints to the independent factors of a search space."""
+"""How the valid configurations are enumerated: constraints split the parameters into independent factors.
+
+Parameters that no constraint ties together are factors of their own; the others form groups, each grown into a tree one
+parameter at a time. A constraint filters as soon as its last parameter has a value. Of the parameters before, only what
+the constraints still pending depend on matters: parameters themselves, or parts of expressions that can be evaluated
+already (of ``a * b * c <= n`` the product ``a * b``). Two partial configurations that agree on all of it have the same
+completions and share one node of the tree.
+"""
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError
-from mptune.expressions.analysis import Facts
+from mptune.expressions import Expression
+from mptune.expressions.analysis import Facts, early_parts, regroup, replace_parts
 from mptune.expressions.functions import column_of
+from mptune.expressions.syntax import free_names
 from mptune.space.configuration import Value
 from mptune.space.constraints import Constraint
-from mptune.space.factors import Choice, Factor
-from mptune.space.growth import Domain, grow
 from mptune.space.parameters import Parameter
-from mptune.space.plan import make_plan, order_parameters
+from mptune.space.tree import Choice, Edges, Factor, Tree, reduce
 
-__all__ = ["build_factors", "count"]
+__all__ = ["MAX_EDGES", "build_factors", "count"]
 
+#: The most partial configurations held at once.
+MAX_EDGES: Final = 20_000_000
+_MAX_CANDIDATES: Final = 100 * MAX_EDGES
+_BLOCK: Final = 2**16  # rows evaluated together: small enough to stay in cache, large enough to hide the overhead
+_SMALL: Final = 4_096  # a table this small is worth it whatever the number of rows
+_LARGEST_TABLE: Final = 2**26
 _LARGE: Final = 50_000  # combinations of a group from which on remembering parts of expressions pays
+_SAMPLED: Final = 20_000  # combinations up to which the share a constraint lets through is counted
+_STARTS: Final = 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Domain:
+    """One parameter while the tree is built.
+
+    Attributes:
+        position: its place among the parameters of the search space.
+        values: all of its values, (radix,).
+        codes: the codes of the values that are allowed, ascending, (m,).
+        ordered: whether its values have an order.
+    """
+
+    position: int
+    values: NDArray[Any]
+    codes: NDArray[np.int32]
+    ordered: bool
+
+    @property
+    def allowed(self) -> NDArray[Any]:
+        """The values that are allowed, (m,)."""
+        return self.values[self.codes]
 
 
 def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> list[Factor]:
@@ -34,7 +73,7 @@ def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constra
         ConstraintError: a constraint cannot be evaluated or couples too many parameters.
     """
     domains = {
-        p.name: Domain(i, column_of(list(p.values)), np.arange(len(p.values), dtype=np.int32), p.is_ordered)
+        p.name: _Domain(i, column_of(list(p.values)), np.arange(len(p.values), dtype=np.int32), p.is_ordered)
         for i, p in enumerate(parameters)
     }
     allowed, pending = _settle(domains, list(constraints))
@@ -50,22 +89,20 @@ def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constra
 
 
 def count(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> int:
-    """Return the number of valid configurations, 0 where there is none.
+    """Return the number of valid configurations.
 
     Raises:
         ConstraintError: a constraint cannot be evaluated or couples too many parameters.
     """
     try:
-        factors = build_factors(parameters, constraints)
+        return math.prod(factor.size for factor in build_factors(parameters, constraints))
     except EmptySpaceError:
         return 0
-    size = 1
-    for factor in factors:
-        size *= factor.size
-    return size
 
 
-def _settle(domains: Mapping[str, Domain], constraints: list[Constraint]) -> tuple[dict[str, Domain], list[Constraint]]:
+def _settle(
+    domains: Mapping[str, _Domain], constraints: list[Constraint]
+) -> tuple[dict[str, _Domain], list[Constraint]]:
     """Apply the constraints on one parameter alone, and put single values in for their parameters.
 
     Returns what each parameter may still be, and the constraints that tie several parameters together.
@@ -75,12 +112,12 @@ def _settle(domains: Mapping[str, Domain], constraints: list[Constraint]) -> tup
     pending = constraints
     while True:
         fresh = {
-            name: domain.values[domain.codes].tolist()[0]
+            name: domain.allowed.tolist()[0]
             for name, domain in allowed.items()
             if len(domain.codes) == 1 and name not in fixed
         }
         fixed.update(fresh)
-        facts = Facts.of({name: domain.values[domain.codes].tolist() for name, domain in allowed.items()})
+        facts = Facts.of({name: domain.allowed.tolist() for name, domain in allowed.items()})
         pending = [piece for constraint in pending for piece in constraint.bind(fresh).split(facts)]
         for constraint in pending:
             if not constraint.names and not constraint.holds({}):
@@ -94,11 +131,11 @@ def _settle(domains: Mapping[str, Domain], constraints: list[Constraint]) -> tup
             allowed[name] = _restricted(allowed[name], name, constraint)
 
 
-def _restricted(domain: Domain, name: str, constraint: Constraint) -> Domain:
-    mask = constraint.mask({name: domain.values[domain.codes]}, len(domain.codes))
+def _restricted(domain: _Domain, name: str, constraint: Constraint) -> _Domain:
+    mask = constraint.mask({name: domain.allowed}, len(domain.codes))
     if not mask.any():
         raise EmptySpaceError(f"constraint {constraint.text!r} leaves no value of {name}")
-    return Domain(domain.position, domain.values, domain.codes[mask], domain.ordered)
+    return _Domain(domain.position, domain.values, domain.codes[mask], domain.ordered)
 
 
 def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[list[str]]:
@@ -117,12 +154,338 @@ def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[
     return groups
 
 
-def _tree(group: Sequence[str], allowed: Mapping[str, Domain], constraints: Sequence[Constraint]) -> Factor:
-    values: dict[str, NDArray[Any]] = {name: allowed[name].values[allowed[name].codes] for name in group}
+def _tree(group: Sequence[str], allowed: Mapping[str, _Domain], constraints: Sequence[Constraint]) -> Factor:
+    values = {name: allowed[name].allowed for name in group}
     facts = Facts.of({name: column.tolist() for name, column in values.items()})
     is_large = math.prod(len(column) for column in values.values()) >= _LARGE
-    plan = make_plan(order_parameters(values, constraints), constraints, facts, derive=is_large)
+    plan = _make_plan(_order_parameters(values, constraints), constraints, facts, derive=is_large)
     try:
-        return grow(plan, allowed)
+        return _grow(plan, allowed)
     except MemoryError as error:
         raise ConstraintError(f"not enough memory for the combinations of {', '.join(group)}") from error
+
+
+# -- the order of a group's parameters, and what is remembered ------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What happens when one parameter gets its values.
+
+    Attributes:
+        parameter: the parameter's name.
+        filters: the constraints that can be decided now; those that can fail come last.
+        derived: parts of expressions evaluated now, by the name they are remembered under.
+        live: names to remember after the step: earlier parameters, this one, derived parts.
+        coupling: the constraints this parameter appears in.
+    """
+
+    parameter: str
+    filters: tuple[Constraint, ...]
+    derived: Mapping[str, Expression]
+    live: tuple[str, ...]
+    coupling: tuple[Constraint, ...]
+
+
+def _make_plan(
+    order: Sequence[str], constraints: Sequence[Constraint], facts: Facts, derive: bool = True
+) -> list[_Step]:
+    """Return the steps that give the parameters of ``order`` their values.
+
+    Args:
+        order: the parameters of a group.
+        constraints: the constraints of the group.
+        facts: what holds for the parameters' values.
+        derive: whether to remember parts of expressions in place of the parameters in them; it keeps large groups
+            small, and for a small group takes longer than it saves.
+    """
+    pending = list(constraints)
+    available: frozenset[str] = frozenset()
+    steps: list[_Step] = []
+    for parameter in order:
+        available = available | {parameter}
+        decided = [constraint for constraint in pending if constraint.names <= available]
+        pending = [constraint for constraint in pending if not constraint.names <= available]
+        filters = sorted(decided, key=lambda constraint: not constraint.is_total(facts))
+        derived: dict[str, Expression] = {}
+        if derive:
+            derived, pending, facts = _derive(pending, available, facts, prefix=f"{len(steps)}.")
+        needed = frozenset(name for constraint in pending for name in constraint.names)
+        live = sorted((available | frozenset(derived)) & needed)
+        coupling = tuple(constraint for constraint in constraints if parameter in constraint.names)
+        steps.append(_Step(parameter, tuple(filters), derived, tuple(live), coupling))
+        available = frozenset(live)
+    return steps
+
+
+def _derive(
+    pending: list[Constraint], available: frozenset[str], facts: Facts, prefix: str
+) -> tuple[dict[str, Expression], list[Constraint], Facts]:
+    """Replace the parts of pending constraints that can be evaluated now by names of their own."""
+    trees = {c: regroup(tree, available, facts) for c, tree in _expressions(pending)}
+    parts = {c: early_parts(tree, available, facts) for c, tree in trees.items()}
+    kept = _kept_names(pending, trees, parts, available)
+    named: dict[str, tuple[str, ast.expr]] = {}
+    rewritten: list[Constraint] = []
+    for constraint in pending:
+        worth = [part for part in parts.get(constraint, ()) if not free_names(part) <= kept]
+        for part in worth:
+            named.setdefault(ast.dump(part), (f"{prefix}{len(named)}", part))
+        names = {id(part): named[ast.dump(part)][0] for part in worth}
+        rewritten.append(constraint.with_tree(replace_parts(trees[constraint], names)) if names else constraint)
+    for name, part in named.values():
+        facts = facts.with_derived(name, part)
+    return {name: Expression.from_tree(ast.unparse(part), part) for name, part in named.values()}, rewritten, facts
+
+
+def _expressions(constraints: Sequence[Constraint]) -> list[tuple[Constraint, ast.expr]]:
+    return [(c, c.predicate.tree) for c in constraints if isinstance(c.predicate, Expression)]
+
+
+def _kept_names(
+    pending: Sequence[Constraint],
+    trees: Mapping[Constraint, ast.expr],
+    parts: Mapping[Constraint, Sequence[ast.expr]],
+    available: frozenset[str],
+) -> frozenset[str]:
+    """Return the names that have to be remembered as they are."""
+    kept: set[str] = set()
+    for constraint in pending:
+        if constraint in trees:
+            hidden = {id(part): "" for part in parts[constraint]}
+            kept.update(free_names(replace_parts(trees[constraint], hidden)))
+        else:
+            kept.update(constraint.names)
+    return frozenset(kept) & available
+
+
+def _order_parameters(values: Mapping[str, NDArray[Any]], constraints: Sequence[Constraint]) -> list[str]:
+    """Return an order that keeps the number of partial configurations low.
+
+    Greedy from several starting parameters: next comes the parameter that leaves the fewest different states to
+    remember, as estimated from the number of values and the share of combinations each constraint lets through.
+
+    Args:
+        values: the values of each parameter of the group, in the order of the search space.
+        constraints: the constraints of the group.
+    """
+    shares = [(constraint.names, _share(constraint, values)) for constraint in constraints]
+    logs = {name: math.log(len(column)) for name, column in values.items()}
+    starts = sorted(values, key=lambda name: logs[name])[:_STARTS]
+    candidates = [_greedy(start, logs, shares) for start in starts]
+    return min(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def _share(constraint: Constraint, values: Mapping[str, NDArray[Any]]) -> float:
+    """Return the logarithm of the share of combinations a constraint lets through, a guess when they are many."""
+    names = sorted(constraint.names)
+    shape = [len(values[name]) for name in names]
+    total = math.prod(shape)
+    if total > _SAMPLED or not isinstance(constraint.predicate, Expression):
+        return math.log(0.5)
+    grids = np.unravel_index(np.arange(total), shape)
+    try:
+        mask = constraint.mask({name: values[name][grid] for name, grid in zip(names, grids, strict=True)}, total)
+    except ConstraintError:
+        return math.log(0.5)
+    return math.log(max(float(mask.mean()), 1e-9))
+
+
+def _greedy(
+    start: str, logs: Mapping[str, float], shares: Sequence[tuple[frozenset[str], float]]
+) -> tuple[float, list[str]]:
+    order, left = [start], [name for name in logs if name != start]
+    live, work = logs[start], math.exp(logs[start])
+    while left:
+        scored = [(_after(live, order, name, logs, shares), logs[name], name) for name in left]
+        estimate, _, name = min(scored)
+        work += math.exp(min(live + logs[name], 700.0))
+        live = estimate
+        order.append(name)
+        left.remove(name)
+    return work, order
+
+
+def _after(
+    live: float,
+    order: Sequence[str],
+    name: str,
+    logs: Mapping[str, float],
+    shares: Sequence[tuple[frozenset[str], float]],
+) -> float:
+    """Return the logarithm of the estimated number of states once ``name`` has its values."""
+    known = {*order, name}
+    passed = sum(share for names, share in shares if name in names and names <= known)
+    needed = {other for names, _ in shares if not names <= known for other in names & known}
+    return min(live + logs[name] + passed, sum(logs[other] for other in needed))
+
+
+# -- growing the tree -----------------------------------------------------------------------------------
+
+#: Something evaluated for rows: columns by name, each (n,), and n.
+Function = Callable[[Mapping[str, NDArray[Any]], int], NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """One remembered quantity: its distinct values and, for each row, which one it has."""
+
+    codes: NDArray[np.int32]
+    values: NDArray[Any]
+
+    def take(self, rows: NDArray[Any]) -> _Known:
+        return _Known(self.codes[rows], self.values)
+
+
+def _grow(steps: Sequence[_Step], domains: Mapping[str, _Domain]) -> Tree:
+    """Return the tree of a group.
+
+    Raises:
+        EmptySpaceError: no combination is valid.
+        ConstraintError: a constraint cannot be evaluated, or more than ``MAX_EDGES`` partial configurations are needed.
+    """
+    n, known = 1, dict[str, _Known]()
+    grown: list[Edges] = []
+    for step in steps:
+        domain = domains[step.parameter]
+        parents, chosen = _expand(step, domain, known, n)
+        if not len(parents):
+            raise EmptySpaceError(f"no combination of {', '.join(s.parameter for s in steps)} is valid")
+        row = {name: quantity.take(parents) for name, quantity in known.items()}
+        row[step.parameter] = _Known(chosen, domain.allowed)
+        for name, expression in step.derived.items():
+            row[name] = _evaluate(expression, row, len(parents))
+        children, n_next, known = _merge_states({name: row[name] for name in step.live}, len(parents))
+        grown.append(Edges(len(domain.values), parents, domain.codes[chosen], children, n))
+        n = n_next
+    used = [domains[step.parameter] for step in steps]
+    return reduce(grown, tuple(domain.position for domain in used), tuple(domain.ordered for domain in used))
+
+
+# -- one parameter more ----------------------------------------------------------------------------
+
+
+def _expand(
+    step: _Step, domain: _Domain, known: Mapping[str, _Known], n: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the valid pairs of a node and an allowed value, sorted by node and value: two arrays, (n_edges,)."""
+    values = domain.allowed
+    if n * len(values) > _MAX_CANDIDATES:
+        raise _too_large(step)
+    filters = [(constraint, _table(constraint, step.parameter, values, known, n)) for constraint in step.filters]
+    block = max(_BLOCK // len(values), 1)
+    found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+    total = 0
+    for start in range(0, n, block):
+        stop = min(start + block, n)
+        part = {name: _Known(q.codes[start:stop], q.values) for name, q in known.items()}
+        mask = np.ones((stop - start, len(values)), dtype=np.bool_)
+        for constraint, table in filters:
+            names = sorted(constraint.names - {step.parameter})
+            if table is not None:
+                mask &= table[_keys([part[name] for name in names], stop - start)]
+                continue
+            rows, chosen = np.nonzero(mask)
+            columns = {name: part[name].values[part[name].codes[rows]] for name in names}
+            columns[step.parameter] = values[chosen]
+            mask[rows, chosen] = constraint.mask(columns, len(rows))
+        parents, chosen = np.nonzero(mask)
+        found.append(((parents + start).astype(np.int32), chosen.astype(np.int32)))
+        total += len(parents)
+        if total > MAX_EDGES:
+            raise _too_large(step)
+    return np.concatenate([parents for parents, _ in found]), np.concatenate([chosen for _, chosen in found])
+
+
+def _too_large(step: _Step) -> ConstraintError:
+    coupling = ", ".join(sorted({repr(constraint.text) for constraint in step.coupling}))
+    return ConstraintError(
+        f"more than {MAX_EDGES:,} partial configurations are needed at parameter {step.parameter}, "
+        f"which {coupling} couples to others; split the constraint or shorten the lists of values"
+    )
+
+
+def _table(
+    constraint: Constraint, parameter: str, values: NDArray[Any], known: Mapping[str, _Known], n: int
+) -> NDArray[np.bool_] | None:
+    """Return a constraint's truth for each combination of what it depends on, (n_combinations, m).
+
+    None where the combinations are more than the nodes, or where the constraint fails for one of them: that one may
+    not occur, so the constraint has to be asked about those that do.
+    """
+    names = sorted(constraint.names - {parameter})
+    combinations = math.prod(len(known[name].values) for name in names)
+    if combinations > max(n, _SMALL // len(values)) or combinations * len(values) > _LARGEST_TABLE:
+        return None
+    try:
+        table = _tabulate(constraint.mask, [*names, parameter], [*(known[name].values for name in names), values])
+    except ConstraintError:
+        return None
+    return table.reshape(combinations, len(values))
+
+
+def _tabulate(function: Function, names: Sequence[str], values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return a function's result for each combination of values, the last varying fastest."""
+    shape = [len(column) for column in values]
+
+    def columns(start: int, stop: int) -> dict[str, NDArray[Any]]:
+        codes = np.unravel_index(np.arange(start, stop), shape)
+        return {name: column[code] for name, column, code in zip(names, values, codes, strict=True)}
+
+    return _in_blocks(function, columns, math.prod(shape))
+
+
+def _in_blocks(function: Function, columns: Callable[[int, int], dict[str, NDArray[Any]]], n: int) -> NDArray[Any]:
+    """Return a function's result for ``n`` rows, evaluated a block of rows at a time."""
+    return np.concatenate(
+        [function(columns(start, min(start + _BLOCK, n)), min(_BLOCK, n - start)) for start in range(0, n, _BLOCK)]
+    )
+
+
+def _keys(quantities: Sequence[_Known], n: int) -> NDArray[np.int64]:
+    """Return one number for each row's combination of quantities, row-major, (n,)."""
+    key = np.zeros(n, dtype=np.int64)
+    for quantity in quantities:
+        key = key * len(quantity.values) + quantity.codes
+    return key
+
+
+def _evaluate(expression: Expression, row: Mapping[str, _Known], n: int) -> _Known:
+    """Return a quantity derived from others, for each of ``n`` rows."""
+    used = sorted(expression.names)
+    combinations = math.prod(len(row[name].values) for name in used)
+    if combinations <= max(n, _SMALL):
+        results = _tabulate(expression.evaluate_columns, used, [row[name].values for name in used])
+        distinct, inverse = np.unique(results, return_inverse=True)
+        return _Known(inverse.astype(np.int32)[_keys([row[name] for name in used], n)], distinct)
+
+    def columns(start: int, stop: int) -> dict[str, NDArray[Any]]:
+        return {name: row[name].values[row[name].codes[start:stop]] for name in used}
+
+    distinct, inverse = np.unique(_in_blocks(expression.evaluate_columns, columns, n), return_inverse=True)
+    return _Known(inverse.astype(np.int32), distinct)
+
+
+def _merge_states(state: Mapping[str, _Known], n: int) -> tuple[NDArray[np.int32], int, dict[str, _Known]]:
+    """Give rows that agree on everything remembered one node: nodes of rows (n,), their number, their quantities."""
+    keys, radix = np.zeros(n, dtype=np.int64), 1
+    for quantity in state.values():
+        if radix * len(quantity.values) >= 2**62:
+            keys, radix = _dense(keys, radix)
+        keys = keys * len(quantity.values) + quantity.codes
+        radix *= len(quantity.values)
+    nodes, n_nodes = _dense(keys, radix)
+    representative = np.empty(n_nodes, dtype=np.intp)
+    representative[nodes] = np.arange(n)
+    return nodes.astype(np.int32), n_nodes, {name: quantity.take(representative) for name, quantity in state.items()}
+
+
+def _dense(keys: NDArray[np.int64], radix: int) -> tuple[NDArray[np.int64], int]:
+    """Renumber keys below ``radix`` as 0, 1, ... in their order; return them and their number."""
+    if radix <= 4 * len(keys) + 1_000_000:
+        occurs = np.zeros(radix, dtype=np.bool_)
+        occurs[keys] = True
+        numbers = np.cumsum(occurs) - 1
+        return numbers[keys], int(numbers[-1]) + 1
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    return inverse.astype(np.int64), len(distinct)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from mptune.errors import MptuneError
 
 __all__ = ["Configuration", "Value"]
 
@@ -63,18 +60,3 @@ class Configuration(Mapping[str, Value]):
     def to_json(self) -> str:
         """Return the canonical JSON text: one object, parameters in order."""
         return json.dumps(self._items, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Configuration:
-        """Read what :meth:`to_json` wrote.
-
-        Raises:
-            MptuneError: the text is not a JSON object of parameter values.
-        """
-        try:
-            data: Any = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise MptuneError(f"not a configuration: {text!r} ({error})") from error
-        if not isinstance(data, dict):
-            raise MptuneError(f"not a configuration: {text!r} (expected a JSON object)")
-        return cls({name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})

@@ -17,7 +17,7 @@ from mptune.space.parameters import (
     PrecisionParameter,
 )
 
-__all__ = ["Encoding", "embed"]
+__all__ = ["Encoding"]
 
 Table = NDArray[np.float64]
 
@@ -32,32 +32,27 @@ class Encoding:
     the same for all of them says nothing and is left out.
 
     Attributes:
-        names: the column names, (n_features,).
         parameters: the parameter each column belongs to, (n_features,).
         tables: for each parameter the columns of each of its values, (n_values, n_columns).
     """
 
-    names: tuple[str, ...]
     parameters: tuple[str, ...]
     tables: tuple[Table, ...]
 
     @classmethod
     def of(cls, parameters: Sequence[Parameter]) -> Encoding:
         """Return the encoding of parameters."""
-        names: list[str] = []
         owners: list[str] = []
         tables: list[Table] = []
         for parameter in parameters:
-            columns = [(name, _scaled(column)) for name, column in _columns(parameter) if np.ptp(column) > 0]
-            names.extend(name for name, _ in columns)
+            columns = [_scaled(column) for column in _columns(parameter) if np.ptp(column) > 0]
             owners.extend(parameter.name for _ in columns)
-            empty = np.empty((len(parameter.values), 0))
-            tables.append(np.stack([column for _, column in columns], axis=1) if columns else empty)
-        return cls(tuple(names), tuple(owners), tuple(tables))
+            tables.append(np.stack(columns, axis=1) if columns else np.empty((len(parameter.values), 0)))
+        return cls(tuple(owners), tuple(tables))
 
     def encode(self, codes: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the features of value codes, (n, n_features) from (n, n_parameters)."""
-        features = np.empty((len(codes), len(self.names)))
+        features = np.empty((len(codes), len(self.parameters)))
         at = 0
         for table, column in zip(self.tables, codes.T, strict=True):
             width = table.shape[1]
@@ -72,29 +67,17 @@ def _scaled(column: Table) -> Table:
     return (column - low) / (high - low)
 
 
-def _columns(parameter: Parameter) -> list[tuple[str, Table]]:
-    """Return the names and unscaled columns of one parameter, each (n_values,)."""
-    name, values = parameter.name, parameter.values
+def _columns(parameter: Parameter) -> list[Table]:
+    """Return the unscaled columns of one parameter, each (n_values,)."""
+    values = parameter.values
     if isinstance(parameter, PrecisionParameter):
         entries = [precision(str(value)) for value in values]
-        roundoffs = np.log2([entry.unit_roundoff for entry in entries])
-        return [(f"{name}.roundoff", roundoffs), (f"{name}.bytes", np.log2([entry.size_bytes for entry in entries]))]
+        return [np.log2([p.unit_roundoff for p in entries]), np.log2([p.size_bytes for p in entries])]
     if isinstance(parameter, PermutationParameter):
-        orders = np.array(values, dtype=np.float64)
-        return [(f"{name}[{k}]", np.argsort(orders, axis=1)[:, k].astype(np.float64)) for k in range(orders.shape[1])]
+        return list(np.argsort(np.array(values, dtype=np.float64), axis=1).astype(np.float64).T)
     if isinstance(parameter, CategoricalParameter):
-        return [(f"{name}={value}", (np.arange(len(values)) == k).astype(np.float64)) for k, value in enumerate(values)]
+        return list(np.eye(len(values)))
     if parameter.is_numeric or isinstance(parameter, BooleanParameter):
         numbers = np.array(values, dtype=np.float64)
-        return [(name, np.log2(numbers) if parameter.log_scale else numbers)]
-    return [(name, np.arange(len(values), dtype=np.float64))]
-
-
-def embed(codes: NDArray[np.int32], parameters: Sequence[Parameter]) -> NDArray[np.float64]:
-    """Return codes embedded in the unit cube, (n, d): Heldens 2026, Sec. III-E.
-
-    Value ``j`` of a parameter becomes ``(j + 0.5) / m`` with ``m`` the largest number of values of any parameter, so
-    that a step of ``1 / m`` is another value in every dimension.
-    """
-    largest = max(len(parameter.values) for parameter in parameters)
-    return (codes.astype(np.float64) + 0.5) / largest
+        return [np.log2(numbers) if parameter.log_scale else numbers]
+    return [np.arange(len(values), dtype=np.float64)]

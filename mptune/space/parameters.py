@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError, did_you_mean
 from mptune.expressions import Expression
 from mptune.expressions.functions import FUNCTIONS
-from mptune.precision import POLICIES, precision
+from mptune.precision import POLICIES, PRECISIONS, Precision, precision
 from mptune.space.configuration import Value
 
 __all__ = [
@@ -29,7 +30,9 @@ __all__ = [
     "PolicyParameter",
     "PrecisionParameter",
     "RealParameter",
+    "baseline_values",
     "parse_values",
+    "uniform_types",
 ]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
@@ -97,6 +100,16 @@ class Parameter(ABC):
         raise UnknownNameError(
             f"value of parameter {self.name}:", raw, [str(v) for v in self.values], aliases=self._aliases()
         )
+
+    def other_codes(self, code: int) -> NDArray[np.int64]:
+        """Return the positions among the values of all values but one, ascending."""
+        return np.delete(np.arange(len(self.values), dtype=np.int64), code)
+
+    def steps(self, code: int) -> NDArray[np.int64]:
+        """Return the positions one step before and after a value; those of all other values if they have no order."""
+        if not self.is_ordered:
+            return self.other_codes(code)
+        return np.array([c for c in (code - 1, code + 1) if 0 <= c < len(self.values)], dtype=np.int64)
 
     def restricted(self, values: Sequence[Any]) -> Parameter:
         """Return the same parameter with only some of its values, in its own order.
@@ -280,6 +293,13 @@ class PermutationParameter(Parameter):
             raise MptuneError(f"parameter {name}: n needs an integer from 1 to {_MAX_PERMUTED}, not {n}")
         Parameter.__init__(self, name, tuple(itertools.permutations(range(n))))
 
+    def steps(self, code: int) -> NDArray[np.int64]:
+        """Return the positions of the permutations with two elements that stand next to each other exchanged."""
+        order = self.values[code]
+        assert isinstance(order, tuple)
+        swapped = [(*order[:k], order[k + 1], order[k], *order[k + 2 :]) for k in range(len(order) - 1)]
+        return np.array(sorted(self.values.index(other) for other in swapped), dtype=np.int64)
+
     def _read(self, raw: Any) -> Value | None:
         return tuple(int(entry) for entry in (re.findall(r"\d+", raw) if isinstance(raw, str) else raw))
 
@@ -335,3 +355,37 @@ def parse_values(text: str) -> list[Value]:
         if not isinstance(value, int | float | str | tuple):
             raise ExpressionError(f"{value!r} is not a value of a parameter: {text!r}")
     return list(found)
+
+
+def baseline_values(parameters: Iterable[Parameter]) -> dict[str, tuple[Value, ...]]:
+    """Return the values precision and policy parameters have in a baseline: fp64 (or the widest), accurate."""
+    fixed: dict[str, tuple[Value, ...]] = {}
+    for parameter in parameters:
+        if isinstance(parameter, PrecisionParameter):
+            fixed[parameter.name] = (max((precision(str(v)) for v in parameter.values), key=_bits).name,)
+        elif isinstance(parameter, PolicyParameter):
+            fixed[parameter.name] = ("accurate",) if "accurate" in parameter.values else parameter.values[:1]
+    return fixed
+
+
+def uniform_types(parameters: Iterable[Parameter]) -> dict[str, dict[str, Value]]:
+    """Return, by the name of each precision, the values that give it to every precision parameter.
+
+    A parameter without that precision has the narrowest of its wider ones, or its widest. Widest first; a precision
+    that no parameter has is left out.
+    """
+    values = {p.name: [precision(str(v)) for v in p.values] for p in parameters if isinstance(p, PrecisionParameter)}
+    found: dict[str, dict[str, Value]] = {}
+    for level in PRECISIONS.values():
+        types: dict[str, Value] = {}
+        for name, offered in values.items():
+            wide_enough = [p for p in offered if p.significand_bits >= level.significand_bits]
+            nearest = min(wide_enough, key=_bits) if wide_enough else max(offered, key=_bits)
+            types[name] = nearest.name
+        if level.name in types.values() and types not in found.values():
+            found[level.name] = types
+    return found
+
+
+def _bits(entry: Precision) -> int:
+    return entry.significand_bits

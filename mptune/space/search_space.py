@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,16 +14,17 @@ from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, Unknown
 from mptune.space.building import build_factors, count
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
-from mptune.space.encoding import Encoding, embed
-from mptune.space.factors import Factor
-from mptune.space.neighbourhood import KINDS, Kind, neighbours_in, other_values, steps
+from mptune.space.encoding import Encoding
 from mptune.space.parameters import Parameter, PrecisionParameter
-from mptune.space.reduction import tree_of_rows
 from mptune.space.sampling import best_spread, stratified, uniform
+from mptune.space.tree import Factor, tree_of_rows
 
-__all__ = ["SearchSpace"]
+__all__ = ["KINDS", "Kind", "SearchSpace"]
 
 Indices = NDArray[np.int64]
+#: Kinds of neighbours.
+Kind = Literal["hamming", "adjacent"]
+KINDS: Final[tuple[Kind, ...]] = ("hamming", "adjacent")
 _LARGEST: Final = 2**63 - 1
 
 
@@ -289,23 +290,28 @@ class SearchSpace:
         index = int(index)
         if not 0 <= index < self.size:
             raise IndexError(f"index {index} is not in 0, ..., {self.size - 1}")
-        moves = other_values if kind == "hamming" else steps
         found = []
         for factor, stride in self._factors:
             leaf = index // stride % factor.size
-            found.append(index + (neighbours_in(factor, leaf, self.parameters, moves) - leaf) * stride)
+            found.append(index + (self._neighbours_in(factor, leaf, kind) - leaf) * stride)
         return np.sort(np.concatenate(found))
+
+    def _neighbours_in(self, factor: Factor, leaf: int, kind: Kind) -> Indices:
+        """Return the valid combinations of a factor that one move of one parameter leads to from ``leaf``."""
+        codes = factor.decode_one(leaf)
+        moved = [self.parameters[position] for position in factor.positions]
+        others = [p.other_codes(c) if kind == "hamming" else p.steps(c) for p, c in zip(moved, codes, strict=True)]
+        changed = np.repeat(np.arange(len(codes)), [len(options) for options in others])
+        candidates = np.tile(np.array(codes, dtype=np.int64), (len(changed), 1))
+        candidates[np.arange(len(changed)), changed] = np.concatenate(others)
+        found = factor.encode(candidates)
+        return found[found >= 0]
 
     # -- numbers -------------------------------------------------------------------------------------
 
     @cached_property
     def _encoding(self) -> Encoding:
         return Encoding.of(self.parameters)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The names of the columns of :meth:`features`."""
-        return self._encoding.names
 
     @property
     def feature_parameters(self) -> tuple[str, ...]:
@@ -315,10 +321,6 @@ class SearchSpace:
     def features(self, indices: ArrayLike) -> NDArray[np.float64]:
         """Return what a model sees, in [0, 1], (n, n_features); see :class:`mptune.space.encoding.Encoding`."""
         return self._encoding.encode(self.codes(indices))
-
-    def embedding(self, indices: ArrayLike) -> NDArray[np.float64]:
-        """Return points in the unit cube, (n, n_parameters): Heldens 2026, Sec. III-E."""
-        return embed(self.codes(indices), self.parameters)
 
     # -- other spaces ---------------------------------------------------------------------------------
 

@@ -1,21 +1,84 @@
-"""A tree of partial configurations: the valid value codes of a group of co-dependent parameters.
+"""The independent parts of a search space: one parameter alone, or a tree for a group of co-dependent ones.
 
-Each level belongs to one parameter, each edge to one of its values, each path from the root to a leaf to one valid
-combination (the trees of Rasch 2021 and Hellsten 2023, Sec. 4.2). Subtrees that are equal are stored once, and every
-edge knows how many leaves lie before it, so that the n-th leaf is found without listing any.
+Each level of a tree belongs to one parameter, each edge to one of its values, each path from the root to a leaf to one
+valid combination (the trees of Rasch 2021 and Hellsten 2023, Sec. 4.2). Subtrees that are equal are stored once, and
+every edge knows how many leaves lie before it, so that the n-th leaf is found without listing any.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Level", "Tree", "compact"]
+from mptune.errors import ConstraintError, EmptySpaceError
+
+__all__ = ["Choice", "Edges", "Factor", "Level", "Tree", "reduce", "tree_of_rows"]
 
 Integers = NDArray[np.int64]
+_MOST_LEAVES: Final = 4.0e18  # well below 2**63, so that sums rounded to doubles still tell
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """One parameter that depends on no other.
+
+    Attributes:
+        position: its position in the search space.
+        codes: the codes it may have, ascending, (size,).
+        ordered: whether its values have an order.
+    """
+
+    position: int
+    codes: NDArray[np.int32]
+    ordered: bool
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The parameter's position alone."""
+        return (self.position,)
+
+    @property
+    def size(self) -> int:
+        """The number of values it may have."""
+        return len(self.codes)
+
+    def decode(self, leaves: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the codes of choices, (n, 1)."""
+        return self.codes[leaves][:, None]
+
+    def encode(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the numbers of choices, -1 for a code that is not allowed, (n,) from (n, 1)."""
+        wanted = codes[:, 0]
+        found = np.minimum(np.searchsorted(self.codes, wanted), self.size - 1)
+        return np.where(self.codes[found] == wanted, found, -1).astype(np.int64)
+
+    def decode_one(self, leaf: int) -> list[int]:
+        """Return the code of one choice."""
+        return [int(self.codes[leaf])]
+
+    def encode_one(self, codes: list[int]) -> int:
+        """Return the number of a choice, -1 if its code is not allowed."""
+        found = int(self.codes.searchsorted(codes[0]))
+        return found if found < self.size and int(self.codes[found]) == codes[0] else -1
+
+    def descend(self, quantiles: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the choices at quantiles in [0, 1), (n,) from (n, 1)."""
+        return np.minimum((quantiles[:, 0] * self.size).astype(np.int64), self.size - 1)
+
+    def nearest(self, codes: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return the choices nearest to codes; any where the values have no order and the code is not allowed."""
+        exact = self.encode(codes)
+        if not self.ordered:
+            return np.where(exact >= 0, exact, rng.integers(0, self.size, len(codes)))
+        above = np.clip(np.searchsorted(self.codes, codes[:, 0]), 0, self.size - 1)
+        below = np.maximum(above - 1, 0)
+        up, down = np.abs(self.codes[above] - codes[:, 0]), np.abs(self.codes[below] - codes[:, 0])
+        tie = rng.random(len(codes)) < 0.5
+        return np.where((down < up) | ((down == up) & tie), below, above).astype(np.int64)
 
 
 def compact(values: NDArray[Any], largest: int) -> NDArray[Any]:
@@ -91,11 +154,6 @@ class Tree:
     def size(self) -> int:
         """The number of leaves."""
         return int(self.levels[0].before[-1])
-
-    @property
-    def n_edges(self) -> int:
-        """The number of stored edges."""
-        return sum(len(level.keys) for level in self.levels)
 
     def decode(self, leaves: Integers) -> NDArray[np.int32]:
         """Return the codes of leaves, (n, n_levels), for their numbers (n,)."""
@@ -186,3 +244,106 @@ class Tree:
             leaf += level.before[edge] - level.before[low]
             node = level.children[edge]
         return leaf
+
+
+#: Independent parameters, or a group of co-dependent ones; ``size`` valid combinations numbered from 0.
+Factor = Choice | Tree
+
+
+# -- building a tree ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edges:
+    """The edges of one level, sorted by parent and code, equal subtrees not yet merged.
+
+    Attributes:
+        radix: the number of values of the level's parameter.
+        parents: the node each edge starts at, (n_edges,).
+        codes: the value of each edge, (n_edges,).
+        children: the node of the next level each edge leads to, (n_edges,).
+        n_nodes: the number of nodes of this level.
+    """
+
+    radix: int
+    parents: NDArray[np.int32]
+    codes: NDArray[np.int32]
+    children: NDArray[np.int32]
+    n_nodes: int
+
+
+def reduce(grown: Sequence[Edges], positions: tuple[int, ...], ordered: tuple[bool, ...]) -> Tree:
+    """Count leaves, drop what leads nowhere and store equal subtrees once."""
+    levels: list[Level] = []
+    leaves, renumbered = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    for edges in reversed(grown):
+        children = renumbered[edges.children]
+        alive = children >= 0
+        parents, codes, children = edges.parents[alive], edges.codes[alive], children[alive]
+        if not len(parents):
+            raise EmptySpaceError(f"no combination of {len(grown)} parameters is valid")
+        representative = _equal_nodes(parents, codes, children, edges)
+        is_kept = representative == np.arange(edges.n_nodes)
+        new_number = np.cumsum(is_kept) - 1
+        renumbered = np.where(representative >= 0, new_number[representative], -1)
+        keep = is_kept[parents]
+        parents, codes, children = new_number[parents[keep]], codes[keep], children[keep]
+        n_nodes = int(is_kept.sum())
+        below = leaves[children]
+        if below.sum(dtype=np.float64) > _MOST_LEAVES:
+            raise ConstraintError(f"more than {_MOST_LEAVES:.0g} configurations are valid; shorten the lists of values")
+        levels.append(Level.of(edges.radix, parents, codes, children, n_nodes, below))
+        leaves = np.diff(levels[-1].before[levels[-1].first])
+    return Tree(positions, ordered, tuple(reversed(levels)))
+
+
+def _equal_nodes(
+    parents: NDArray[np.int32], codes: NDArray[np.int32], children: NDArray[np.int64], edges: Edges
+) -> NDArray[np.int64]:
+    """Return for each node the first node with the same edges, -1 for a node without any, (n_nodes,)."""
+    n = edges.n_nodes
+    degree = np.bincount(parents, minlength=n)
+    first = np.concatenate(([0], np.cumsum(degree)))[:-1]
+    filled = np.flatnonzero(degree)
+    digest = np.zeros(n, dtype=np.uint64)
+    digest[filled] = np.add.reduceat(
+        _scramble(children.astype(np.uint64) * edges.radix + codes.astype(np.uint64)), first[filled]
+    )
+    _, position, inverse = np.unique(digest[filled], return_index=True, return_inverse=True)
+    representative = np.full(n, -1, dtype=np.int64)
+    representative[filled] = filled[position[inverse]]
+    # Equal digests are all but certain to mean equal edges; the comparison makes it certain.
+    mine = np.arange(len(parents))
+    theirs = np.minimum(first[representative[parents]] + mine - first[parents], len(parents) - 1)
+    differs = (codes != codes[theirs]) | (children != children[theirs])
+    distinct = (np.bincount(parents, weights=differs, minlength=n) > 0) | (degree != degree[representative])
+    return np.where(distinct & (degree > 0), np.arange(n), representative)
+
+
+def _scramble(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return well mixed 64-bit digests (the finaliser of SplitMix64)."""
+    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def tree_of_rows(rows: NDArray[Any], radices: Sequence[int], ordered: tuple[bool, ...]) -> Tree:
+    """Return the tree of listed combinations.
+
+    Args:
+        rows: distinct rows of codes in ascending order, (n, n_levels).
+        radices: the number of values of each level.
+        ordered: whether each level's values have an order.
+    """
+    grown: list[Edges] = []
+    differs = np.ones((len(rows), rows.shape[1]), dtype=np.bool_)
+    differs[1:] = np.logical_or.accumulate(rows[1:] != rows[:-1], axis=1)
+    node = np.zeros(len(rows), dtype=np.int32)
+    for k, radix in enumerate(radices):
+        child = (np.cumsum(differs[:, k]) - 1).astype(np.int32)
+        edge = np.flatnonzero(differs[:, k])
+        children = child[edge] if k + 1 < len(radices) else np.zeros(len(edge), dtype=np.int32)
+        grown.append(Edges(radix, node[edge], rows[edge, k].astype(np.int32), children, int(node[-1]) + 1))
+        node = child
+    return reduce(grown, tuple(range(len(radices))), ordered)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.results import Trial
-from mptune.space.neighbourhood import KINDS, Kind
+from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import Options, Strategy, option
 from mptune.strategies.models.ascent import ascend
 from mptune.strategies.models.baco_model import BacoModel, Observation

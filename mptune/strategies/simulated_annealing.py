@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from mptune.results import Trial
-from mptune.space.neighbourhood import KINDS, Kind
+from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import Options, option
 from mptune.strategies.moves.metropolis import acceptance_probability
 from mptune.strategies.moves.scored import ScoredStrategy

@@ -15,8 +15,8 @@ from mptune.objective import Objective
 from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
+from mptune.space.parameters import uniform_types
 from mptune.space.search_space import SearchSpace
-from mptune.space.uniform import uniform_types
 from mptune.store import RunFile
 from mptune.strategies import make
 from mptune.strategies.base import Strategy

@@ -20,6 +20,8 @@ from mptune.space.parameters import (
     PolicyParameter,
     PrecisionParameter,
     RealParameter,
+    baseline_values,
+    uniform_types,
 )
 
 ALL: list[Parameter] = [
@@ -183,3 +185,30 @@ def test_only_quantities_are_numeric() -> None:
     assert [p.kind for p in ALL if p.is_numeric] == ["ordinal", "integer", "real"]
     assert [p.kind for p in ALL if not p.is_ordered] == ["categorical", "permutation"]
     assert not OrdinalParameter("o", ["a", "b"]).is_numeric
+
+
+# -- one type for everything -------------------------------------------------------------------------
+
+BLOCK = OrdinalParameter("block", [32, 64])
+X = PrecisionParameter("x_type", ["fp16", "fp32"])
+Y = PrecisionParameter("y_type", ["fp64", "bf16"])
+
+
+def test_a_baseline_has_the_widest_types_and_accurate_functions() -> None:
+    assert baseline_values([BLOCK]) == {}
+    policies = [PolicyParameter("policy", ["fast", "accurate"]), PolicyParameter("other", ["approx", "fast"])]
+    assert baseline_values([BLOCK, X, Y, *policies]) == {
+        "x_type": ("fp32",),
+        "y_type": ("fp64",),
+        "policy": ("accurate",),
+        "other": (policies[1].values[0],),
+    }
+
+
+def test_a_missing_precision_is_the_next_wider_one() -> None:
+    assert uniform_types([BLOCK]) == {}
+    assert uniform_types([BLOCK, X, Y]) == {
+        "fp64": {"x_type": "fp32", "y_type": "fp64"},
+        "fp16": {"x_type": "fp16", "y_type": "fp64"},
+        "bf16": {"x_type": "fp16", "y_type": "bf16"},
+    }

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.precision import precision
-from mptune.space import building, growth
+from mptune.space import building
 from mptune.space.configuration import Configuration
-from mptune.space.neighbourhood import KINDS
 from mptune.space.parameters import (
     BooleanParameter,
     CategoricalParameter,
@@ -28,7 +27,7 @@ from mptune.space.parameters import (
     PrecisionParameter,
     RealParameter,
 )
-from mptune.space.search_space import SearchSpace
+from mptune.space.search_space import KINDS, SearchSpace
 
 BUILTINS = {"min": min, "max": max, "abs": abs, "sizeof": lambda name: precision(name).size_bytes, "any": any}
 
@@ -181,7 +180,7 @@ def test_random_spaces_are_what_brute_force_finds(
     anything = np.stack([rng.integers(0, len(p.values), 20) for p in parameters], axis=1)
     assert set(space.nearest_valid(anything, rng).tolist()) <= set(every.tolist())
     features = space.features(every)
-    assert features.shape == (space.size, len(space.feature_names))
+    assert features.shape == (space.size, len(space.feature_parameters))
     assert features.min(initial=0.0) >= 0.0
     assert features.max(initial=1.0) <= 1.0
     with mock.patch.object(building, "_LARGE", large):
@@ -435,7 +434,7 @@ def test_one_group_of_billions_is_never_listed() -> None:
 
 
 def test_too_many_partial_configurations_name_what_couples_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "MAX_EDGES", 1000)
+    monkeypatch.setattr(building, "MAX_EDGES", 1000)
     parameters = [IntegerParameter(f"p{k}", 1, 20) for k in range(4)]
 
     def coupled(p0: int, p1: int, p2: int, p3: int) -> bool:
@@ -449,7 +448,7 @@ def test_too_many_partial_configurations_name_what_couples_them(monkeypatch: pyt
 
 
 def test_hopelessly_large_products_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "_MAX_CANDIDATES", 10**5)
+    monkeypatch.setattr(building, "_MAX_CANDIDATES", 10**5)
     parameters = [IntegerParameter("a", 1, 400), IntegerParameter("b", 1, 400)]
     with pytest.raises(ConstraintError, match=r"are needed at parameter b, which 'a \* b % 7 != 3' couples"):
         SearchSpace(parameters, ["a * b % 7 != 3"])
@@ -497,8 +496,8 @@ def test_blocks_of_nodes_give_the_same_tree(monkeypatch: pytest.MonkeyPatch) -> 
     parameters = [IntegerParameter(f"p{k}", 1, 9) for k in range(4)]
     constraints = ["(p0 * 7 + p1 * 5 + p2 * 3 + p3) % 11 != 0", "p0 < p1 or p2 < p3"]
     whole = SearchSpace(parameters, constraints)
-    monkeypatch.setattr(growth, "_BLOCK", 50)
-    monkeypatch.setattr(growth, "_SMALL", 1)
+    monkeypatch.setattr(building, "_BLOCK", 50)
+    monkeypatch.setattr(building, "_SMALL", 1)
     pieces = SearchSpace(parameters, constraints)
     every = np.arange(whole.size)
     assert pieces.size == whole.size

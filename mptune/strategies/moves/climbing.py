@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.space.neighbourhood import KINDS, Kind
+from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import Options, option
 from mptune.strategies.moves.scored import ScoredStrategy
 
