@@ -7,6 +7,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 VENV ?= .venv
 EXTRAS ?= dev
 BIN := $(VENV)/bin
+# Two processes at least, and no more than eight: a test may start compilers and workers of its own.
+PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 8 ? 8 : n)))
 PYTEST_FLAGS ?=
 
 # Without a C++ compiler on the machine, the one from PyPI serves.
@@ -20,7 +22,7 @@ demo: $(VENV)/run.stamp
 	$(BIN)/mptune tune convolution2d --backend host --max-error 1e-4 --budget 60 --seed 0
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_FLAGS)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_FLAGS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
