@@ -10,8 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from mptune.accuracy.chunks import HostPairs, Offenders, Pairs, find
 from mptune.accuracy.metrics import ErrorMetric, resolve
+from mptune.accuracy.pairs import HostPairs, Offenders, Pairs, find
 from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
 
 __all__ = ["AccuracyResult", "Metric", "Output", "evaluate_outputs", "metric_text", "metrics_by_output"]

@@ -26,7 +26,7 @@ What every one of them does with awkward data:
   references do not count in the normaliser.
 - RMSLE and MALE refuse negative (and complex) data; MALE is infinite where exactly one of the two is 0.
 - Complex data: ``|y - r|`` is the modulus of the complex difference, ``mean r`` the complex mean.
-- Everything is computed in double precision or better (see :class:`~mptune.accuracy.chunks.Pairs`) from outputs of
+- Everything is computed in double precision or better (see :class:`~mptune.accuracy.pairs.Pairs`) from outputs of
   any numeric type: integers, booleans, half, bfloat16 and 8-bit floats are converted, long double stays. Squares that
   over- or underflow are scaled; a result above the largest double is infinite.
 - Shapes must be the same (nothing broadcasts) and there must be elements.
@@ -48,8 +48,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mptune.accuracy.chunks import HostPairs, Pairs, find
-from mptune.accuracy.quantities import (
+from mptune.accuracy.pairs import DeviceArray, DevicePairs, HostPairs, Pairs, bits_type, count_unwritten, find
+from mptune.accuracy.reductions import (
     ABSOLUTE,
     LOGARITHMIC,
     LOGARITHMIC_PLUS_ONE,
@@ -57,12 +57,19 @@ from mptune.accuracy.quantities import (
     ULPS,
     NegativeDataError,
     Quantity,
+    Scaled,
+    maximum,
+    mean,
+    mean_square,
+    reference_magnitude,
+    reference_mean,
+    root_mean_square,
 )
-from mptune.accuracy.reductions import Scaled, maximum, mean, mean_square, reference_magnitude, reference_mean
 from mptune.errors import MetricError, MptuneError, UnknownNameError
 from mptune.plugins import load_point
+from mptune.precision import PRECISIONS
 
-__all__ = ["METRICS", "ErrorMetric", "resolve"]
+__all__ = ["METRICS", "ErrorMetric", "rehearse", "resolve"]
 
 _ENTRY_POINTS: Final = "mptune.metrics"
 
@@ -76,7 +83,8 @@ class ErrorMetric:
         description: what it measures, in a few words.
         compute: the number, from a checked pair of arrays.
         undefined: when it is infinite although the output is finite, in words; empty when never.
-        is_custom: whether ``compute`` is a user's, which may do other things to NaN than the bundled ones do.
+        is_custom: whether ``compute`` is a user's, which may treat NaN differently from the bundled ones.
+        aliases: other spellings; case, spaces, hyphens and underscores do not matter.
     """
 
     name: str
@@ -84,6 +92,7 @@ class ErrorMetric:
     compute: Callable[[Pairs], float]
     undefined: str = ""
     is_custom: bool = False
+    aliases: tuple[str, ...] = ()
 
     def __call__(self, output: ArrayLike, reference: ArrayLike) -> float:
         """Return the error of an output.
@@ -161,73 +170,89 @@ class _Ratio:
             return float(error / self.normaliser(pairs))
 
 
-def _root_mean_square(pairs: Pairs, quantity: Quantity) -> Scaled:
-    return mean_square(pairs, quantity).sqrt()
+_ZERO_REFERENCE: Final = "the reference has a 0 and the output another number there"
 
-
-_ZERO_REFERENCE: Final = "the reference has a 0 where the output has not"
-_ZERO_EITHER: Final = "a 0 stands against something else"
-
+#: The bundled error metrics. To add one, add a row: a name, what it measures, and a function of :class:`Pairs`, such as
+#: the ratio of a reduction of an element's error and a property of the reference.
 _TABLE: Final = (
-    ErrorMetric("MAE", "mean absolute error", _Ratio(mean, ABSOLUTE)),
-    ErrorMetric("MRE", "mean relative error", _Ratio(mean, RELATIVE), _ZERO_REFERENCE),
-    ErrorMetric("MSE", "mean squared error", _Ratio(mean_square, ABSOLUTE)),
-    ErrorMetric("RMSE", "root mean squared error", _Ratio(_root_mean_square, ABSOLUTE)),
+    ErrorMetric("MAE", "mean absolute error", _Ratio(mean, ABSOLUTE), aliases=("mean absolute error",)),
+    ErrorMetric(
+        "MRE",
+        "mean relative error",
+        _Ratio(mean, RELATIVE),
+        undefined=_ZERO_REFERENCE,
+        aliases=("mean relative error",),
+    ),
+    ErrorMetric("MSE", "mean squared error", _Ratio(mean_square, ABSOLUTE), aliases=("mean squared error",)),
+    ErrorMetric(
+        "RMSE", "root mean squared error", _Ratio(root_mean_square, ABSOLUTE), aliases=("root mean squared error",)
+    ),
     ErrorMetric(
         "NRMSE",
         "root mean squared error over the reference's mean",
-        _Ratio(_root_mean_square, ABSOLUTE, reference_mean),
-        "the mean of the reference is 0",
+        _Ratio(root_mean_square, ABSOLUTE, reference_mean),
+        undefined="the mean of the reference is 0",
+        aliases=("normalised root mean squared error", "normalized root mean squared error"),
     ),
     ErrorMetric(
         "NMAE",
         "total absolute error over the reference's total magnitude",
         _Ratio(mean, ABSOLUTE, reference_magnitude),
-        "the reference is 0 everywhere",
+        undefined="the reference is 0 everywhere",
+        aliases=("normalised mean absolute error", "normalized mean absolute error"),
     ),
-    ErrorMetric("RMSRE", "root mean squared relative error", _Ratio(_root_mean_square, RELATIVE), _ZERO_REFERENCE),
-    ErrorMetric("RMSLE", "root mean squared error of ln(1 + x)", _Ratio(_root_mean_square, LOGARITHMIC_PLUS_ONE)),
-    ErrorMetric("MALE", "mean absolute error of ln(x)", _Ratio(mean, LOGARITHMIC), _ZERO_EITHER),
-    ErrorMetric("MaxAE", "maximum absolute error", _Ratio(maximum, ABSOLUTE)),
-    ErrorMetric("MaxRE", "maximum relative error", _Ratio(maximum, RELATIVE), _ZERO_REFERENCE),
+    ErrorMetric(
+        "RMSRE",
+        "root mean squared relative error",
+        _Ratio(root_mean_square, RELATIVE),
+        undefined=_ZERO_REFERENCE,
+        aliases=("root mean squared relative error",),
+    ),
+    ErrorMetric(
+        "RMSLE",
+        "root mean squared error of ln(1 + x)",
+        _Ratio(root_mean_square, LOGARITHMIC_PLUS_ONE),
+        aliases=("root mean squared logarithmic error",),
+    ),
+    ErrorMetric(
+        "MALE",
+        "mean absolute error of ln(x)",
+        _Ratio(mean, LOGARITHMIC),
+        undefined="a 0 is compared with another number",
+        aliases=("mean absolute logarithmic error",),
+    ),
+    ErrorMetric(
+        "MaxAE",
+        "maximum absolute error",
+        _Ratio(maximum, ABSOLUTE),
+        aliases=("max", "max abs", "max absolute", "max absolute error", "maximum absolute error", "linf"),
+    ),
+    ErrorMetric(
+        "MaxRE",
+        "maximum relative error",
+        _Ratio(maximum, RELATIVE),
+        undefined=_ZERO_REFERENCE,
+        aliases=("max rel", "max relative", "max relative error", "maximum relative error"),
+    ),
     ErrorMetric(
         "ULP",
         "maximum error in units in the last place of the output's type",
         _Ratio(maximum, ULPS),
-        "the error is more units than a double can count",
+        undefined="the error is more units than a double can count",
+        aliases=("ulps", "max ulp"),
     ),
 )
 
 #: The bundled error metrics by canonical name.
 METRICS: Final[Mapping[str, ErrorMetric]] = MappingProxyType({metric.name: metric for metric in _TABLE})
 
-_ALIASES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **{name.lower(): name for name in METRICS},
-        "meanabsoluteerror": "MAE",
-        "meanrelativeerror": "MRE",
-        "meansquarederror": "MSE",
-        "rootmeansquarederror": "RMSE",
-        "normalisedrootmeansquarederror": "NRMSE",
-        "normalizedrootmeansquarederror": "NRMSE",
-        "normalisedmeanabsoluteerror": "NMAE",
-        "normalizedmeanabsoluteerror": "NMAE",
-        "rootmeansquaredrelativeerror": "RMSRE",
-        "rootmeansquaredlogarithmicerror": "RMSLE",
-        "meanabsolutelogarithmicerror": "MALE",
-        "max": "MaxAE",
-        "maxabs": "MaxAE",
-        "maxabsolute": "MaxAE",
-        "maxabsoluteerror": "MaxAE",
-        "maximumabsoluteerror": "MaxAE",
-        "linf": "MaxAE",
-        "maxrel": "MaxRE",
-        "maxrelative": "MaxRE",
-        "maxrelativeerror": "MaxRE",
-        "maximumrelativeerror": "MaxRE",
-        "ulps": "ULP",
-        "maxulp": "ULP",
-    }
+
+def _plain(name: str) -> str:
+    return name.lower().translate({ord(separator): None for separator in " -_"})
+
+
+_BY_SPELLING: Final[Mapping[str, ErrorMetric]] = MappingProxyType(
+    {_plain(spelling): metric for metric in _TABLE for spelling in (metric.name, *metric.aliases)}
 )
 
 
@@ -249,19 +274,15 @@ def resolve(metric: str | Callable[..., float]) -> ErrorMetric:
         return metric
     if not isinstance(metric, str):
         return _custom(metric)
-    name = _ALIASES.get(_plain(metric))
-    if name is not None:
-        return METRICS[name]
+    bundled = _BY_SPELLING.get(_plain(metric))
+    if bundled is not None:
+        return bundled
     points = importlib.metadata.entry_points(group=_ENTRY_POINTS)
     for point in points:
         if _plain(point.name) == _plain(metric):
             found: Any = load_point(point, "error metric")
             return found if isinstance(found, ErrorMetric) else _custom(found, point.name)
     raise UnknownNameError("error metric", metric, [*METRICS, *(point.name for point in points)])
-
-
-def _plain(name: str) -> str:
-    return name.lower().translate({ord(separator): None for separator in " -_"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +295,7 @@ class _Custom:
     def __call__(self, pairs: Pairs) -> float:
         if not isinstance(pairs, HostPairs):
             raise MetricError(f"error metric {self.name!r} is a user's own and needs its arrays on the host")
-        output, reference = (a.astype(pairs.working, copy=False).view() for a in (pairs.output, pairs.reference))
+        output, reference = (a.astype(pairs.working_type, copy=False).view() for a in (pairs.output, pairs.reference))
         # They may be the very arrays of the next trial.
         output.flags.writeable = reference.flags.writeable = False
         try:
@@ -297,3 +318,27 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
         raise MetricError(f"an error metric is a name or a callable (output, reference) -> float, not {function!r}")
     name = name or getattr(function, "__name__", type(function).__name__)
     return ErrorMetric(name, "user-defined", _Custom(name, function), is_custom=True)
+
+
+def rehearse(namespace: Any, metric: ErrorMetric) -> None:
+    """Compare small outputs of every precision once, before it counts: a namespace may compile what it is first asked.
+
+    Args:
+        namespace: the NumPy-like module.
+        metric: one that runs anywhere.
+
+    Raises:
+        MetricError: the errors are not those NumPy finds.
+    """
+    expected = np.array([1.0, 2.0, 4.0, 5.0])
+    reference = DeviceArray(namespace, namespace.asarray(expected.view(np.uint64)), expected.dtype, expected.shape)
+    for stored in (entry.dtype for entry in PRECISIONS.values()):
+        output = np.array([1.0, 2.0, 4.0, 6.0]).astype(stored)
+        bits = namespace.asarray(output.view(bits_type(stored)))
+        pairs = DevicePairs.of(DeviceArray(namespace, bits, stored, output.shape), reference)
+        count_unwritten(pairs)
+        found, wanted = metric.measure(pairs), metric(output, expected)
+        if not math.isclose(found, wanted, rel_tol=1e-12):
+            raise MetricError(
+                f"the {metric.name} of {stored} data is {found!r} on the device and {wanted!r} on the host"
+            )

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.accuracy.arrays import ArrayPairs, DeviceArray, bits_type, can_decode, count_unwritten, rehearse
 from mptune.accuracy.evaluate import Output
-from mptune.accuracy.metrics import ErrorMetric
+from mptune.accuracy.metrics import ErrorMetric, rehearse
+from mptune.accuracy.pairs import DeviceArray, DevicePairs, bits_type, can_decode, count_unwritten
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer
 from mptune.buffers import DataManager
@@ -161,7 +161,7 @@ class DeviceData:
         counts: dict[str, int] = {}
         for argument in (o.argument for o in bound.outputs if o.argument.role is Role.OUT):
             output: Any = outputs[argument.name]
-            there = isinstance(output, ArrayPairs)
+            there = isinstance(output, DevicePairs)
             counts[argument.name] = count_unwritten(output) if there else self._data.unwritten(argument, output)
         return {name: count for name, count in counts.items() if count}
 
@@ -177,7 +177,7 @@ class DeviceData:
 
     # -- on the device -------------------------------------------------------------------------
 
-    def _pair(self, output: OutputBuffer, held: dict[_Key, GuardedBuffer]) -> ArrayPairs | None:
+    def _pair(self, output: OutputBuffer, held: dict[_Key, GuardedBuffer]) -> DevicePairs | None:
         """Return an output beside its reference on the device, None where it is better compared on the host.
 
         That is where the device has no arrays to compute with, the error metric is a user's, doubles do not hold
@@ -189,7 +189,7 @@ class DeviceData:
         reference = self._reference(argument, held)
         if reference is None:
             return None
-        return ArrayPairs(self._view(argument, output.buffer, stored), reference)
+        return DevicePairs.of(self._view(argument, output.buffer, stored), reference)
 
     def _reference(self, argument: Argument, held: dict[_Key, GuardedBuffer]) -> DeviceArray | None:
         values = self._data.references[argument.name]

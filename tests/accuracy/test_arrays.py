@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from strict_arrays import Namespace, Strict
 
 from mptune.accuracy import METRICS, evaluate_outputs
-from mptune.accuracy.arrays import ArrayPairs, DeviceArray, bits_type, can_decode, count_unwritten, rehearse
+from mptune.accuracy.metrics import rehearse
+from mptune.accuracy.pairs import DeviceArray, DevicePairs, bits_type, can_decode, count_unwritten
 from mptune.buffers.conversion import poisoned
 from mptune.errors import MetricError
 from mptune.precision import PRECISIONS
@@ -29,7 +30,7 @@ def there(array, namespace=DEVICE):
 
 
 def pair(output, reference, piece=7):
-    return ArrayPairs(there(output), there(reference), piece)
+    return DevicePairs.of(there(output), there(reference), piece)
 
 
 def both(name, output, reference, piece=7):

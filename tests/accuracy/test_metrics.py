@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from mpmath import inf, log, log1p, mp, mpc, mpf, sqrt
 
 from mptune.accuracy import METRICS, resolve
-from mptune.accuracy.chunks import CHUNK
+from mptune.accuracy.pairs import CHUNK
 from mptune.errors import MetricError, UnknownNameError
 
 LOGARITHMIC = ("RMSLE", "MALE")

@@ -11,7 +11,7 @@ import pytest
 from strict_arrays import Namespace, Strict
 
 from mptune.accuracy import METRICS
-from mptune.accuracy.arrays import ArrayPairs
+from mptune.accuracy.pairs import DevicePairs
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
 from mptune.backends.host import HostBackend, HostBuffer
@@ -193,11 +193,11 @@ class TestReferences:
         bound = device.bind(data.kernel.configuration({}))
         device.poison(bound)
         first = device.outputs(bound)
-        assert all(isinstance(output, ArrayPairs) for output in first.values())
+        assert all(isinstance(output, DevicePairs) for output in first.values())
         assert device.unwritten(bound, first) == {"y": N, "labels": N}
         monkeypatch.setattr(HostBuffer, "write", None)
         bound = device.bind(data.kernel.configuration({}))
-        assert all(isinstance(output, ArrayPairs) for output in device.outputs(bound).values())
+        assert all(isinstance(output, DevicePairs) for output in device.outputs(bound).values())
         device.free()
 
     def test_without_room_in_the_budget_the_output_comes_to_the_host(self, data: DataManager) -> None:
@@ -205,7 +205,7 @@ class TestReferences:
         device = DeviceData(Arrays(), data, needed + 8 * N, METRICS_OF)
         bound = device.bind(data.kernel.configuration({}))
         found = device.outputs(bound)
-        assert isinstance(found["y"], ArrayPairs)
+        assert isinstance(found["y"], DevicePairs)
         # The reference of z takes the room of that of y, in the middle of which it would be used.
         assert [type(found[name]) for name in ("z", "labels")] == [np.ndarray] * 2
         device.free()

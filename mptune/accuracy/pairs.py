@@ -1,0 +1,319 @@
+"""An output and its reference, side by side: walked in pieces, in at least double precision and constant memory.
+
+On the host they are arrays. On a device they are the bits as the kernel left them, seen as unsigned integers through a
+NumPy-like namespace (CuPy, say): namespaces of devices know neither bfloat16 nor 8-bit floats. Pieces of them are
+decoded there to doubles, which hold every value of a stored type exactly.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mptune.buffers.conversion import poison_margin, poison_pattern, poison_value
+from mptune.errors import MetricError
+from mptune.precision import PRECISIONS
+
+__all__ = [
+    "CHUNK",
+    "PIECE",
+    "DeviceArray",
+    "DevicePairs",
+    "HostPairs",
+    "Offenders",
+    "Pairs",
+    "bits_type",
+    "can_decode",
+    "count_unwritten",
+    "find",
+    "float_info",
+]
+
+#: Elements converted at a time on the host: 96 KiB of doubles, which stay in the cache between the steps of a metric.
+#: Arrays of 128 KiB and more are fresh memory from the system each time (glibc): some metrics were five times slower.
+CHUNK: Final = 12288
+
+#: Elements decoded at a time on a device: 32 MiB of doubles keep it busy and are little of its memory.
+PIECE: Final = 1 << 22
+
+_NUMERIC_KINDS: Final = "biufc"
+_BY_TABLE: Final = tuple(PRECISIONS[name].dtype for name in ("fp8_e4m3", "fp8_e5m2"))
+_BFLOAT16: Final = PRECISIONS["bf16"].dtype
+_VIEWED: Final = tuple(PRECISIONS[name].dtype for name in ("fp64", "fp32", "fp16"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs(ABC):
+    """An output and its reference, checked to be comparable; iterating gives chunks of both.
+
+    Both are converted to the same working type: double, or long double if one of them is that or a 64-bit integer (a
+    double does not hold it exactly), or the complex counterpart. Nothing broadcasts.
+
+    Attributes:
+        namespace: the NumPy-like module whose functions take the chunks: NumPy, or that of the device they are on.
+        shape: shape of each of the two.
+        stored: the type the output is stored in.
+        working_type: the type of the chunks.
+    """
+
+    namespace: Any
+    shape: tuple[int, ...]
+    stored: np.dtype[Any]
+    working_type: np.dtype[Any]
+
+    def __post_init__(self) -> None:
+        if self.size == 0:
+            raise MetricError(f"the output of shape {self.shape} has no elements, so it has no error")
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Yield chunks of output and reference, one-dimensional, in C order; valid until the next."""
+
+    @abstractmethod
+    def references(self) -> Iterator[Any]:
+        """Yield chunks of the reference alone, likewise."""
+
+    @property
+    def size(self) -> int:
+        """Elements in each of the two."""
+        return math.prod(self.shape)
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether one of the two is complex."""
+        return self.working_type.kind == "c"
+
+
+def _require_same_shape(output: tuple[int, ...], reference: tuple[int, ...]) -> None:
+    if output != reference:
+        raise MetricError(f"the output has shape {output} and the reference {reference}; they must be the same")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostPairs(Pairs):
+    """Two arrays in the host's memory; make them with :meth:`of`.
+
+    Attributes:
+        output: what the kernel wrote, any real or complex numeric type, any shape.
+        reference: what it should have written, of the same shape.
+    """
+
+    output: NDArray[Any]
+    reference: NDArray[Any]
+
+    @classmethod
+    def of(cls, output: ArrayLike, reference: ArrayLike) -> HostPairs:
+        """Pair two arrays.
+
+        Raises:
+            MetricError: shapes differ, there are no elements, or one array does not hold numbers.
+        """
+        computed, expected = np.asarray(output), np.asarray(reference)
+        for array, what in ((computed, "output"), (expected, "reference")):
+            if not _is_numeric(array.dtype):
+                raise MetricError(f"the {what} has type {array.dtype}; an error metric needs numbers")
+        _require_same_shape(computed.shape, expected.shape)
+        working_type = _working_type(computed.dtype, expected.dtype)
+        return cls(np, computed.shape, computed.dtype, working_type, computed, expected)
+
+    def __iter__(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield chunks of output and reference, shape ``(at most CHUNK,)``, in C order; valid until the next."""
+        yield from self._walk(self.output, self.reference)
+
+    def references(self) -> Iterator[NDArray[Any]]:
+        """Yield chunks of the reference alone, likewise."""
+        yield from self._walk(self.reference)
+
+    def _walk(self, *arrays: NDArray[Any]) -> Iterator[Any]:
+        return np.nditer(
+            arrays,
+            flags=["external_loop", "buffered"],
+            op_flags=[["readonly"]] * len(arrays),
+            op_dtypes=[self.working_type] * len(arrays),
+            casting="unsafe",
+            order="C",
+            buffersize=CHUNK,
+        )
+
+
+def can_decode(stored: np.dtype[Any]) -> bool:
+    """Whether doubles hold every value of a type; 64-bit integers they do not."""
+    if stored.kind in "iu":
+        return stored.itemsize < 8
+    return stored in (*_VIEWED, _BFLOAT16, *_BY_TABLE)
+
+
+def bits_type(stored: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the unsigned integer type that holds the bits of a type."""
+    return np.dtype(f"u{stored.itemsize}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceArray:
+    """An array on a device.
+
+    Attributes:
+        namespace: the NumPy-like module ``bits`` belongs to.
+        bits: its elements as unsigned integers, of that namespace, one-dimensional and contiguous.
+        stored: the type they are the bits of; one :func:`can_decode` holds for.
+        shape: its real shape.
+    """
+
+    namespace: Any
+    bits: Any
+    stored: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not can_decode(self.stored):
+            raise MetricError(f"an array of {self.stored} cannot be compared on a device")
+        if self.bits.shape != (math.prod(self.shape),):
+            raise MetricError(f"{self.bits.shape} elements on the device are no array of shape {self.shape}")
+
+    def doubles(self, piece: slice) -> Any:
+        """Return some of the elements as doubles, a view where they are stored as such."""
+        xp, bits = self.namespace, self.bits[piece]
+        if self.stored in _BY_TABLE:
+            return _table(xp, self.stored.name)[bits]
+        # A bfloat16 is the upper half of a float.
+        is_half_a_float = self.stored == _BFLOAT16
+        values = (bits.astype(np.uint32) << 16).view(np.float32) if is_half_a_float else bits.view(self.stored)
+        # Signalling NaNs, which poison and guard zones can give, are no surprise.
+        with np.errstate(invalid="ignore"):
+            return values.astype(np.float64, copy=False)
+
+
+@functools.cache
+def _table(xp: Any, name: str) -> Any:
+    """Return the 256 values of an 8-bit type on the device."""
+    stored = next(dtype for dtype in _BY_TABLE if dtype.name == name)
+    return xp.asarray(np.arange(256, dtype=np.uint8).view(stored).astype(np.float64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DevicePairs(Pairs):
+    """Two arrays on a device; make them with :meth:`of`.
+
+    Attributes:
+        output: what the kernel wrote.
+        reference: what it should have written, of the same shape and on the same device.
+        piece: elements decoded at a time.
+    """
+
+    output: DeviceArray
+    reference: DeviceArray
+    piece: int = PIECE
+
+    @classmethod
+    def of(cls, output: DeviceArray, reference: DeviceArray, piece: int = PIECE) -> DevicePairs:
+        """Pair two arrays, ``piece`` elements decoded at a time.
+
+        Raises:
+            MetricError: shapes differ, or there are no elements.
+        """
+        _require_same_shape(output.shape, reference.shape)
+        return cls(output.namespace, output.shape, output.stored, np.dtype(np.float64), output, reference, piece)
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Yield pieces of output and reference, shape ``(at most piece,)``."""
+        for piece in self.pieces():
+            yield self.output.doubles(piece), self.reference.doubles(piece)
+
+    def references(self) -> Iterator[Any]:
+        """Yield pieces of the reference alone, likewise."""
+        for piece in self.pieces():
+            yield self.reference.doubles(piece)
+
+    def pieces(self) -> Iterator[slice]:
+        """Yield what is looked at at a time, as slices of the elements in C order."""
+        for start in range(0, self.size, self.piece):
+            yield slice(start, min(start + self.piece, self.size))
+
+
+def count_unwritten(pairs: DevicePairs) -> int:
+    """Return how many elements of an output still are the poison pattern, bit by bit.
+
+    An integer that is the pattern but near its reference counts as written, as in
+    :meth:`~mptune.buffers.DataManager.unwritten`.
+    """
+    xp, output = pairs.namespace, pairs.output
+    pattern = bits_type(output.stored).type(poison_pattern(output.stored))
+    found = sum(int(xp.count_nonzero(output.bits[piece] == pattern)) for piece in pairs.pieces())
+    if not found or output.stored.kind not in "iu":
+        return found
+    value, margin = float(poison_value(output.stored)), poison_margin(output.stored)
+    return sum(int(xp.count_nonzero((mine == value) & (xp.abs(expected - value) > margin))) for mine, expected in pairs)
+
+
+# -- what both are looked at for --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Offenders:
+    """How many elements have a property, and the index of the first (empty where there is none or it is 0-d)."""
+
+    count: int
+    first: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        where = f"first at index [{', '.join(map(str, self.first))}]" if self.first else "a scalar"
+        return f"{self.count} element{'s' if self.count != 1 else ''}, {where}"
+
+
+def find(pairs: Pairs, offends: Callable[[Any, Any], Any]) -> Offenders:
+    """Count the elements for which ``offends(output, reference)`` holds, and find the first in C order."""
+    xp = pairs.namespace
+    count, first, offset = 0, -1, 0
+    for output, reference in pairs:
+        found = offends(output, reference)
+        here = int(xp.count_nonzero(found))
+        if here and first < 0:
+            first = offset + int(xp.argmax(found))
+        count += here
+        offset += output.size
+    if first < 0:
+        return Offenders(0)
+    return Offenders(count, tuple(int(i) for i in np.unravel_index(first, pairs.shape)))
+
+
+def float_info(dtype: np.dtype[Any]) -> Any | None:
+    """Return the ``finfo`` of a floating-point type, NumPy's or ml_dtypes'; None for any other.
+
+    A complex type has that of its parts.
+    """
+    # NumPy's own knows none of ml_dtypes' types, not even those whose kind is "f".
+    return _info(ml_dtypes.finfo, dtype)
+
+
+def _is_numeric(dtype: np.dtype[Any]) -> bool:
+    known = dtype.kind in _NUMERIC_KINDS or float_info(dtype) is not None
+    return known or _info(ml_dtypes.iinfo, dtype) is not None
+
+
+def _info(look_up: Callable[[np.dtype[Any]], Any], dtype: np.dtype[Any]) -> Any | None:
+    try:
+        return look_up(dtype)
+    except ValueError:
+        return None
+
+
+def _working_type(*types: np.dtype[Any]) -> np.dtype[Any]:
+    wide = any(_exceeds_double(dtype) for dtype in types)
+    if any(dtype.kind == "c" for dtype in types):
+        return np.dtype(np.clongdouble if wide else np.complex128)
+    return np.dtype(np.longdouble if wide else np.float64)
+
+
+def _exceeds_double(dtype: np.dtype[Any]) -> bool:
+    if dtype.kind in "iu":
+        return dtype.itemsize >= 8
+    info = float_info(dtype)
+    return info is not None and info.nmant > np.finfo(np.float64).nmant
