@@ -17,9 +17,9 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import UnknownNameError
 
-__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "Precision", "policy", "precision", "precision_of_dtype", "promoted"]
+__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "Precision", "precision", "promoted"]
 
 #: Implementations of transcendental functions, most to least accurate (Heldens 2026, Sec. IV).
 POLICIES: Final[tuple[str, ...]] = ("accurate", "fast", "approx")
@@ -33,7 +33,6 @@ class Precision:
         name: canonical name ("fp32").
         dtype: NumPy scalar type of a buffer in this precision.
         cpp: name of the type in a rendered template; the prelude defines it on every backend.
-        native: what that name stands for, by backend ("host", "cuda", "hip").
         size_bytes: bytes of one element.
         significand_bits: bits of the significand, the implicit one included.
         largest: largest finite value.
@@ -45,7 +44,6 @@ class Precision:
     name: str
     dtype: np.dtype[Any]
     cpp: str
-    native: MappingProxyType[str, str] = field(repr=False)
     size_bytes: int
     significand_bits: int
     largest: float
@@ -71,14 +69,7 @@ class Precision:
 
 
 def _entry(
-    name: str,
-    scalar: Any,
-    cpp: str,
-    native: tuple[str, str, str],
-    significand_bits: int,
-    aliases: tuple[str, ...],
-    *,
-    storage_only: bool = False,
+    name: str, scalar: Any, cpp: str, significand_bits: int, aliases: tuple[str, ...], *, storage_only: bool = False
 ) -> Precision:
     dtype = np.dtype(scalar)
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
@@ -86,7 +77,6 @@ def _entry(
         name=name,
         dtype=dtype,
         cpp=cpp,
-        native=MappingProxyType(dict(zip(("host", "cuda", "hip"), native, strict=True))),
         size_bytes=dtype.itemsize,
         significand_bits=significand_bits,
         largest=float(info.max),
@@ -97,29 +87,14 @@ def _entry(
 
 
 _TABLE = (
-    _entry("fp64", np.float64, "double", ("double", "double", "double"), 53, ("double", "float64", "f64", "d")),
-    _entry("fp32", np.float32, "float", ("float", "float", "float"), 24, ("float", "float32", "f32", "single")),
-    _entry(
-        "fp16",
-        np.float16,
-        "half",
-        ("_Float16", "__half", "_Float16"),
-        11,
-        ("half", "float16", "f16", "__half", "_Float16"),
-    ),
-    _entry(
-        "bf16",
-        ml_dtypes.bfloat16,
-        "bfloat16",
-        ("bfloat16", "__nv_bfloat16", "__hip_bfloat16"),
-        8,
-        ("bfloat16", "bfloat", "__nv_bfloat16", "__hip_bfloat16"),
-    ),
+    _entry("fp64", np.float64, "double", 53, ("double", "float64", "f64", "d")),
+    _entry("fp32", np.float32, "float", 24, ("float", "float32", "f32", "single")),
+    _entry("fp16", np.float16, "half", 11, ("half", "float16", "f16", "__half", "_Float16")),
+    _entry("bf16", ml_dtypes.bfloat16, "bfloat16", 8, ("bfloat16", "bfloat", "__nv_bfloat16", "__hip_bfloat16")),
     _entry(
         "fp8_e4m3",
         ml_dtypes.float8_e4m3fn,
         "fp8_e4m3",
-        ("fp8_e4m3", "__nv_fp8_e4m3", "__hip_fp8_e4m3"),
         4,
         ("e4m3", "float8_e4m3", "float8_e4m3fn", "__nv_fp8_e4m3"),
         storage_only=True,
@@ -128,7 +103,6 @@ _TABLE = (
         "fp8_e5m2",
         ml_dtypes.float8_e5m2,
         "fp8_e5m2",
-        ("fp8_e5m2", "__nv_fp8_e5m2", "__hip_fp8_e5m2"),
         3,
         ("e5m2", "float8_e5m2", "__nv_fp8_e5m2"),
         storage_only=True,
@@ -163,21 +137,6 @@ def precision(name: str | Precision) -> Precision:
     return found
 
 
-def precision_of_dtype(dtype: Any) -> Precision:
-    """Return the precision whose NumPy type is ``dtype``.
-
-    Raises:
-        MptuneError: no precision is stored as that type.
-    """
-    wanted = np.dtype(dtype)
-    for entry in _TABLE:
-        if entry.dtype == wanted:
-            return entry
-    raise MptuneError(
-        f"no precision is stored as NumPy type {wanted} (known: {', '.join(str(e.dtype) for e in _TABLE)})"
-    )
-
-
 def promoted(*operands: Precision) -> Precision:
     """Return the precision an operation on these types is computed in, by the rules of the prelude.
 
@@ -187,14 +146,3 @@ def promoted(*operands: Precision) -> Precision:
     widest = max(operands, key=lambda operand: operand.significand_bits)
     own = len(set(operands)) == 1 and not widest.storage_only
     return widest if own or widest.significand_bits >= _FP32.significand_bits else _FP32
-
-
-def policy(name: str) -> str:
-    """Return the policy of that name.
-
-    Raises:
-        UnknownNameError: no policy has that name.
-    """
-    if name not in POLICIES:
-        raise UnknownNameError("policy", name, POLICIES)
-    return name

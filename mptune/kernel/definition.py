@@ -14,9 +14,7 @@ import numpy as np
 
 from mptune.errors import KernelError, UnknownNameError
 from mptune.expressions import Expression
-from mptune.kernel.arguments import Argument, Role, is_identifier
-from mptune.kernel.names import check_expression, check_precision
-from mptune.kernel.sizes import Sizes
+from mptune.kernel.declarations import Argument, Role, Sizes, check_expression, check_precision, is_identifier
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.precision import Precision, precision
 from mptune.space.configuration import Configuration, Value

@@ -16,8 +16,7 @@ from typing import Any
 
 from mptune.errors import KernelError, MptuneError
 from mptune.expressions import Expression
-from mptune.kernel.names import check_expression, check_precision
-from mptune.kernel.sizes import Sizes
+from mptune.kernel.declarations import Sizes, check_expression, check_precision
 from mptune.precision import precision, promoted
 from mptune.space.configuration import Configuration
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from mptune.resources.code_object import read_code_object
-from mptune.resources.cubin import read_cubin
+from mptune.resources.binaries import Resources, read_code_object, read_cubin
 from mptune.resources.occupancy import MULTIPROCESSORS, Multiprocessor, multiprocessor, occupancy
-from mptune.resources.resources import Resources
 
 __all__ = [
     "MULTIPROCESSORS",

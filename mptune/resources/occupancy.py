@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mptune.resources.cubin import RESERVED_SHARED_BYTES
-from mptune.resources.resources import Resources
+from mptune.resources.binaries import RESERVED_SHARED_BYTES, Resources
 
 __all__ = ["MULTIPROCESSORS", "Multiprocessor", "multiprocessor", "occupancy"]
 

@@ -16,7 +16,7 @@ from mptune.observers.sensors import energy_source
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.resources import multiprocessor, occupancy
-from mptune.resources.cubin import RESERVED_SHARED_BYTES
+from mptune.resources.binaries import RESERVED_SHARED_BYTES
 from mptune.results import Status
 
 # Of the driver's API, CUfunction_attribute.

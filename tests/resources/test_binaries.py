@@ -20,7 +20,7 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.errors import BackendUnavailableError, MptuneError
 from mptune.resources import Resources, read_code_object, read_cubin
-from mptune.resources.code_object import unpack
+from mptune.resources.binaries import unpack
 from mptune.resources.elf import notes, sections
 
 FOLDER = Path(__file__).parent

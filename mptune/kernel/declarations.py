@@ -1,16 +1,30 @@
-"""The arguments of a kernel function and how they are declared."""
+"""What a kernel declares: its arguments and its sizes; and checks of the names these may use."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mptune.errors import KernelError, UnknownNameError
+from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.expressions import Expression
+from mptune.precision import PRECISIONS, precision
 
-__all__ = ["Argument", "Constant", "In", "InOut", "Out", "Role", "Scalar", "is_identifier"]
+__all__ = [
+    "Argument",
+    "Constant",
+    "In",
+    "InOut",
+    "Out",
+    "Role",
+    "Scalar",
+    "Sizes",
+    "check_expression",
+    "check_precision",
+    "is_identifier",
+]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
 _INTEGER_DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -112,3 +126,85 @@ def InOut(  # noqa: N802
 def Scalar(name: str, *, precision: str | None = None, dtype: str | None = None) -> Argument:  # noqa: N802
     """Declare an argument passed by value; one named like a size takes its value from there."""
     return Argument(name, Role.SCALAR, (), precision, dtype)
+
+
+class Sizes(Mapping[str, int]):
+    """The problem sizes by name, also readable as attributes (``size.n``)."""
+
+    __slots__ = ("_values",)
+
+    _values: dict[str, int]
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        object.__setattr__(self, "_values", dict(values))
+
+    def __getitem__(self, name: str) -> int:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getattr__(self, name: str) -> int:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"no size {name!r} (sizes: {', '.join(self._values)})") from None
+
+    def __repr__(self) -> str:
+        return f"Sizes({self})"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._values.items())
+
+    def __reduce__(self) -> tuple[type[Sizes], tuple[dict[str, int]]]:
+        return Sizes, (self._values,)
+
+
+# -- checks ---------------------------------------------------------------------------------------------
+
+
+def check_expression(text: str, known: Sequence[str], what: str, kernel: str) -> None:
+    """Check that an expression parses and uses known names alone.
+
+    Args:
+        text: the expression.
+        known: the names it may use.
+        what: what it is part of, for messages.
+        kernel: name of the kernel, for messages.
+
+    Raises:
+        ExpressionError: it does not parse.
+        UnknownNameError: it uses another name.
+    """
+    try:
+        names = Expression(text).names
+    except MptuneError as error:
+        raise type(error)(f"kernel {kernel}, {what}: {error}") from error
+    for name in sorted(names):
+        if name not in known:
+            raise UnknownNameError(f"name in the {what} of kernel {kernel}:", name, known)
+
+
+def check_precision(name: str, parameters: Iterable[str], what: str) -> None:
+    """Check that a name is one of the precision parameters or a fixed precision.
+
+    Raises:
+        UnknownNameError: it is neither.
+    """
+    parameters = tuple(parameters)
+    if name in parameters:
+        return
+    try:
+        precision(name)
+    except UnknownNameError as error:
+        raise UnknownNameError(
+            f"precision of {what}:",
+            name,
+            [*parameters, *PRECISIONS],
+            aliases=[alias for entry in PRECISIONS.values() for alias in entry.aliases],
+        ) from error

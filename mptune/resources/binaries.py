@@ -1,19 +1,32 @@
-"""Resources of a function in an AMD code object.
+"""What a compiled function takes of a multiprocessor, read from a cubin or from an AMD code object.
 
-The compiler notes them in the ELF note ``NT_AMDGPU_METADATA``, a MessagePack map with one entry for each kernel (LLVM,
-User Guide for AMDGPU Backend, "Code Object V3 Metadata" and later).
+In a cubin the compiler notes register counts and stack frames of all functions in section ``.nv.info``, a sequence of
+attributes: a byte each for format and number, then two bytes of value or of length. Statically allocated shared memory
+is the size of section ``.nv.shared.<function>``. This was compared with ``cuobjdump --dump-resource-usage`` and with
+``ptxas --verbose`` from sm_75 to sm_120.
+
+In a code object the ELF note ``NT_AMDGPU_METADATA`` is a MessagePack map with one entry for each kernel (LLVM, User
+Guide for AMDGPU Backend, "Code Object V3 Metadata" and later).
 """
 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mptune.errors import MptuneError
-from mptune.resources.elf import notes, sections
-from mptune.resources.resources import Resources
+from mptune.resources.elf import Section, notes, sections, symbol_names
 
-__all__ = ["read_code_object"]
+__all__ = ["RESERVED_SHARED_BYTES", "Resources", "read_code_object", "read_cubin", "unpack"]
+
+#: Shared memory the system keeps of each block from compute capability 8.0 on.
+RESERVED_SHARED_BYTES: Final = 1024
+
+#: From compute capability 9.0 on the compiler counts it as the function's own, and says so by this section.
+_RESERVED_SECTION: Final = ".nv.shared.reserved.0"
+_WITH_LENGTH: Final = 4
+_FRAME_SIZE, _REGISTER_COUNT = 0x11, 0x2F
 
 _OWNER: Final = "AMDGPU"
 _NT_AMDGPU_METADATA: Final = 32
@@ -28,6 +41,77 @@ _TEXTS: Final = {0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xD9: ">B", 0xDA: ">H", 0xD
 _LISTS: Final = {0xDC: ">H", 0xDD: ">I"}
 _MAPS: Final = {0xDE: ">H", 0xDF: ">I"}
 _MOST_NESTED: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a compiled function takes.
+
+    Attributes:
+        registers: 32-bit registers of a thread; on AMD vector registers, those for matrices included.
+        local_bytes: memory of a thread for what its registers do not hold: spilled ones, arrays, the stack.
+        shared_bytes: statically allocated shared memory of a block.
+        scalar_registers: registers a wavefront has besides (AMD alone).
+        spilled_registers: registers moved to memory; None where the binary does not tell (NVIDIA).
+        warp_threads: threads that go together, 32 or 64.
+    """
+
+    registers: int
+    local_bytes: int
+    shared_bytes: int
+    scalar_registers: int = 0
+    spilled_registers: int | None = None
+    warp_threads: int = 32
+
+
+# -- cubins ---------------------------------------------------------------------------------------------
+
+
+def read_cubin(image: bytes, function: str) -> Resources:
+    """Return what a function takes.
+
+    Args:
+        image: the cubin.
+        function: name of the ``__global__`` function.
+
+    Raises:
+        MptuneError: the image is no cubin, or it does not hold the function.
+    """
+    found = sections(image)
+    by_name = {section.name: section for section in found}
+    names = symbol_names(found)
+    noted = _attributes(by_name.get(".nv.info"))
+    of_function = {
+        number: value for number, symbol, value in noted if symbol < len(names) and names[symbol] == function
+    }
+    if _REGISTER_COUNT not in of_function:
+        raise MptuneError(f"the cubin does not say how many registers {function!r} takes")
+    shared = by_name.get(f".nv.shared.{function}")
+    reserved = RESERVED_SHARED_BYTES if _RESERVED_SECTION in by_name else 0
+    return Resources(
+        registers=of_function[_REGISTER_COUNT],
+        local_bytes=of_function.get(_FRAME_SIZE, 0),
+        shared_bytes=max(0, shared.size - reserved) if shared is not None else 0,
+    )
+
+
+def _attributes(section: Section | None) -> list[tuple[int, int, int]]:
+    """Return number, symbol and value of the attributes that have the last two."""
+    if section is None:
+        return []
+    found, data, at = [], section.data, 0
+    while at + 4 <= len(data):
+        form, number, length = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if form != _WITH_LENGTH:
+            continue
+        if length == 8 and at + 8 <= len(data):
+            found.append((number, *struct.unpack_from("<II", data, at)))
+        at += length
+    return found
+
+
+# -- code objects ---------------------------------------------------------------------------------------
 
 
 def read_code_object(image: bytes, function: str) -> Resources:
