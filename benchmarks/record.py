@@ -39,6 +39,7 @@ from mptune.evaluators.timing import TimingPlan
 from mptune.interop import RecordedSpace, write_recording
 from mptune.kernel import Kernel, Sizes
 from mptune.observers.time import time_metrics
+from mptune.policy import MeasurementPolicy
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Measurement, Trial
@@ -124,7 +125,13 @@ def measure(
     with (
         file,
         DeviceEvaluator(
-            task.kernel, task.sizes, task.backend, seed=seed, plan=PLAN, reuse_errors=False, compilers=compilers
+            task.kernel,
+            task.sizes,
+            task.backend,
+            seed=seed,
+            plan=PLAN,
+            policy=MeasurementPolicy(may_reuse_errors=False),
+            compilers=compilers,
         ) as evaluator,
     ):
         ready = evaluator.start()

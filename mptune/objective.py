@@ -134,18 +134,6 @@ class Objective:
         """Names of the metrics the constraints read."""
         return frozenset().union(*(constraint.names for constraint in self._constraints))
 
-    @property
-    def error_limits(self) -> Mapping[str, float]:
-        """The largest errors, by the names of their metrics, of a trial whose value matters; empty where all matter.
-
-        Under ``decay`` an inaccurate trial scores by its performance, so its value is wanted too.
-        """
-        if self.threshold is None or self.penalty == "decay":
-            return {}
-        if isinstance(self.threshold, Mapping):
-            return {f"error.{output}": tau for output, tau in self.threshold.items()}
-        return {"error": self.threshold}
-
     def value(self, trial: Trial) -> float:
         """Return the value of the (first) objective in its own unit.
 

@@ -20,7 +20,6 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuner.finalists import finalists
 from mptune.tuner.footprints import footprints
-from mptune.tuner.tuning import _may_reuse_errors
 
 OWN = Path(__file__).with_name("own_kernel.py")
 
@@ -84,21 +83,6 @@ def test_finalists_are_the_front_and_the_baseline() -> None:
     chosen = finalists(run, objective, {"type": ["fp64"]})
     assert {id(t) for t in chosen} == {id(t) for t in trials}
     assert len(finalists(Run({}, trials), Objective(), {"type": ["fp64"]})) == 5
-
-
-@pytest.mark.parametrize(
-    ("objective", "may"),
-    [
-        (Objective(), True),
-        (Objective(also=("error",)), True),
-        (Objective("error", also=("time_ms",)), True),
-        (Objective(also=("error", "memory_bytes")), False),
-        (Objective("error"), False),
-        (Objective(also=("error",), constraints=("memory_bytes <= 1",)), False),
-    ],
-)
-def test_errors_are_reused_only_where_the_front_is_sure_to_have_its_own(objective: Objective, may: bool) -> None:
-    assert _may_reuse_errors(objective) is may
 
 
 @pytest.mark.parametrize(

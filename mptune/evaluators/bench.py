@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
 
 from mptune.accuracy.evaluate import Output, metrics_by_output
 from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
@@ -24,13 +23,11 @@ from mptune.observers.accuracy import AccuracyObserver
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.memory import MemoryObserver
 from mptune.observers.time import TimeObserver
+from mptune.policy import Action, Plan
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["UNTIMED", "Bench", "Ready", "Request", "metric_names"]
-
-#: Message of a trial whose error makes its time of no interest.
-UNTIMED: Final = "not timed: its error is above the threshold"
+__all__ = ["Bench", "Ready", "Request", "metric_names"]
 
 _STATUS: dict[type[MptuneError], Status] = {
     CompileError: Status.COMPILE_ERROR,
@@ -53,26 +50,12 @@ class Request:
     Attributes:
         configuration: what to evaluate.
         source: its rendered source.
-        known_errors: metrics of the accuracy observer, measured before on the same accuracy signature.
-        check_below_ms: with ``known_errors``, measure the error nevertheless when the median time is below this.
-        best_ms: the best feasible time so far; launches stop early once the median is clearly above it. Infinite where
-            every time matters, as it does in the search for a baseline.
-        error_limits: the largest errors, by the names of their metrics, with which a configuration is timed: what an
-            inaccurate one takes is not wanted. Empty where it is.
-        observe: whether the observers asked for are to look on.
+        plan: what is to be measured; by default everything.
     """
 
     configuration: Configuration
     source: str
-    known_errors: Mapping[str, float] | None = None
-    check_below_ms: float = 0.0
-    best_ms: float = math.inf
-    error_limits: Mapping[str, float] = field(default_factory=dict)
-    observe: bool = True
-
-    def exceeds(self, errors: Mapping[str, float]) -> bool:
-        """Whether these errors are above a limit."""
-        return any(errors[name] > limit for name, limit in self.error_limits.items())
+    plan: Plan = field(default_factory=Plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +233,7 @@ class Bench:
                 return function.launch(shape, bound.launch)
 
             trial = self._measure(request, bound, launch, plan, clock)
-            if trial.status is not Status.OK or not (request.observe and self._observation.names):
+            if trial.status is not Status.OK or not (request.plan.observe and self._observation.names):
                 return trial
             with clock.phase("observe"):
                 context = self._context(configuration, trial.measurement.times_ms)
@@ -280,31 +263,33 @@ class Bench:
         configuration = request.configuration
         metrics: dict[str, float] = {}
         times: tuple[float, ...] = ()
-        reused = request.known_errors is not None
+        decided = request.plan
+        reused = decided.action is Action.REUSE
 
         def trial(status: Status, message: str) -> Trial:
             return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s, reused))
 
         metrics.update(_observed(MemoryObserver(), self._context(configuration, times)))
-        if request.known_errors is None:
+        if not reused:
             status, message = self._check(configuration, bound, launch, metrics, clock)
             if status is not Status.OK:
                 return trial(status, message)
-            if request.exceeds(metrics):
-                return trial(Status.INACCURATE, UNTIMED)
+            is_timed = decided.times_after_check(metrics)
+            if not is_timed:
+                return trial(Status.INACCURATE, is_timed.reason)
         with clock.phase("timing"):
-            times = repeat_launches(lambda: launch(True), plan, best_ms=request.best_ms)
+            times = repeat_launches(lambda: launch(True), plan, best_ms=decided.best_ms)
             metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
         with clock.phase("transfer"):
             damage = _damage(bound)
         if damage:
             return trial(Status.CORRUPT, damage)
-        if request.known_errors is not None:
-            if metrics["time_ms"] < request.check_below_ms:
-                reused = False
-                status, message = self._check(configuration, bound, launch, metrics, clock)
-                return trial(status, message)
-            metrics.update(request.known_errors)
+        if not reused:
+            return trial(Status.OK, "")
+        if decided.checks_after_timing(metrics["time_ms"]):
+            reused = False
+            return trial(*self._check(configuration, bound, launch, metrics, clock))
+        metrics.update(decided.errors)
         return trial(Status.OK, "")
 
     def _context(self, configuration: Configuration, times_ms: tuple[float, ...]) -> LaunchContext:

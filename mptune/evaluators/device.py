@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 
 from mptune.backends.base import CompileOptions
 from mptune.errors import MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
-from mptune.evaluators.bench import UNTIMED, Ready, Request
+from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices
 from mptune.evaluators.identity import launch_identity, metric_identity, trial_key
 from mptune.evaluators.local_devices import LocalDevices
@@ -19,6 +19,7 @@ from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.kernel import Kernel, Sizes
+from mptune.policy import Action, Facts, MeasurementPolicy
 from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
@@ -29,9 +30,8 @@ __all__ = ["DeviceEvaluator", "Limits"]
 class DeviceEvaluator(Evaluator):
     """Evaluates configurations of one kernel, on one device or several that are alike.
 
-    What is submitted comes back in the order in which it ends (:meth:`submit`, :meth:`finished`). The error of an
-    accuracy signature is measured once and reused, except where a trial would otherwise join the front of time against
-    error on the strength of an error that was never measured on it.
+    What is submitted comes back in the order in which it ends (:meth:`submit`, :meth:`finished`). What is measured of
+    a configuration is for the policy to decide.
 
     Args:
         kernel: the kernel.
@@ -42,10 +42,9 @@ class DeviceEvaluator(Evaluator):
         flags: further compiler flags.
         plan: how often to launch.
         limits: wall-clock limits.
-        reuse_errors: whether a signature's error is reused. Only sound where less time is what wins.
+        policy: decides what is measured; by default that of a run in which less time wins.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
         observers: names of what to measure besides.
-        error_limits: the largest errors, by the names of their metrics, with which a configuration is timed.
         workers: devices of this machine, one worker process for each.
         devices: makes other devices than those of this machine; ``workers`` and ``compilers`` are then not looked at.
 
@@ -64,16 +63,14 @@ class DeviceEvaluator(Evaluator):
         flags: Sequence[str] = (),
         plan: TimingPlan | None = None,
         limits: Limits | None = None,
-        reuse_errors: bool = True,
+        policy: MeasurementPolicy | None = None,
         compilers: int = 0,
         observers: Sequence[str] = (),
-        error_limits: Mapping[str, float] | None = None,
         workers: int = 1,
         devices: Callable[[Job, Limits], Devices] | None = None,
     ) -> None:
         self._kernel = kernel
-        self._reuse_errors = reuse_errors
-        self._error_limits = dict(error_limits or {})
+        self.policy = policy or MeasurementPolicy()
         self._sizes = sizes
         self._metric = metric_identity(metric if metric is not None else kernel.metric)
         limits = limits or Limits()
@@ -83,8 +80,9 @@ class DeviceEvaluator(Evaluator):
         self._devices = LocalDevices(job, limits, workers, compilers) if devices is None else devices(job, limits)
         self._ready: Ready | None = None
         self._sources: dict[Configuration, str] = {}
-        self._errors: dict[tuple[Value, ...], Mapping[str, float]] = {}
-        self._checked: list[tuple[float, float]] = []
+        #: The trials whose error was measured on themselves: all, and by accuracy signature.
+        self._checked: list[Trial] = []
+        self._siblings: defaultdict[tuple[Value, ...], list[Trial]] = defaultdict(list)
         #: Keys of the configurations on a device.
         self._under_way: dict[Configuration, str] = {}
         #: What needed no device.
@@ -100,11 +98,6 @@ class DeviceEvaluator(Evaluator):
             self._ready = self._devices.start()
         return self._ready
 
-    @property
-    def reuses_errors(self) -> bool:
-        """Whether the error of a signature is reused."""
-        return self._reuse_errors
-
     def key_of(self, configuration: Configuration) -> str:
         """Return the key a trial of this configuration has under the present conditions."""
         try:
@@ -117,8 +110,8 @@ class DeviceEvaluator(Evaluator):
     def remember(self, trial: Trial) -> None:
         """Take in a trial measured before, so that its signature's error is not measured again."""
         if trial.is_valid and not trial.measurement.reused_error:
-            self._errors.setdefault(self._kernel.signature_of(trial.configuration), _errors_of(trial))
-            self._checked.append((trial.time_ms, trial.error))
+            self._siblings[self._kernel.signature_of(trial.configuration)].append(trial)
+            self._checked.append(trial)
 
     @property
     def capacity(self) -> int:
@@ -169,14 +162,13 @@ class DeviceEvaluator(Evaluator):
             self._settled.append(Trial(configuration, status, str(error), key=self._key(str(error))))
             return
         key = self._key(source, launch)
-        known = self._errors.get(self._kernel.signature_of(configuration)) if self._reuse_errors else None
-        request = Request(configuration, source, known, self._check_below_ms(known), best_ms, self._error_limits)
-        if known is not None and request.exceeds(known):
-            # Neither its error nor its time is left to find out.
-            untimed = Measurement(known, reused_error=True)
-            self._settled.append(Trial(configuration, Status.INACCURATE, UNTIMED, untimed, key=key))
+        siblings = self._siblings[self._kernel.signature_of(configuration)]
+        plan = self.policy.plan(Facts(siblings, self._checked, best_ms))
+        if plan.action is Action.REJECT:
+            rejected = Measurement(plan.errors, reused_error=True)
+            self._settled.append(Trial(configuration, Status.INACCURATE, plan.reason, rejected, key=key))
             return
-        self._devices.submit(request)
+        self._devices.submit(Request(configuration, source, plan))
         self._under_way[configuration] = key
 
     def finished(self) -> list[Trial]:
@@ -231,7 +223,7 @@ class DeviceEvaluator(Evaluator):
             Request(
                 trial.configuration,
                 render(self._kernel, trial.configuration, self._sizes),
-                None if trial.measurement.reused_error else _errors_of(trial),
+                self.policy.plan_again(trial),
             )
             for trial in trials
         ]
@@ -248,12 +240,6 @@ class DeviceEvaluator(Evaluator):
         parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan))
         return trial_key((*parts, *sorted(ready.observers)))
 
-    def _check_below_ms(self, known: Mapping[str, float] | None) -> float:
-        """Return the time below which a trial of this known error would be on the front."""
-        if known is None:
-            return math.inf
-        return min((time_ms for time_ms, error in self._checked if error <= known["error"]), default=math.inf)
-
 
 def _measured_again(before: Trial, after: Trial) -> Trial:
     """Return a trial with its new numbers, and the time that both measurements took."""
@@ -262,7 +248,3 @@ def _measured_again(before: Trial, after: Trial) -> Trial:
     # Where the error was known it was the configuration's own; otherwise it has been measured now.
     measurement = dataclasses.replace(after.measurement, durations_s=durations_s, reused_error=False)
     return dataclasses.replace(after, key=before.key, measurement=measurement)
-
-
-def _errors_of(trial: Trial) -> dict[str, float]:
-    return {k: v for k, v in trial.measurement.metrics.items() if k.startswith(("error", "log10_error"))}

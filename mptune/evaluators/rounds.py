@@ -14,6 +14,7 @@ from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.timing import TimingPlan
 from mptune.observers.throughput import ThroughputObserver
 from mptune.observers.time import time_metrics
+from mptune.policy import Action, Plan, errors_of
 from mptune.rendering import render
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
@@ -75,7 +76,7 @@ def measure_in_turn(
                     Request(
                         configuration,
                         render(bench.kernel, configuration, bench.sizes),
-                        _errors(found[configuration].trial) if turn else None,
+                        _timed_again(found[configuration].trial) if turn else Plan(),
                     )
                 )
                 if trial.is_valid:
@@ -95,7 +96,7 @@ def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: Tim
 
     Args:
         bench: measures.
-        requests: the configurations, with the errors that are known of them; the others are checked in the first round.
+        requests: the configurations; what their plans say of checking and observing is done in the first round.
         rounds: how many.
         visit: how often to launch each time.
     """
@@ -104,14 +105,9 @@ def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: Tim
     with bench.keeping_loaded():
         for turn in range(rounds):
             for configuration in list(waiting) if turn % 2 == 0 else list(reversed(waiting)):
-                known = _errors(trials[configuration][0]) if turn else waiting[configuration].known_errors
-                request = dataclasses.replace(
-                    waiting[configuration],
-                    known_errors=known,
-                    check_below_ms=0.0,
-                    best_ms=math.inf,
-                    observe=not turn,
-                )
+                request = waiting[configuration]
+                if turn:
+                    request = dataclasses.replace(request, plan=_timed_again(trials[configuration][0]))
                 trial = bench.evaluate(request, visit)
                 trials[configuration].append(trial)
                 if not trial.is_valid:
@@ -138,5 +134,6 @@ def _together(trials: Sequence[Trial]) -> Trial:
     )
 
 
-def _errors(trial: Trial) -> dict[str, float]:
-    return {name: x for name, x in trial.measurement.metrics.items() if name.startswith(("error", "log10_error"))}
+def _timed_again(first: Trial) -> Plan:
+    """Return the plan of every visit but the first."""
+    return Plan(Action.REUSE, "its error was measured in the first round", errors_of(first), observe=False)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.objective import Objective
-from mptune.results import Status, Trial
+from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
@@ -53,7 +52,7 @@ class Ledger:
         #: Every trial of this run so far, in the order in which they ended, and the phase of each.
         self.trials: dict[Configuration, Trial] = {}
         self.phases: dict[Configuration, str] = {}
-        self._best_ms: float | None = math.inf
+        self._best: Trial | None = None
         #: Whether anything was measured rather than taken from the run file.
         self.measured_here = False
         #: What the run file has and this run has not come to yet.
@@ -72,26 +71,17 @@ class Ledger:
         trial = self.objective.judge(trial)
         if trial != stored or trial.configuration in self._revived:
             self._file.add(trial, phase, self.spent())
-        # What is measured anew may have been the best.
-        self._best_ms = None if trial.configuration in self.trials else self._best_with(trial)
+        is_again = trial.configuration in self.trials
         self.trials[trial.configuration] = trial
         self.phases[trial.configuration] = phase
+        # What is measured again may have been the best.
+        rivals = self.trials.values() if is_again else (*([self._best] if self._best else []), trial)
+        self._best = self.objective.best(list(rivals))
         return trial
 
-    @property
-    def best_ms(self) -> float:
-        """The best time so far in milliseconds where nothing but time counts; infinite where something else does."""
-        objective = self.objective
-        if objective.metrics != ("time_ms",) or not objective.minimise:
-            return math.inf
-        if self._best_ms is None:
-            best = objective.best(list(self.trials.values()))
-            self._best_ms = math.inf if best is None else best.time_ms
-        return self._best_ms
-
-    def _best_with(self, trial: Trial) -> float | None:
-        is_better = self._best_ms is not None and trial.time_ms < self._best_ms
-        return trial.time_ms if is_better and self.objective.is_feasible(trial) else self._best_ms
+    def best_ms(self, phase: str) -> float:
+        """Return the time to beat in milliseconds; infinite if every time matters."""
+        return self._evaluator.policy.time_to_beat(self._best, in_baseline=phase == "baseline")
 
     def replay(self, stored: Trial, phase: str) -> Trial:
         """Take over a stored trial."""
@@ -144,38 +134,20 @@ class Ledger:
 
     def _read_stored(self) -> dict[Configuration, Trial]:
         """Return the stored trials measured under the present conditions; set the others aside."""
+        policy = self._evaluator.policy
         current, stale = {}, []
         retired = self._file.trials("stale")
         for trial in (*retired, *self._file.trials()):
-            same_space = trial.configuration in self._space
-            same_key = same_space and trial.key == self._evaluator.key_of(trial.configuration)
-            if same_key and not self._has_more_time(trial) and not self._lacks_time(trial):
+            is_valid = trial.configuration in self._space
+            is_current = is_valid and trial.key == self._evaluator.key_of(trial.configuration)
+            if policy.keeps(trial, is_current=is_current):
                 current[trial.configuration] = trial
             else:
                 stale.append(trial)
-        measured = [t for t in current.values() if t.is_valid and not t.measurement.reused_error]
-        unbacked = [t for t in current.values() if t.measurement.reused_error and not self._is_backed(t, measured)]
+        checked = [t for t in current.values() if t.is_valid and not t.measurement.reused_error]
+        unbacked = [t for t in current.values() if t.measurement.reused_error and not policy.is_backed(t, checked)]
         stale += [current.pop(trial.configuration) for trial in unbacked]
         self._revived = current.keys() & {trial.configuration for trial in retired}
         self._file.retire(stale)
         self._file.update({"stale": len(stale)})
         return current
-
-    def _has_more_time(self, trial: Trial) -> bool:
-        """Whether a trial ran out of a time that is longer now."""
-        limit_s = trial.measurement.metrics.get("limit_s", 0.0)
-        return trial.status is Status.TIMEOUT and self._settings.limits.run_s > limit_s
-
-    def _lacks_time(self, trial: Trial) -> bool:
-        """Whether a trial was not timed under a threshold or penalty that did not need it, and is now."""
-        if not trial.is_valid or not math.isnan(trial.time_ms):
-            return False
-        return not self.objective.error_limits or self.objective.error_excess(trial) <= 0
-
-    def _is_backed(self, trial: Trial, measured: Sequence[Trial]) -> bool:
-        """Whether a trial whose error was never measured on it still cannot win by that error."""
-        if math.isnan(trial.time_ms):
-            return True
-        return self._evaluator.reuses_errors and any(
-            other.time_ms <= trial.time_ms and other.error <= trial.error for other in measured
-        )

@@ -163,9 +163,8 @@ class Tuning:
             self._measure_again(last, rounds)
             settled.update(trial.configuration for trial in last)
         # The last times may have put another one on top whose error was its signature's; that has no limit of time.
-        while unsure := [
-            t for t in _deciding(ledger.result()) if t.measurement.reused_error and t.configuration not in settled
-        ]:
+        checks = self._evaluator.policy.checks_before_report
+        while unsure := [t for t in _deciding(ledger.result()) if checks(t) and t.configuration not in settled]:
             self._measure_again(unsure, 1)
             settled.update(trial.configuration for trial in unsure)
 

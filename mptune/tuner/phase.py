@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 
 from mptune.evaluators.device import DeviceEvaluator
@@ -93,7 +92,7 @@ class Phase(AskAndTell):
         if self._strategy is not None:
             self.tell(self._ledger.leftovers(following))
         self._ledger.measured_here = True
-        self._evaluator.submit(configuration, math.inf if self._name == "baseline" else self._ledger.best_ms)
+        self._evaluator.submit(configuration, self._ledger.best_ms(self._name))
 
     def finish(self) -> Sequence[Trial]:
         """Wait for a trial, commit it and all others that have ended, and tell of them."""

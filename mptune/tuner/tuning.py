@@ -30,6 +30,7 @@ from mptune.kernel import Kernel, Sizes
 from mptune.metric_expressions import chosen_objectives, short_names
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
+from mptune.policy import MeasurementPolicy
 from mptune.registry import load_kernel
 from mptune.rendering import render_body
 from mptune.run import Run
@@ -149,23 +150,11 @@ def _evaluator(
         plan=TimingPlan(flush_cache=settings.flush_cache),
         limits=settings.limits,
         compilers=usable_cores() if settings.compilers is None else settings.compilers,
-        reuse_errors=_may_reuse_errors(objective),
+        policy=MeasurementPolicy(objective, settings.limits.run_s),
         observers=observers,
-        error_limits=objective.error_limits,
         workers=settings.workers,
         devices=devices,
     )
-
-
-def _may_reuse_errors(objective: Objective) -> bool:
-    """Whether a trial that can win, or be on the front, is sure to have an error of its own.
-
-    What is faster than all as accurate has its error measured (:meth:`DeviceEvaluator.submit`); what can win
-    otherwise, by less memory for example, would not.
-    """
-    is_time = objective.metric == "time_ms" or "time_ms" in objective.also
-    others = set(objective.metrics) - {"time_ms", "error"}
-    return is_time and not others and objective.minimise and not objective.constraints
 
 
 def _observers(kernel: Kernel, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from mptune.evaluators.compile_ahead import CompileAhead
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
+from mptune.policy import MeasurementPolicy
 from mptune.registry import load_kernel
 from mptune.results import Status
 
@@ -125,7 +126,7 @@ def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
         "host",
         plan=PLAN,
         limits=Limits(run_s=10),
-        reuse_errors=False,
+        policy=MeasurementPolicy(may_reuse_errors=False),
         compilers=2,
     ) as evaluator:
         statuses = [trial.status for trial in evaluator.evaluate([*faults, kernel.configuration({"block": 64})])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import os
 import re
 import shutil
@@ -26,7 +27,7 @@ from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
 from mptune.rendering import render
-from mptune.results import Status, Trial
+from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
@@ -99,11 +100,17 @@ def test_measurement_is_complete(kernel: Kernel, evaluator: DeviceEvaluator) -> 
     assert {"compile", "transfer", "launch", "accuracy", "timing"} <= set(trial.measurement.durations_s)
 
 
+def made_up(configuration: Configuration, time_ms: float) -> Trial:
+    """Return a trial without any error that took so long."""
+    metrics = {"time_ms": time_ms, "error": 0.0, "error.y": 0.0, "log10_error": -math.inf}
+    return Trial(configuration, Status.OK, measurement=Measurement(metrics))
+
+
 def test_error_of_a_signature_is_measured_once(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
     first, second = (kernel.configuration({"block": block}) for block in (32, 64))
     (one,) = evaluate(evaluator, first)
-    # A trial this fast would lead the front, and a leader's error is always its own.
-    evaluator._checked.append((0.0, 0.0))
+    # Nothing is faster than this, so that the second cannot lead the front: a leader's error is always its own.
+    evaluator.remember(made_up(first, 0.0))
     (two,) = evaluate(evaluator, second)
     assert not one.measurement.reused_error
     assert two.measurement.reused_error
@@ -112,12 +119,10 @@ def test_error_of_a_signature_is_measured_once(kernel: Kernel, evaluator: Device
 
 
 def test_a_leader_s_error_is_its_own(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
-    (one,) = evaluate(evaluator, kernel.configuration({"block": 32}))
-    evaluator._checked[:] = [(1e9, 0.0)]
+    evaluator.remember(made_up(kernel.configuration({"block": 32}), 1e9))
     # Same signature, but this one writes too little: reusing the sibling's error would crown it.
-    (two,) = evaluate(evaluator, kernel.configuration({"block": 64, "fault": "unwritten"}))
-    assert one.status is Status.OK
-    assert two.status is Status.UNWRITTEN
+    (trial,) = evaluate(evaluator, kernel.configuration({"block": 64, "fault": "unwritten"}))
+    assert trial.status is Status.UNWRITTEN
 
 
 def test_killed_worker_is_replaced(kernel: Kernel, evaluator: DeviceEvaluator) -> None:

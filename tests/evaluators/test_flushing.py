@@ -15,6 +15,7 @@ from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.flushing import CacheFlush, wants_flush
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import InOut, Kernel, Scalar
+from mptune.policy import Action, Plan
 from mptune.rendering import render
 from mptune.results import Status
 from mptune.space.parameters import PrecisionParameter
@@ -85,11 +86,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Cached:
     return backend
 
 
-def events(backend: Cached, flush_cache: str, known_errors: dict[str, float] | None = None) -> list[str]:
+def events(backend: Cached, flush_cache: str, measured: Plan | None = None) -> list[str]:
     plan = TimingPlan(warmups=1, min_repeats=2, max_repeats=2, flush_cache=flush_cache)
     bench = Bench(KERNEL, KERNEL.resolve_sizes(), backend, plan=plan)
     configuration = KERNEL.configuration({})
-    request = Request(configuration, render(KERNEL, configuration, bench.sizes), known_errors)
+    request = Request(configuration, render(KERNEL, configuration, bench.sizes), measured or Plan())
     backend.events.clear()
     assert bench.evaluate(request).status is Status.OK
     bench.close()
@@ -97,7 +98,7 @@ def events(backend: Cached, flush_cache: str, known_errors: dict[str, float] | N
 
 
 def test_each_timed_launch_finds_restored_data_and_an_empty_cache(told: Cached) -> None:
-    known = {"error": 0.0, "log10_error": -300.0}
+    known = Plan(Action.REUSE, errors={"error": 0.0, "log10_error": -300.0})
     assert events(told, "on", known) == ["restore", "flush 2", "launch"] * 3
 
 

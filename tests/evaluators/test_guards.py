@@ -15,6 +15,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.guards import GUARD_BYTES, GuardedBuffer, Overrun
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
+from mptune.policy import Action, Plan
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
 from mptune.rendering import render
@@ -35,9 +36,9 @@ def bench(kernel: Kernel) -> Iterator[Bench]:
     made.close()
 
 
-def evaluate(bench: Bench, known_errors: dict[str, float] | None = None, **values: object) -> Trial:
+def evaluate(bench: Bench, plan: Plan | None = None, **values: object) -> Trial:
     configuration = bench.kernel.configuration(values)
-    return bench.evaluate(Request(configuration, render(bench.kernel, configuration, bench.sizes), known_errors))
+    return bench.evaluate(Request(configuration, render(bench.kernel, configuration, bench.sizes), plan or Plan()))
 
 
 class TestZones:
@@ -99,7 +100,7 @@ def test_a_write_out_of_bounds_is_a_corrupt_trial_that_says_where(
 
 
 def test_it_is_found_also_where_the_error_is_known_and_only_the_time_is_measured(bench: Bench) -> None:
-    trial = evaluate(bench, {"error": 0.0, "log10_error": -np.inf}, fault="past")
+    trial = evaluate(bench, Plan(Action.REUSE, errors={"error": 0.0, "log10_error": -np.inf}), fault="past")
     assert trial.status is Status.CORRUPT
 
 

@@ -24,6 +24,7 @@ from mptune.evaluators.local_devices import LocalDevices
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import WorkerProcess
 from mptune.kernel import Kernel
+from mptune.policy import MeasurementPolicy
 from mptune.registry import load_kernel
 from mptune.results import Status
 from mptune.tuner import tune
@@ -76,7 +77,7 @@ def test_each_worker_sees_a_device_of_its_own(kernel: Kernel) -> None:
 @pytest.mark.usefixtures("three_devices")
 def test_trials_come_in_the_order_in_which_they_end_or_as_asked_for(kernel: Kernel) -> None:
     endless, quick = (kernel.configuration({"fault": fault}) for fault in ("endless", "none"))
-    with evaluator(kernel, 2, limits=Limits(run_s=3.0), reuse_errors=False) as two:
+    with evaluator(kernel, 2, limits=Limits(run_s=3.0), policy=MeasurementPolicy(may_reuse_errors=False)) as two:
         two.submit(endless)
         two.submit(quick)
         (first,) = two.finished()

@@ -18,6 +18,7 @@ from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.rounds import VISIT, Remeasured, measure_in_turn, remeasure
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits, WorkerProcess
+from mptune.policy import Action, Plan
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
@@ -45,7 +46,7 @@ class FakeBench:
         visits = sum(r.configuration == request.configuration for r in self.requests)
         if self.fails.get(request.configuration) == visits:
             return Trial(request.configuration, Status.CRASH, "it broke")
-        metrics = {"time_ms": 10.0 * visits, "error": 1e-3} | dict(request.known_errors or {})
+        metrics = {"time_ms": 10.0 * visits, "error": 1e-3} | dict(request.plan.errors)
         return Trial(request.configuration, Status.OK, "", Measurement(metrics))
 
 
@@ -67,7 +68,7 @@ def test_they_take_turns_back_and_forth_each_once_a_round() -> None:
 def test_the_error_is_measured_in_the_first_round_alone_and_passes_nothing_else_on() -> None:
     bench = FakeBench()
     found = run(bench, [FIRST], 2)
-    assert [request.known_errors for request in bench.requests] == [None, {"error": 1e-3}]
+    assert [dict(request.plan.errors) for request in bench.requests] == [{}, {"error": 1e-3}]
     assert found[FIRST].trial.error == 1e-3
 
 
@@ -87,7 +88,7 @@ class Visited(FakeBench):
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
         assert plan is VISIT
-        assert request.best_ms == math.inf
+        assert request.plan.best_ms == math.inf
         trial = super().evaluate(request)
         visits = sum(r.configuration == request.configuration for r in self.requests)
         times_ms = tuple(100.0 * visits + i for i in range(3))
@@ -100,7 +101,7 @@ class Visited(FakeBench):
 
 def requests(*configurations: Configuration) -> list[Request]:
     known = {"error": 1e-5, "log10_error": -5.0}
-    return [Request(c, "source", known, check_below_ms=9.0, best_ms=1.0) for c in configurations]
+    return [Request(c, "source", Plan(Action.REUSE, errors=known)) for c in configurations]
 
 
 class TestRemeasuring:
@@ -123,11 +124,11 @@ class TestRemeasuring:
     def test_known_errors_are_not_measured_again(self) -> None:
         bench: Any = Visited()
         remeasure(bench, requests(FIRST), 2)
-        assert [r.known_errors for r in bench.requests] == [{"error": 1e-5, "log10_error": -5.0}] * 2
-        assert [r.check_below_ms for r in bench.requests] == [0.0] * 2
+        assert [r.plan.errors for r in bench.requests] == [{"error": 1e-5, "log10_error": -5.0}] * 2
         bench = Visited()
         remeasure(bench, [Request(FIRST, "source")], 2)
-        assert [r.known_errors for r in bench.requests] == [None, {"error": 1e-3}]
+        assert [r.plan.action for r in bench.requests] == [Action.CHECK, Action.REUSE]
+        assert bench.requests[1].plan.errors == {"error": 1e-3}
 
     def test_a_failure_is_the_trial_and_the_others_go_on(self) -> None:
         bench: Any = Visited({SECOND: 2})

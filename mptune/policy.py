@@ -1,0 +1,224 @@
+"""What is measured of a configuration, and why: every rule about work that may be left out is here.
+
+The rules rest on one observation: the error of a configuration depends on its accuracy signature alone, so once one
+configuration of a signature has been checked, its siblings need not be. And on one promise: nothing is ever reported on
+the strength of an error that was measured on another configuration.
+
+Nothing here does any work, reads a clock or keeps a state. :class:`MeasurementPolicy` turns facts into a :class:`Plan`
+for one configuration, or into a :class:`Decision` about a trial that exists already; each says why in plain words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from mptune.objective import Objective
+from mptune.results import Status, Trial
+
+__all__ = ["Action", "Decision", "Facts", "MeasurementPolicy", "Plan", "errors_of"]
+
+_NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+class Action(StrEnum):
+    """What is done with a configuration."""
+
+    #: Nothing is run: its signature's error is above the threshold, and its time is not wanted.
+    REJECT = "reject"
+    #: Compile, launch and check the outputs, then time.
+    CHECK = "check"
+    #: Compile and time; the error is that of its signature.
+    REUSE = "reuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A yes or no, and why; true in a condition where it is a yes."""
+
+    is_yes: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.is_yes
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known before a configuration is evaluated.
+
+    Attributes:
+        siblings: trials of its accuracy signature whose error was measured on themselves, the earliest first.
+        checked: all trials whose error was measured on themselves.
+        best_ms: the time to beat (:meth:`MeasurementPolicy.time_to_beat`); infinite if every time matters.
+    """
+
+    siblings: Sequence[Trial] = ()
+    checked: Sequence[Trial] = ()
+    best_ms: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do with one configuration, decided as far as it can be before it runs; sent to the worker as it is.
+
+    Attributes:
+        action: what to do.
+        reason: why.
+        errors: the error metrics of its signature, for every action but CHECK.
+        check_below_ms: REUSE only: if the median time is below this, the error is measured after all.
+        best_ms: launches stop early once the median is clearly above this.
+        error_limits: the largest errors, by the names of their metrics, of a configuration that is timed.
+        observe: whether the optional observers measure too.
+    """
+
+    action: Action = Action.CHECK
+    reason: str = "nothing is known of it"
+    errors: Mapping[str, float] = field(default_factory=dict)
+    check_below_ms: float = 0.0
+    best_ms: float = math.inf
+    error_limits: Mapping[str, float] = field(default_factory=dict)
+    observe: bool = True
+
+    def times_after_check(self, errors: Mapping[str, float]) -> Decision:
+        """Decide whether a configuration with these errors, just measured, is timed."""
+        exceeded = sorted(name for name, limit in self.error_limits.items() if errors[name] > limit)
+        if exceeded:
+            return Decision(False, "not timed: its error is above the threshold")
+        return Decision(True, "its time can matter")
+
+    def checks_after_timing(self, time_ms: float) -> Decision:
+        """Decide whether a configuration whose error was to be reused is checked after all, now that it is timed."""
+        if self.action is Action.REUSE and time_ms < self.check_below_ms:
+            return Decision(True, "faster than every checked trial that is as accurate: it would join the front")
+        return Decision(False, "a checked trial is as fast and as accurate")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementPolicy:
+    """Decides what is compiled, launched, checked, timed, or left out.
+
+    Attributes:
+        objective: what is optimised. Its baseline does not matter here.
+        run_limit_s: how long a phase of a trial may take.
+        may_reuse_errors: False to check every configuration.
+    """
+
+    objective: Objective = field(default_factory=Objective)
+    run_limit_s: float = math.inf
+    may_reuse_errors: bool = True
+
+    # -- the rules of a run --------------------------------------------------------------------
+
+    @property
+    def reuses_errors(self) -> bool:
+        """Whether a signature's error stands for all its configurations.
+
+        Only if what can win, or join the front, is sure to be checked itself. What is faster than every trial that is
+        as accurate is checked (:meth:`Plan.checks_after_timing`); what can win in another way, by less memory for
+        example, would not be.
+        """
+        objective = self.objective
+        is_time = "time_ms" in objective.metrics
+        others = set(objective.metrics) - {"time_ms", "error"}
+        return self.may_reuse_errors and is_time and not others and objective.minimise and not objective.constraints
+
+    @property
+    def error_limits(self) -> Mapping[str, float]:
+        """The largest errors, by the names of their metrics, of a trial whose time matters; empty if every time does.
+
+        Under the penalty ``decay`` an inaccurate trial scores by its speed, so it is timed too.
+        """
+        threshold = self.objective.threshold
+        if threshold is None or self.objective.penalty == "decay":
+            return _NO_LIMITS
+        if isinstance(threshold, Mapping):
+            return {f"error.{output}": tau for output, tau in threshold.items()}
+        return {"error": threshold}
+
+    def time_to_beat(self, best: Trial | None, *, in_baseline: bool) -> float:
+        """Return the time in milliseconds beyond which a configuration need not be timed closely.
+
+        Infinite while nothing is feasible, where something other than time can win, and in the search for the baseline,
+        which may well be slower than the best.
+        """
+        is_time_alone = self.objective.metrics == ("time_ms",) and self.objective.minimise
+        return best.time_ms if best is not None and is_time_alone and not in_baseline else math.inf
+
+    # -- one configuration ---------------------------------------------------------------------
+
+    def plan(self, facts: Facts) -> Plan:
+        """Decide what to do with a configuration that has not been evaluated."""
+        limits = dict(self.error_limits)
+        if not self.reuses_errors:
+            return Plan(reason="errors are not reused", best_ms=facts.best_ms, error_limits=limits)
+        if not facts.siblings:
+            reason = "the first of its accuracy signature"
+            return Plan(reason=reason, best_ms=facts.best_ms, error_limits=limits)
+        errors = errors_of(facts.siblings[0])
+        if any(errors[name] > limit for name, limit in limits.items()):
+            reason = "not timed: its error is above the threshold"
+            return Plan(Action.REJECT, reason, errors, error_limits=limits)
+        as_accurate = (t.time_ms for t in facts.checked if t.error <= errors["error"] and not math.isnan(t.time_ms))
+        return Plan(
+            Action.REUSE,
+            "the error of its accuracy signature is known",
+            errors,
+            check_below_ms=min(as_accurate, default=math.inf),
+            best_ms=facts.best_ms,
+            error_limits=limits,
+        )
+
+    def plan_again(self, trial: Trial) -> Plan:
+        """Decide how a valid trial is measured again in turn with others: timed in full, its own error kept."""
+        if trial.measurement.reused_error:
+            return Plan(reason="its error was measured on another configuration")
+        return Plan(Action.REUSE, "its error has been measured", errors_of(trial))
+
+    # -- trials there are ----------------------------------------------------------------------
+
+    def keeps(self, stored: Trial, *, is_current: bool) -> Decision:
+        """Decide whether a trial of the run file stands, or its configuration is evaluated again.
+
+        Args:
+            stored: the trial.
+            is_current: whether everything its numbers depend on is the same now.
+        """
+        if not is_current:
+            return Decision(False, "measured under other conditions")
+        if stored.status is Status.TIMEOUT and self.run_limit_s > stored.measurement.metrics.get("limit_s", 0.0):
+            return Decision(False, "it ran out of time, and the limit is longer now")
+        is_untimed = stored.is_valid and math.isnan(stored.time_ms)
+        if is_untimed and (not self.error_limits or self.objective.error_excess(stored) <= 0):
+            return Decision(False, "it was not timed, and its time matters now")
+        return Decision(True, "measured under the present conditions")
+
+    def is_backed(self, stored: Trial, checked: Sequence[Trial]) -> Decision:
+        """Decide whether a stored trial with a reused error stands: it does if it cannot win by that error.
+
+        Args:
+            stored: the trial.
+            checked: the stored trials that stand and whose error was measured on themselves.
+        """
+        if math.isnan(stored.time_ms):
+            return Decision(True, "it was not timed, so it cannot win")
+        if not self.reuses_errors:
+            return Decision(False, "errors are not reused")
+        if any(other.time_ms <= stored.time_ms and other.error <= stored.error for other in checked):
+            return Decision(True, "a checked trial is as fast and as accurate")
+        return Decision(False, "no checked trial is as fast and as accurate: it would join the front")
+
+    def checks_before_report(self, trial: Trial) -> Decision:
+        """Decide whether a trial that is about to be reported (best, front or baseline) is checked first."""
+        if trial.measurement.reused_error:
+            return Decision(True, "its error was measured on another configuration")
+        return Decision(False, "its error has been measured")
+
+
+def errors_of(trial: Trial) -> dict[str, float]:
+    """Return the error metrics of a trial, by name."""
+    return {k: v for k, v in trial.measurement.metrics.items() if k.startswith(("error", "log10_error"))}

@@ -1,0 +1,193 @@
+"""What is measured of a configuration: facts in, a plan or a decision out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pickle
+from typing import Any
+
+import pytest
+
+from mptune.objective import Objective
+from mptune.policy import Action, Facts, MeasurementPolicy, Plan, errors_of
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+
+TIMED = MeasurementPolicy(Objective(threshold=1e-3, penalty="decay"))
+HARD = MeasurementPolicy(Objective(threshold=1e-3, penalty="hard"))
+BY_OUTPUT = MeasurementPolicy(Objective(threshold={"y": 1e-3, "z": 1e-9}, penalty="linear"))
+MEMORY = MeasurementPolicy(Objective("memory_bytes"))
+EVERY = MeasurementPolicy(may_reuse_errors=False)
+SAME = "the error of its accuracy signature is known"
+FIRST = "the first of its accuracy signature"
+
+
+def trial(time_ms: float, error: float, *, reused: bool = False, status: Status = Status.OK, **more: float) -> Trial:
+    metrics = {"time_ms": time_ms, "error": error, "error.y": error, "log10_error": -3.0, "memory_bytes": 8.0, **more}
+    measured = {name: value for name, value in metrics.items() if not math.isnan(value)}
+    return Trial(Configuration({"block": time_ms}), status, measurement=Measurement(measured, reused_error=reused))
+
+
+@pytest.mark.parametrize(
+    ("objective", "reuses"),
+    [
+        (Objective(), True),
+        (Objective(also=("error",)), True),
+        (Objective("error", also=("time_ms",)), True),
+        (Objective("time_ms", minimise=False), False),
+        (Objective(also=("error", "memory_bytes")), False),
+        (Objective("time_ms * memory_bytes"), False),
+        (Objective("memory_bytes"), False),
+        (Objective("error"), False),
+        (Objective(also=("error",), constraints=("memory_bytes <= 1",)), False),
+    ],
+)
+def test_errors_are_reused_only_if_whatever_can_win_is_sure_to_have_its_own(objective: Objective, reuses: bool) -> None:
+    assert MeasurementPolicy(objective).reuses_errors is reuses
+    assert not MeasurementPolicy(objective, may_reuse_errors=False).reuses_errors
+
+
+@pytest.mark.parametrize(
+    ("objective", "limits"),
+    [
+        (Objective(), {}),
+        (Objective(threshold=1e-3, penalty="decay"), {}),
+        (Objective(threshold=1e-3, penalty="hard"), {"error": 1e-3}),
+        (Objective(threshold=1e-3, penalty="linear"), {"error": 1e-3}),
+        (Objective(threshold={"y": 1e-3, "z": 1.0}, penalty="hard"), {"error.y": 1e-3, "error.z": 1.0}),
+    ],
+)
+def test_inaccurate_trials_are_timed_only_where_their_speed_scores(
+    objective: Objective, limits: dict[str, float]
+) -> None:
+    assert dict(MeasurementPolicy(objective).error_limits) == limits
+
+
+GOOD, BAD = trial(5.0, 1e-5), trial(5.0, 1e-2)
+CHECKED = [trial(9.0, 1e-9), trial(7.0, 1e-5), trial(3.0, 1e-1), trial(math.nan, 1e-6)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "facts", "action", "check_below_ms", "reason"),
+    [
+        (TIMED, Facts(), Action.CHECK, 0.0, FIRST),
+        (TIMED, Facts(checked=CHECKED), Action.CHECK, 0.0, FIRST),
+        (TIMED, Facts([GOOD]), Action.REUSE, math.inf, SAME),
+        # The fastest among those that are as accurate; one as accurate to the last bit counts, one not timed does not.
+        (TIMED, Facts([GOOD], CHECKED), Action.REUSE, 7.0, SAME),
+        (TIMED, Facts([BAD], CHECKED), Action.REUSE, 7.0, SAME),
+        (TIMED, Facts([trial(1.0, 1.0)], CHECKED), Action.REUSE, 3.0, SAME),
+        # The earliest of the signature speaks for it.
+        (HARD, Facts([GOOD, BAD], CHECKED), Action.REUSE, 7.0, SAME),
+        (HARD, Facts([BAD, GOOD], CHECKED), Action.REJECT, 0.0, "not timed: its error is above the threshold"),
+        (HARD, Facts([trial(1.0, 1e-3)]), Action.REUSE, math.inf, SAME),
+        (BY_OUTPUT, Facts([trial(1.0, 1e-5, **{"error.z": 1e-9})]), Action.REUSE, math.inf, SAME),
+        (BY_OUTPUT, Facts([trial(1.0, 1e-5, **{"error.z": 1e-8})]), Action.REJECT, 0.0, "not timed: .*"),
+        (MEMORY, Facts([GOOD], CHECKED), Action.CHECK, 0.0, "errors are not reused"),
+        (EVERY, Facts([GOOD], CHECKED), Action.CHECK, 0.0, "errors are not reused"),
+    ],
+)
+def test_plan_of_a_configuration(
+    policy: MeasurementPolicy, facts: Facts, action: Action, check_below_ms: float, reason: str
+) -> None:
+    plan = policy.plan(dataclasses.replace(facts, best_ms=2.5))
+    assert plan.action is action
+    assert plan.check_below_ms == check_below_ms
+    assert plan.reason == reason or reason == "not timed: .*"
+    assert plan.error_limits == policy.error_limits
+    assert plan.best_ms == (math.inf if action is Action.REJECT else 2.5)
+    assert plan.errors == ({} if action is Action.CHECK else errors_of(facts.siblings[0]))
+    assert plan.observe
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("errors", "is_timed"),
+    [({"error": 1e-4}, True), ({"error": 1e-3}, True), ({"error": 1.1e-3}, False), ({"error": math.inf}, False)],
+)
+def test_a_checked_configuration_is_timed_if_it_is_accurate_enough(errors: dict[str, float], is_timed: bool) -> None:
+    decision = HARD.plan(Facts()).times_after_check(errors)
+    assert bool(decision) is is_timed
+    assert is_timed or decision.reason == "not timed: its error is above the threshold"
+    assert TIMED.plan(Facts()).times_after_check(errors)
+    assert Plan().times_after_check(errors)
+
+
+def test_every_output_has_to_be_accurate_enough() -> None:
+    plan = BY_OUTPUT.plan(Facts())
+    assert plan.times_after_check({"error": 1.0, "error.y": 1e-3, "error.z": 1e-9})
+    assert not plan.times_after_check({"error": 1e-5, "error.y": 1e-3, "error.z": 1e-8})
+
+
+@pytest.mark.parametrize(("time_ms", "is_checked"), [(6.9, True), (7.0, False), (8.0, False)])
+def test_what_would_join_the_front_is_checked_after_all(time_ms: float, is_checked: bool) -> None:
+    assert bool(TIMED.plan(Facts([GOOD], CHECKED)).checks_after_timing(time_ms)) is is_checked
+    assert not TIMED.plan(Facts()).checks_after_timing(time_ms)
+
+
+def test_nothing_is_timed_coarsely_unless_less_time_alone_wins() -> None:
+    assert TIMED.time_to_beat(GOOD, in_baseline=False) == 5.0
+    assert TIMED.time_to_beat(GOOD, in_baseline=True) == math.inf
+    assert TIMED.time_to_beat(None, in_baseline=False) == math.inf
+    for other in (Objective("memory_bytes"), Objective(also=("error",)), Objective("time_ms", minimise=False)):
+        assert MeasurementPolicy(other).time_to_beat(GOOD, in_baseline=False) == math.inf
+
+
+@pytest.mark.parametrize(("reused", "action"), [(False, Action.REUSE), (True, Action.CHECK)])
+def test_measured_again_in_full_and_with_an_error_of_its_own(reused: bool, action: Action) -> None:
+    plan = HARD.plan_again(trial(5.0, 1e-2, reused=reused))
+    errors = {} if reused else {"error": 1e-2, "error.y": 1e-2, "log10_error": -3.0}
+    assert plan == Plan(action, plan.reason, errors)
+
+
+TIMEOUT = Trial(Configuration({"block": 1}), Status.TIMEOUT, measurement=Measurement({"limit_s": 30.0}))
+UNTIMED = trial(math.nan, 1e-2, status=Status.INACCURATE)
+LOOSE = MeasurementPolicy(Objective(threshold=1.0, penalty="hard"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "stored", "is_current", "is_kept"),
+    [
+        (TIMED, GOOD, True, True),
+        (TIMED, GOOD, False, False),
+        (TIMED, Trial(GOOD.configuration, Status.CRASH), True, True),
+        (dataclasses.replace(TIMED, run_limit_s=30.0), TIMEOUT, True, True),
+        (dataclasses.replace(TIMED, run_limit_s=31.0), TIMEOUT, True, False),
+        (HARD, UNTIMED, True, True),
+        (TIMED, UNTIMED, True, False),
+        (LOOSE, UNTIMED, True, False),
+    ],
+)
+def test_a_stored_trial_stands(policy: MeasurementPolicy, stored: Trial, is_current: bool, is_kept: bool) -> None:
+    decision = policy.keeps(stored, is_current=is_current)
+    assert bool(decision) is is_kept
+    assert decision.reason
+
+
+@pytest.mark.parametrize(
+    ("policy", "stored", "is_backed"),
+    [
+        (TIMED, trial(7.0, 1e-5, reused=True), True),
+        (TIMED, trial(6.9, 1e-5, reused=True), False),
+        (TIMED, trial(7.0, 9e-6, reused=True), False),
+        (HARD, trial(math.nan, 1.0, reused=True), True),
+        (MEMORY, trial(math.nan, 1.0, reused=True), True),
+        (MEMORY, trial(9.0, 1.0, reused=True), False),
+    ],
+)
+def test_a_stored_trial_with_a_reused_error_stands_if_it_cannot_win(
+    policy: MeasurementPolicy, stored: Trial, is_backed: bool
+) -> None:
+    assert bool(policy.is_backed(stored, CHECKED)) is is_backed
+
+
+def test_nothing_is_reported_on_an_error_measured_elsewhere() -> None:
+    assert TIMED.checks_before_report(trial(1.0, 1e-9, reused=True))
+    assert not TIMED.checks_before_report(trial(1.0, 1e-9))
+
+
+@pytest.mark.parametrize("changed", [{"action": Action.REUSE}, {"observe": False}])
+def test_plans_do_not_change(changed: dict[str, Any]) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(Plan(), *next(iter(changed.items())))
