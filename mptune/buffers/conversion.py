@@ -1,7 +1,11 @@
-"""Conversion of fp64 data to a precision, with an account of what was lost, and the poison patterns."""
+"""Conversion of fp64 data to a precision, with an account of what was lost, and the poison patterns.
+
+Large arrays are worked through piece by piece, so that no full temporary is needed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -9,12 +13,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.buffers.chunks import pieces
 from mptune.precision import PRECISIONS, Precision
 
 __all__ = [
+    "PIECE",
     "Loss",
     "convert",
+    "pieces",
     "poison_margin",
     "poison_pattern",
     "poison_value",
@@ -22,6 +27,9 @@ __all__ = [
     "round_to",
     "still_poisoned",
 ]
+
+#: Elements in a piece; its temporaries stay within a core's cache.
+PIECE: Final = 1 << 16
 
 #: Quiet NaNs with a payload no arithmetic makes up by itself. E4M3 has one NaN only.
 _POISON_BITS: Final = MappingProxyType(
@@ -36,13 +44,20 @@ _POISON_BITS: Final = MappingProxyType(
 )
 _POISON_BYTE: Final = b"\xa5"
 
-#: A few subnormal values are in most data and harm nobody; from this share on they are worth a remark.
+#: A few subnormal values are in most data and harm nobody; from this share on they are worth a warning.
 _SUBNORMAL_SHARE: Final = 1e-3
+
+
+def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield one-dimensional views that together cover a C-contiguous array."""
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, PIECE):
+        yield flat[start : start + PIECE]
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What the range of a precision took from an input.
+    """What an input lost because the range of a precision is limited.
 
     Attributes:
         size: how many values there are.
@@ -50,7 +65,7 @@ class Loss:
         zero: nonzero values that became zero.
         subnormal: values rounded to a subnormal one, at a larger relative error than the precision's own.
         largest: largest magnitude among the values.
-        smallest: smallest magnitude of a nonzero value, infinity where all are zero.
+        smallest: smallest magnitude of a nonzero value, infinity if all are zero.
     """
 
     size: int = 0
@@ -60,7 +75,7 @@ class Loss:
     largest: float = 0.0
     smallest: float = np.inf
 
-    def remarks(self, name: str, precision: Precision) -> tuple[str, ...]:
+    def warnings(self, name: str, precision: Precision) -> tuple[str, ...]:
         """Say what was lost, in one sentence each for overflow and underflow."""
         found = []
         if self.infinite:
@@ -79,10 +94,10 @@ class Loss:
 
 
 def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[Any], Loss]:
-    """Return an array in a precision, each value rounded to nearest, and what its range took.
+    """Return an array in a precision, each value rounded to nearest, and what was lost.
 
     Args:
-        values: C-contiguous, any shape; not copied where the precision is fp64.
+        values: C-contiguous, any shape; not copied if the precision is fp64.
         precision: what to convert to.
     """
     if precision.dtype == values.dtype:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
@@ -12,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.buffers.chunks import pieces, update_digest
-from mptune.buffers.conversion import Loss, convert, poison_margin, poison_value, poisoned, still_poisoned
-from mptune.buffers.inputs import make_inputs
+from mptune.buffers.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
+from mptune.buffers.data import checked_references, compute_references, make_inputs
 from mptune.buffers.memory import available_memory_bytes, in_words
-from mptune.buffers.reference_cache import ReferenceCache
-from mptune.buffers.references import checked_references, compute_references, reference_key
+from mptune.buffers.reference_cache import ReferenceCache, reference_key, update_digest
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.folders import cache_folder
 from mptune.kernel import Argument, Kernel, Role, Sizes
@@ -205,7 +204,7 @@ class DataManager:
     def footprint_bytes(self, configuration: Configuration) -> int:
         """Return the bytes of all arguments in their precisions: every buffer once, and the scalars."""
         return sum(
-            _elements(self.shape_of(a)) * self.dtype_of(a, self.kernel.precision_of(a, configuration)).itemsize
+            math.prod(self.shape_of(a)) * self.dtype_of(a, self.kernel.precision_of(a, configuration)).itemsize
             for a in self.kernel.arguments
         )
 
@@ -215,7 +214,7 @@ class DataManager:
         for argument in self.kernel.arguments:
             chosen = self.kernel.precision_of(argument, configuration)
             if argument.is_input and chosen is not None and chosen is not _FP64:
-                found.extend(self._loss(argument, chosen).remarks(argument.name, chosen))
+                found.extend(self._loss(argument, chosen).warnings(argument.name, chosen))
         return tuple(found)
 
     def _loss(self, argument: Argument, chosen: Precision) -> Loss:
@@ -236,7 +235,7 @@ class DataManager:
         Raises:
             OutOfMemoryError: it does not fit; names the sizes and the bytes.
         """
-        elements = {argument: _elements(self.shape_of(argument)) for argument in self.kernel.arguments}
+        elements = {argument: math.prod(self.shape_of(argument)) for argument in self.kernel.arguments}
         inputs = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_input)
         references = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_output)
         copies = sum(n * self._copy_bytes(a) for a, n in elements.items())
@@ -256,13 +255,6 @@ class DataManager:
         names = by_name.get(argument.precision, (argument.precision,))
         possible = [precision(str(name)) for name in names]
         return max((p.size_bytes for p in possible if argument.is_output or p is not _FP64), default=0)
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    product = 1
-    for axis in shape:
-        product *= axis
-    return product
 
 
 def _held_bytes(argument: Argument) -> int:

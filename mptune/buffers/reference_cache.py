@@ -1,21 +1,36 @@
-"""References on disk, so that an expensive one is computed once; any trouble means computing it again."""
+"""References on disk, so that an expensive one is computed once; any trouble means computing it again.
+
+They are known by everything they depend on: the inputs, the sizes, and the source they come from.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import importlib.metadata
+import inspect
 import os
+import sys
+import sysconfig
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ReferenceCache"]
+from mptune.buffers.conversion import pieces
+from mptune.kernel import Kernel, Sizes
 
+__all__ = ["ReferenceCache", "reference_key", "update_digest"]
+
+_FORMAT: Final = 1
+_IMPORTED_AT: Final = time.time()
+_INSTALLED: Final = (Path(sysconfig.get_path("stdlib")).resolve(), Path(__file__).resolve().parent.parent)
 _LARGEST_ENTRY_BYTES: Final = 1 << 30
 _FOLDER_BYTES: Final = 4 << 30
 _ABANDONED_S: Final = 3600.0
@@ -84,3 +99,84 @@ class ReferenceCache:
             if abandoned or (held > self._folder_bytes and path.suffix == ".npz"):
                 path.unlink(missing_ok=True)
                 held -= status.st_size
+
+
+# -- what references depend on --------------------------------------------------------------------------
+
+
+def update_digest(digest: hashlib._Hash, name: str, array: NDArray[Any]) -> None:
+    """Add a named C-contiguous array, its type and shape included, to a digest."""
+    digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+    for piece in pieces(array):
+        digest.update(piece.tobytes())
+
+
+def reference_key(kernel: Kernel, inputs_key: str, sizes: Sizes) -> str | None:
+    """Return the identity of what the references depend on, None where the source cannot be told for sure.
+
+    It covers the inputs, the sizes, the declared outputs, the versions of NumPy and SciPy, the source file of
+    the reference function, and the modules that file uses and nobody installed. It does not cover files the
+    reference reads: what those hold belongs into the inputs.
+
+    Args:
+        kernel: supplies the reference.
+        inputs_key: identity of the inputs' values.
+        sizes: the problem sizes.
+    """
+    files = _source_files(kernel.reference) if kernel.reference is not None else None
+    if files is None or kernel.reference is None:
+        return None
+    digest = hashlib.sha256()
+    outputs = [(a.name, kernel.shape_of(a, sizes), a.dtype) for a in kernel.outputs]
+    versions = (np.__version__, importlib.metadata.version("scipy"))
+    qualified = getattr(kernel.reference, "__qualname__", "")
+    digest.update(repr((_FORMAT, kernel.name, qualified, dict(sizes), outputs, versions, inputs_key)).encode())
+    for file in files:
+        digest.update(hashlib.sha256(file).digest())
+    return digest.hexdigest()
+
+
+def _source_files(function: Callable[..., Any]) -> list[bytes] | None:
+    """Return the contents of the source files behind a function.
+
+    None for what has no file (a notebook, a class instance, a partial), for a closure (a decorated function
+    is one), whose captured values no file shows, for a function that was not imported here but came from
+    another process, and for a file changed since this process started, which may not be what was imported.
+    """
+    if not inspect.isfunction(function) or function.__closure__:
+        return None
+    # Only a module that was executed here has a specification; its file may have changed before this process began.
+    if "__spec__" not in function.__globals__:
+        return None
+    own = Path(function.__code__.co_filename)
+    try:
+        files = sorted({own.resolve(), *_own_modules(function.__globals__)})
+        if any(file.stat().st_mtime >= _IMPORTED_AT for file in files):
+            return None
+        return [file.read_bytes() for file in files]
+    except OSError:
+        return None
+
+
+def _own_modules(namespace: Mapping[str, Any]) -> Iterable[Path]:
+    """Return the files of the user's modules a namespace uses, directly or through one another."""
+    found: set[Path] = set()
+    pending = [namespace]
+    while pending:
+        for value in list(pending.pop().values()):
+            module = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
+            file = getattr(module, "__file__", None)
+            if file is None or _is_installed(Path(file)):
+                continue
+            path = Path(file).resolve()
+            if path not in found:
+                found.add(path)
+                pending.append(vars(module))
+    return found
+
+
+def _is_installed(file: Path) -> bool:
+    """Whether a module belongs to Python, an installed package or mptune: their versions change, not their files."""
+    path = file.resolve()
+    packaged = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return packaged or any(path.is_relative_to(folder) for folder in _INSTALLED)

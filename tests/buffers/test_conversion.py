@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.buffers.chunks import PIECE
-from mptune.buffers.conversion import convert, poison_value, poisoned, round_to, still_poisoned
+from mptune.buffers.conversion import PIECE, convert, poison_value, poisoned, round_to, still_poisoned
 from mptune.precision import PRECISIONS
 
 NARROW = [entry for entry in PRECISIONS.values() if entry.name != "fp64"]
@@ -111,35 +110,35 @@ def test_fp64_is_not_copied():
     values = np.arange(5.0)
     found, loss = convert(values, PRECISIONS["fp64"])
     assert found is values
-    assert loss.remarks("x", PRECISIONS["fp64"]) == ()
+    assert loss.warnings("x", PRECISIONS["fp64"]) == ()
 
 
-def remarks(values, name):
-    return convert(np.array(values), PRECISIONS[name])[1].remarks("x", PRECISIONS[name])
+def warnings_of(values, name):
+    return convert(np.array(values), PRECISIONS[name])[1].warnings("x", PRECISIONS[name])
 
 
-def test_remarks():
-    assert remarks([1.0, -1e6, 65504.0, 65520.0], "fp16") == (
+def test_warnings():
+    assert warnings_of([1.0, -1e6, 65504.0, 65520.0], "fp16") == (
         "input 'x' overflows in fp16: 2 of 4 values became infinite (largest 1e+06, fp16 holds 65504)",
     )
-    assert remarks([1.0, 500.0], "fp8_e4m3") == (
+    assert warnings_of([1.0, 500.0], "fp8_e4m3") == (
         "input 'x' overflows in fp8_e4m3: 1 of 2 values became NaN (largest 500, fp8_e4m3 holds 448)",
     )
-    assert remarks([1.0, 1e-9, -2e-8, 1.0001e-5, 0.0], "fp16") == (
+    assert warnings_of([1.0, 1e-9, -2e-8, 1.0001e-5, 0.0], "fp16") == (
         "input 'x' underflows in fp16: 2 of 5 values became zero and 1 lost digits as subnormals "
         "(smallest 1e-09, fp16 keeps all its digits down to 6.1e-05)",
     )
-    assert len(remarks([1e300, 1e-300], "fp32")) == 2
-    assert remarks([0.0, -0.0], "fp8_e5m2") == ()
-    assert remarks([2.0**-24, 2.0**-20, 1.0], "fp16") == (), "exact subnormals lose nothing"
+    assert len(warnings_of([1e300, 1e-300], "fp32")) == 2
+    assert warnings_of([0.0, -0.0], "fp8_e5m2") == ()
+    assert warnings_of([2.0**-24, 2.0**-20, 1.0], "fp16") == (), "exact subnormals lose nothing"
 
 
-def test_a_few_subnormals_are_no_reason_for_a_remark():
+def test_a_few_subnormals_are_no_reason_for_a_warning():
     few = np.ones(5000)
     few[0] = 1.00001e-5
-    assert remarks(few, "fp16") == ()
+    assert warnings_of(few, "fp16") == ()
     few[:10] = 1.00001e-5
-    assert len(remarks(few, "fp16")) == 1
+    assert len(warnings_of(few, "fp16")) == 1
 
 
 # -- poison ------------------------------------------------------------------------------------

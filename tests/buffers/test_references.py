@@ -14,8 +14,7 @@ import pytest
 from kernels_for_data import inputs, kernel, reference, simple
 
 from mptune.buffers import DataManager
-from mptune.buffers.reference_cache import ReferenceCache
-from mptune.buffers.references import reference_key
+from mptune.buffers.reference_cache import ReferenceCache, reference_key
 from mptune.errors import OutOfMemoryError, ReferenceDataError
 from mptune.kernel import In, Out
 

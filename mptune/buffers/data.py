@@ -1,0 +1,176 @@
+"""A kernel's inputs and references, made by its functions and checked against its declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.buffers.conversion import pieces
+from mptune.errors import KernelError, MptuneError, ReferenceDataError, UnknownNameError, did_you_mean
+from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.precision import PRECISIONS
+
+__all__ = ["checked_references", "compute_references", "make_inputs"]
+
+_SMALL_FLOATS: Final = frozenset(entry.dtype for entry in PRECISIONS.values())
+
+
+def make_inputs(kernel: Kernel, sizes: Sizes, seed: int) -> Mapping[str, Any]:
+    """Call ``kernel.inputs`` and return fp64 (or integer) arrays and scalars by argument name.
+
+    Arrays are C-contiguous and read-only. A scalar that is missing and named like a size has its value.
+
+    Raises:
+        KernelError: an input is missing, has another shape or type than declared, or is not finite; or the
+            function fails.
+        UnknownNameError: an input no argument has the name of.
+    """
+    try:
+        given = kernel.inputs(np.random.default_rng(seed), sizes)
+    except (MptuneError, MemoryError):
+        raise
+    except Exception as error:
+        raise KernelError(f"inputs of kernel {kernel.name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(given, Mapping):
+        raise KernelError(
+            f"inputs of kernel {kernel.name} returned {type(given).__name__}; expected a dict of arrays by argument"
+        )
+    by_name = {argument.name: argument for argument in kernel.arguments}
+    for name in given:
+        if name not in by_name:
+            raise UnknownNameError(
+                f"input of kernel {kernel.name}:", name, [n for n, a in by_name.items() if a.is_input]
+            )
+        if not by_name[name].is_input:
+            raise KernelError(
+                f"inputs of kernel {kernel.name} has {name!r}, which the kernel only writes: declare it InOut, "
+                "or leave it out"
+            )
+    return MappingProxyType({name: _input(kernel, a, given, sizes) for name, a in by_name.items() if a.is_input})
+
+
+def _input(kernel: Kernel, argument: Argument, given: Mapping[str, Any], sizes: Sizes) -> Any:
+    name = argument.name
+    if name in given:
+        value = np.asarray(given[name])
+    elif argument.role is Role.SCALAR and name in sizes:
+        value = np.asarray(sizes[name])
+    else:
+        raise KernelError(f"inputs of kernel {kernel.name} lacks {name!r}")
+    what = f"input {name!r} of kernel {kernel.name}"
+    if argument.dtype is None and value.dtype.kind not in "fiub" and value.dtype not in _SMALL_FLOATS:
+        raise KernelError(f"{what} has type {value.dtype}; expected real numbers (they are held in fp64)")
+    array = _as_declared(kernel, argument, value, sizes, what, KernelError)
+    return array.item() if argument.role is Role.SCALAR else array
+
+
+def compute_references(kernel: Kernel, inputs: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
+    """Call ``kernel.reference`` and return the fp64 (or integer) outputs by name, checked and read-only.
+
+    Raises:
+        ReferenceDataError: there is no reference, it fails or changes its inputs, or an output is missing, or
+            of the wrong shape or type, or not finite.
+    """
+    if kernel.reference is None:
+        stem = kernel.path.stem if kernel.path is not None else kernel.name
+        raise ReferenceDataError(
+            f"kernel {kernel.name} has no reference: give Kernel(reference=...), or define reference(inputs, size) "
+            f"in references/{stem}.py, the folder beside that of the kernel's file"
+        )
+    try:
+        given = kernel.reference(inputs, sizes)
+    except (MptuneError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            raise ReferenceDataError(
+                f"the reference of kernel {kernel.name} changes its inputs, which every trial needs unchanged: "
+                f"work on a copy ({error})"
+            ) from error
+        raise ReferenceDataError(
+            f"the reference of kernel {kernel.name} failed: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(given, Mapping):
+        if len(kernel.outputs) != 1:
+            names = ", ".join(argument.name for argument in kernel.outputs)
+            raise ReferenceDataError(
+                f"the reference of kernel {kernel.name} returned {type(given).__name__}; expected a dict of its "
+                f"outputs {names}"
+            )
+        given = {kernel.outputs[0].name: given}
+    return checked_references(kernel, given, sizes)
+
+
+def checked_references(kernel: Kernel, given: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
+    """Return references as C-contiguous read-only arrays, once they fit the declared outputs.
+
+    Raises:
+        ReferenceDataError: an output is missing or unknown, or of the wrong shape or type, or not finite.
+    """
+    outputs = {argument.name: argument for argument in kernel.outputs}
+    for name in given:
+        if name not in outputs:
+            raise ReferenceDataError(
+                f"the reference of kernel {kernel.name} gives {name!r}, which is no output"
+                f"{did_you_mean(str(name), outputs)} (outputs: {', '.join(outputs)})"
+            )
+    missing = [name for name in outputs if name not in given]
+    if missing:
+        raise ReferenceDataError(f"the reference of kernel {kernel.name} lacks output {', '.join(missing)}")
+    return MappingProxyType({name: _reference(kernel, outputs[name], given[name], sizes) for name in outputs})
+
+
+def _reference(kernel: Kernel, argument: Argument, given: Any, sizes: Sizes) -> NDArray[Any]:
+    value = np.asarray(given)
+    what = f"the reference of output {argument.name!r} of kernel {kernel.name}"
+    if argument.dtype is None and (value.dtype.kind != "f" or value.dtype.itemsize < 8):
+        raise ReferenceDataError(f"{what} has type {value.dtype}; expected float64: it must be exact beside fp64")
+    return _as_declared(kernel, argument, value, sizes, what, ReferenceDataError)
+
+
+def _as_declared(
+    kernel: Kernel, argument: Argument, array: NDArray[Any], sizes: Sizes, what: str, refusal: type[MptuneError]
+) -> NDArray[Any]:
+    """Return an array as fp64 or the declared integer type, C-contiguous and read-only, once it fits the declaration.
+
+    Raises:
+        MptuneError: of type ``refusal``: another shape, not integers, out of range, or not finite.
+    """
+    shape = kernel.shape_of(argument, sizes)
+    if array.shape != shape:
+        raise refusal(f"{what} has shape {array.shape}; expected {shape} at {sizes}")
+    if argument.dtype is None:
+        with np.errstate(all="ignore"):
+            array = np.asarray(array, dtype=np.float64, order="C")
+        count, first = _count_non_finite(array)
+        if count:
+            where = f", the first at {first}" if shape else ""
+            raise refusal(f"{what} has {count} values that are NaN or infinite{where}")
+    else:
+        if array.dtype.kind not in "iub":
+            raise refusal(f"{what} has type {array.dtype}; expected integers for {argument.dtype}")
+        limits = np.iinfo(argument.dtype)
+        low, high = int(array.min()), int(array.max())
+        if low < limits.min or high > limits.max:
+            raise refusal(f"{what} has values outside {argument.dtype}: from {low} to {high}")
+        array = np.asarray(array, dtype=argument.dtype, order="C")
+    # A view: the flag must not change on an array that is the user's own.
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _count_non_finite(array: NDArray[Any]) -> tuple[int, tuple[int, ...]]:
+    """Return how many elements are NaN or infinite, and the index of the first (``()`` if there is none)."""
+    count, first, offset = 0, -1, 0
+    for piece in pieces(array):
+        bad = np.flatnonzero(~np.isfinite(piece))
+        if bad.size and not count:
+            first = offset + int(bad[0])
+        count += bad.size
+        offset += piece.size
+    return count, tuple(int(i) for i in np.unravel_index(first, array.shape)) if count else ()
