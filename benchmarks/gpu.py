@@ -1,19 +1,18 @@
-"""What mptune does on a GPU: gemm and axpy against the vendor's, a peer, the papers' figures, energy.
+"""mptune on a GPU: axpy and gemm beside the vendor's libraries, Kernel Tuner, whole search spaces, energy.
 
     python benchmarks/gpu.py [--sections axpy,gemm,...] [--backend auto] [--time-limit 450] [--output FILE.md]
 
-Sections, each in the time of --time-limit, in the order of this list unless told otherwise:
+Each section takes at most --time-limit seconds. They run in this order:
 
     axpy    share of the device's copy bandwidth by precision
     gemm    against cuBLAS, with and without double buffering and prefetch
     peer    evaluations per second beside Kernel Tuner (needs ``mptune[benchmarks]``)
-    spaces  whole search spaces, their fronts and speedups over fp64 (Heldens 2026, Figs. 2 and 3)
+    spaces  whole search spaces, their fronts and speedups relative to fp64 (Heldens 2026, Figs. 2 and 3)
     energy  time and energy by accuracy (Heldens 2026, Fig. 12)
 
-What was measured is kept beside the page as JSON, and each run replaces its own sections only: the page is filled
-section by section, where need be on several days. Recorded spaces go to --data; a run of ``spaces`` goes on from what
---work holds. A section that was never measured says so, and which command measures it: with ``--placeholder`` the page
-is written without measuring anything.
+The figures are stored beside the page as JSON. A run replaces only the sections it measured, so they can be
+measured one by one. Recorded spaces are written to --data; ``spaces`` keeps its progress in --work and continues from
+there. A section without figures shows the command that measures it. ``--placeholder`` only writes the page.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ GPUS: Final = ("cuda", "hip")
 
 
 def found_backend(name: str) -> str:
-    """Return the name of a backend that can run here; "auto" is the first GPU, never the processor.
+    """Return the name of a backend that can run here; "auto" selects the first GPU backend, never the host.
 
     Raises:
         UnknownNameError: no backend has that name.
-        BackendUnavailableError: it cannot run here, or there is no GPU; says why.
+        BackendUnavailableError: the backend cannot run here, or there is no GPU.
     """
     if name != "auto":
         return runnable_backend(name)
@@ -68,7 +67,7 @@ def found_backend(name: str) -> str:
 
 
 def measured(section: Section, options: Options, time_limit_s: float) -> dict[str, Any]:
-    """Measure a section, and say on what, when and how."""
+    """Measure a section; return its figures with the device, date and command."""
     device = get_backend(options.backend).device()
     start = time.monotonic()
     document = section.measure(options, start + time_limit_s)
@@ -88,7 +87,7 @@ def measured(section: Section, options: Options, time_limit_s: float) -> dict[st
 
 
 def page(documents: Mapping[str, Any]) -> str:
-    """Return the page: what was measured of each section, or the command that measures it."""
+    """Return the page: the figures of each section, or the command that measures it."""
     lines = ["# On a GPU", ""]
     for name, section in SECTIONS.items():
         document = documents.get(name)
@@ -100,9 +99,9 @@ def page(documents: Mapping[str, Any]) -> str:
 
 
 def missing(name: str) -> list[str]:
-    """Return what a section says that was never measured."""
-    said = "Not measured: no GPU was available. On a machine with one, this fills the section:"
-    return [said, "", f"    {command(name)}"]
+    """Return the lines of a section that has not been measured."""
+    text = "Not measured: no GPU was available. On a machine with one, this fills the section:"
+    return [text, "", f"    {command(name)}"]
 
 
 def command(name: str) -> str:
@@ -111,7 +110,7 @@ def command(name: str) -> str:
 
 
 def head(document: Mapping[str, Any]) -> list[str]:
-    """Return on what, when and how a section was measured."""
+    """Return the lines that say on which device, when and how a section was measured."""
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
     lines = [
         f"    {document['command']}",
@@ -125,10 +124,10 @@ def head(document: Mapping[str, Any]) -> list[str]:
 
 
 def stored(path: Path) -> dict[str, Any]:
-    """Return what earlier runs measured, by section.
+    """Return the figures of earlier runs, by section.
 
     Raises:
-        MptuneError: the file is not one of ours.
+        MptuneError: the file was not written by this benchmark.
     """
     if not path.exists():
         return {}
@@ -136,11 +135,11 @@ def stored(path: Path) -> dict[str, Any]:
         documents = json.loads(path.read_text(encoding="utf-8"))["sections"]
         return {name: documents[name] for name in SECTIONS if name in documents}
     except (ValueError, KeyError, TypeError) as error:
-        raise MptuneError(f"{path}: not the figures of an earlier run of this benchmark: {error!r}") from None
+        raise MptuneError(f"{path}: not a file of figures that this benchmark wrote: {error!r}") from None
 
 
 def write(path: Path, documents: Mapping[str, Any]) -> None:
-    """Write the page, and the figures beside it where there are any."""
+    """Write the page, and the figures beside it if there are any."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(documents), encoding="utf-8")
     if documents:
@@ -152,7 +151,7 @@ def write(path: Path, documents: Mapping[str, Any]) -> None:
 
 
 def run(given: argparse.Namespace, options: Options, names: Sequence[str]) -> int:
-    """Measure sections, writing the page after each; a section that fails keeps none of the others from its turn."""
+    """Measure sections and write the page after each; if one fails, the others still run."""
     documents = stored(given.output.with_suffix(".json"))
     code = 0
     for name in names:
@@ -169,7 +168,7 @@ def run(given: argparse.Namespace, options: Options, names: Sequence[str]) -> in
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 when it ended well, 2 for wrong input or without a GPU."""
+    """Run the benchmark; return 0 if it ended well, 2 for wrong input or if there is no GPU."""
     given = _parser().parse_args(arguments)
     text = shlex.join(["python", "benchmarks/gpu.py", *(sys.argv[1:] if arguments is None else arguments)])
     try:
@@ -182,7 +181,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(given, _options(given, text), names)
     except BackendUnavailableError as error:
         print(f"error: {error}", file=sys.stderr)
-        print("With a GPU, these measure the sections (--placeholder writes the page without them):", file=sys.stderr)
+        print(
+            "On a machine with a GPU, run (--placeholder writes the page without measuring):",
+            file=sys.stderr,
+        )
         print("\n".join(f"    {command(name)}" for name in names), file=sys.stderr)
         return 2
     except MptuneError as error:
@@ -191,13 +193,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(given: argparse.Namespace, text: str) -> Options:
-    """Return the options, checked.
+    """Return the checked options.
 
     Raises:
         MptuneError: a number is out of range, a name unknown, or the backend not available.
     """
     if not (given.time_limit > 0 and math.isfinite(given.time_limit)):
-        raise MptuneError(f"--time-limit {given.time_limit:g}: expected seconds, more than 0")
+        raise MptuneError(f"--time-limit {given.time_limit:g}: expected a number of seconds above 0")
     for name in ("budget", "candidates", "rounds"):
         if getattr(given, name) < 1:
             raise MptuneError(f"--{name} {getattr(given, name)}: expected at least 1")
@@ -209,7 +211,7 @@ def _options(given: argparse.Namespace, text: str) -> Options:
     kernels = _names(given.kernels, THRESHOLDS, "kernel")
     backend = found_backend(given.backend)
     if backend == "host" and given.output == OUTPUT:
-        raise MptuneError(f"--backend host only tries the sections out: give another --output than {OUTPUT.name}")
+        raise MptuneError(f"--backend host is for trying out the sections: give another --output than {OUTPUT.name}")
     return Options(
         backend=backend,
         size=given.size,
@@ -226,10 +228,10 @@ def _options(given: argparse.Namespace, text: str) -> Options:
 
 
 def _names(text: str, known: Mapping[str, Any], what: str) -> tuple[str, ...]:
-    """Return the names in a list separated by commas.
+    """Return the names in a comma-separated list.
 
     Raises:
-        UnknownNameError: one of them is not known.
+        UnknownNameError: a name is not known.
     """
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in names:
@@ -240,20 +242,22 @@ def _names(text: str, known: Mapping[str, Any], what: str) -> tuple[str, ...]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sections", default="", help="names, by commas [all]")
+    parser.add_argument("--sections", default="", help="names, separated by commas [all]")
     parser.add_argument("--backend", default="auto", help="auto (the first GPU), cuda, hip, or host to try it out")
-    parser.add_argument("--time-limit", type=float, default=450.0, help="seconds of a section, about [450]")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="the page; figures go beside it")
-    parser.add_argument("--data", type=Path, default=FOLDER / "data", help="folder of recorded spaces")
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "gpu", help="folder of what is done so far")
-    parser.add_argument("--size", help="size preset instead of paper, or of default in peer")
-    parser.add_argument("--kernels", default="", help="kernels of spaces and energy, by commas [a choice for each]")
+    parser.add_argument("--time-limit", type=float, default=450.0, help="seconds for each section, approximately [450]")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="the page; the figures are stored beside it")
+    parser.add_argument("--data", type=Path, default=FOLDER / "data", help="folder for recorded spaces")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "gpu", help="folder for the progress of spaces")
+    parser.add_argument("--size", help="size preset [paper; in peer: default]")
+    parser.add_argument(
+        "--kernels", default="", help="kernels of spaces and energy, separated by commas [own for each]"
+    )
     parser.add_argument("--matrices", default="1024,2048,4096", help="M = N = K of gemm [1024,2048,4096]")
-    parser.add_argument("--budget", type=int, default=100, help="evaluations of a tool in a round of peer [100]")
-    parser.add_argument("--candidates", type=int, default=3, help="of each kind, measured again in turn [3]")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds in which what is compared takes turns [5]")
-    parser.add_argument("--seed", type=int, default=0, help="of inputs and searches [0]")
-    parser.add_argument("--placeholder", action="store_true", help="write the page from what there is, measure nothing")
+    parser.add_argument("--budget", type=int, default=100, help="evaluations of each tool in a round of peer [100]")
+    parser.add_argument("--candidates", type=int, default=3, help="fastest of each kind, measured again [3]")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds in which the things compared take turns [5]")
+    parser.add_argument("--seed", type=int, default=0, help="seed of inputs and searches [0]")
+    parser.add_argument("--placeholder", action="store_true", help="write the page without measuring")
     return parser
 
 

@@ -1,7 +1,7 @@
-"""Runs of mptune and of Kernel Tuner on one kernel, and their time by phase: what benchmarks of throughput share.
+"""Runs of mptune and of Kernel Tuner on one kernel, with their time by phase, for the benchmarks of throughput.
 
-Both tools draw the same number of configurations of the same space at random, check the answer of each, and begin with
-empty caches of binaries.
+Both tools draw the same number of configurations from the same space at random, check the result of each, and start
+with empty binary caches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mptune.tuner import tune
 
 INSTALL: Final = 'Kernel Tuner is not installed: pip install "mptune[benchmarks]"'
 PHASES: Final = ("compile", "transfer", "launch", "accuracy", "timing")
-#: Columns of the phases in a table: those of :data:`PHASES`, the checked launch with the comparison, and what is left.
+#: Columns of a table: those of :data:`PHASES`, with the checked launch as part of accuracy, and the rest.
 COLUMNS: Final = ("compile", "transfer", "accuracy", "timing", "rest")
 
 
@@ -40,10 +40,10 @@ class Outcome:
 
     Attributes:
         evaluations: configurations evaluated.
-        wall_s: from the call to the result, start of the worker included.
-        phases_s: wall time by phase, where the tool tells.
-        best: the fastest configuration; None where none is valid.
-        best_ms: its time as the tool measured it.
+        wall_s: time from the call to the result, with the start of the worker.
+        phases_s: wall time by phase, if the tool reports it.
+        best: the fastest configuration; None if none is valid.
+        best_ms: its time as measured by the tool.
     """
 
     evaluations: int
@@ -66,7 +66,7 @@ def columns_s(phases_s: Mapping[str, float], wall_s: float) -> tuple[float, ...]
 
 
 def narrowed(kernel: Kernel, types: Sequence[str]) -> Kernel:
-    """Return the kernel in some types only."""
+    """Return the kernel with only some of its types."""
     parameters = [
         PrecisionParameter(p.name, [value for value in p.values if value in types])
         if isinstance(p, PrecisionParameter)

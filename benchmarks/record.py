@@ -1,9 +1,9 @@
-"""Records whole search spaces of bundled kernels on this machine: the test bed of the search strategies.
+"""Records whole search spaces of bundled kernels on this machine, on which search strategies are tested.
 
-Every configuration, in a random order, so that a slow hour does not fall on one value of a parameter: its time
-(median of the launches of all passes), its own error, measured and not taken from its signature, and its memory
-footprint. Compiling comes first and alone, on all cores; then the launches, one configuration at a time. What is
-done is kept in the work folder: the same command goes on where it stopped.
+For each configuration it records the time (median of the launches of all passes), the error, measured on the
+configuration itself and not reused from its signature, and the memory footprint. The order is random, so that a slow
+hour does not fall on one value of a parameter. All configurations are compiled first, on all cores; then they are
+launched one at a time. Progress is kept in the work folder: the same command continues where it stopped.
 
     python benchmarks/record.py bessel kmeans --work build/recording [--passes 1] [--size default]
     python benchmarks/record.py convolution2d --restrict output_type=fp64,fp32 --sample 5000 --work build/recording

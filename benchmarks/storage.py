@@ -1,8 +1,8 @@
-"""How fast a run file of a million trials is written, opened, shown and searched for its Pareto front.
+"""Measures how fast a run file of a million trials is written, opened, shown and searched for its Pareto front.
 
-Trials are like those of a tuned kernel of seven parameters: five numbers and ten launch times each, one in five
+The trials resemble those of a kernel with seven parameters: each has five numbers and ten launch times; one in five is
 inaccurate, one in ten failed. They are written one at a time, as a tuner does, and by the thousand, as an importer
-does; then the commands of a user are timed as processes of their own, start and imports included.
+does. Then the user's commands are timed as separate processes, with their start and imports.
 
     python benchmarks/storage.py [--trials 1000000] [--singly 2000] [--folder FOLDER] [--output FILE.md]
 """
@@ -34,7 +34,7 @@ from mptune.space.configuration import Configuration, Value
 from mptune.store import RunFile
 
 OUTPUT: Final = Path(__file__).parent / "results" / "storage.md"
-#: What is written by hand below the table stays when it is written again.
+#: Text below this line was written by hand and is kept when the report is written again.
 NOTES: Final = "<!-- Below this line storage.py changes nothing. -->"
 BATCH: Final = 1000
 VALUES: Final[dict[str, list[Value]]] = {

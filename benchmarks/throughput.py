@@ -1,12 +1,12 @@
-"""How many configurations are evaluated a second: compiling ahead, in turn, and Kernel Tuner's C++ backend.
+"""Measures evaluations per second of mptune, compiling ahead and in turn, and of Kernel Tuner's C++ backend.
 
     python benchmarks/throughput.py [--budget 192] [--rounds 5] [--output FILE.md] [--json]
 
-The tools take turns, each with an empty cache of binaries, on the same kernel (axpy in fp64 and fp32 at 2^20 elements:
-Kernel Tuner's backend has no narrower types), the same parameters, thread count and compiler flags, the same number of
-configurations, drawn at random, and an error measured for each. Then what compiling ahead does to what is measured: the
-same configurations timed with nothing else running, with compilers that pause for each timing, and with compilers that
-do not.
+The tools take turns, each with an empty binary cache. They have the same kernel (axpy in fp64 and fp32 with 2^20
+elements; Kernel Tuner's backend has no narrower types), parameters, thread count and compiler flags. Each draws the
+same number of configurations at random and measures the error of every one. Then the effect of compiling ahead on the
+timings is measured: the same configurations are timed with nothing else running, with compilers that pause for each
+timing, and with compilers that do not.
 """
 
 from __future__ import annotations

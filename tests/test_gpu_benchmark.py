@@ -113,7 +113,7 @@ def test_the_committed_page_is_what_the_figures_beside_it_give() -> None:
         (["--backend", "hots"], "did you mean 'host'"),
         (["--rounds", "0"], "--rounds 0: expected at least 1"),
         (["--seed", "-1"], "--seed -1: expected"),
-        (["--time-limit", "nan"], "--time-limit nan: expected seconds"),
+        (["--time-limit", "nan"], "--time-limit nan: expected a number of seconds"),
         (["--matrices", "64,x"], "--matrices 64,x: expected whole numbers"),
         (["--matrices", "0"], "--matrices 0: expected whole numbers"),
         (["--backend", "host", "--sections", "axpy", "--size", "smok"], "did you mean 'smoke'"),

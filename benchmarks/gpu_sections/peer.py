@@ -39,7 +39,7 @@ VISIT: Final = TimingPlan(warmups=1, min_repeats=10, max_repeats=30, relative_wi
 
 
 def measure(options: Options, until: float) -> dict[str, Any]:
-    """Let both tools take turns for as many rounds as there is time for."""
+    """Run both tools in turn, for as many rounds as there is time for."""
     if options.backend != "cuda":
         raise MptuneError(
             f"section peer needs a CUDA device, not {options.backend}: Kernel Tuner runs there through CuPy; "
@@ -91,7 +91,7 @@ def run_peer(sizes: Mapping[str, int], budget: int, seed: int) -> Outcome:
 
 
 def peer_options(kernel: Kernel, sizes: Sizes) -> dict[str, Any]:
-    """Return what Kernel Tuner is told of a kernel beside its parameters: source, launch and language."""
+    """Return Kernel Tuner's arguments for a kernel, besides its parameters: source, launch and language."""
 
     def configuration(values: Mapping[str, Any]) -> Configuration:
         return kernel.configuration({p.name: values[p.name] for p in kernel.parameters})
@@ -121,7 +121,7 @@ def _document(outcome: Outcome, found_ms: Mapping[Configuration, float]) -> dict
 def _again(
     kernel: Kernel, sizes: Sizes, rounds: list[dict[str, Outcome]], options: Options
 ) -> dict[Configuration, float]:
-    """Return the time of what either tool found, all measured in turn by one bench."""
+    """Return the times of the winners of both tools, measured in turn by the same bench."""
     found = [outcome.best for turn in rounds for outcome in turn.values() if outcome.best is not None]
     bench = Bench(kernel, sizes, get_backend(options.backend), seed=options.seed, plan=VISIT)
     try:

@@ -1,4 +1,4 @@
-"""Several searches over one kernel on one worker, each with what the others have found."""
+"""Several searches over one kernel that share a worker and their trials."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mptune.strategies import make
 
 __all__ = ["PLAN", "described", "evaluator_of", "fastest", "search"]
 
-#: In a search the launches only have to find candidates.
+#: A search only has to find candidates, which are timed again afterwards.
 PLAN: Final = TimingPlan(warmups=1, min_repeats=3, max_repeats=30, cap_s=0.03, patience_s=0.2)
 
 
 def evaluator_of(kernel: Kernel, sizes: Sizes, options: Options, observers: Sequence[str] = ()) -> DeviceEvaluator:
-    """Return what evaluates a kernel, compiling ahead on all cores."""
+    """Return an evaluator of a kernel that compiles ahead on all cores."""
     return DeviceEvaluator(
         kernel,
         sizes,
@@ -46,7 +46,7 @@ def search(
     seed: int,
     first: Sequence[Configuration] = (),
 ) -> None:
-    """Search a space with Bayesian optimisation until a time, and add the trials to those that are known.
+    """Search a space with Bayesian optimisation until a deadline, and add the trials to the known ones.
 
     Args:
         evaluator: evaluates.
@@ -73,7 +73,7 @@ def search(
 
 
 def fastest(trials: Iterable[Trial], values: Mapping[str, Sequence[Any]], tau: float, count: int) -> list[Trial]:
-    """Return the fastest valid trials that have certain values and an error of at most ``tau``."""
+    """Return the fastest valid trials that have the given values and an error of at most ``tau``."""
     admitted = [
         trial
         for trial in trials
@@ -83,5 +83,5 @@ def fastest(trials: Iterable[Trial], values: Mapping[str, Sequence[Any]], tau: f
 
 
 def described(configuration: Configuration) -> dict[str, Any]:
-    """Return a configuration as JSON can hold it."""
+    """Return a configuration as a JSON object."""
     return dict(configuration)

@@ -1,4 +1,4 @@
-"""What a section is, and what its measurements are told."""
+"""A section of the GPU benchmark, and its options."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["Options", "Section", "table"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says.
+    """The options of the command line.
 
     Attributes:
         backend: name of the backend, never "auto".
-        size: size preset instead of a section's own.
-        kernels: instead of a section's own.
+        size: size preset; None for the section's own.
+        kernels: names of kernels; empty for the section's own.
         matrices: M = N = K of gemm.
         budget: configurations Kernel Tuner and mptune draw.
-        candidates: configurations measured again of each kind that is compared.
-        rounds: how often what is compared takes turns.
-        seed: of inputs and searches.
-        work: folder of what is done so far.
-        data: folder of recorded spaces.
+        candidates: how many of the fastest configurations of each kind are measured again.
+        rounds: rounds in which the things compared take turns.
+        seed: seed of inputs and searches.
+        work: folder for progress.
+        data: folder for recorded spaces.
         command: the command line.
     """
 
@@ -43,14 +43,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One thing to measure.
+    """One section.
 
     Attributes:
-        name: what the command line calls it.
+        name: its name on the command line.
         title: its heading.
-        measure: measures until the monotonic clock shows a time, and returns what JSON can hold; ``complete`` says
-            whether the time sufficed.
-        lines: renders what was measured, as Markdown.
+        measure: takes the options and a deadline on the monotonic clock, in seconds; returns JSON values, of which
+            ``complete`` says whether there was time for everything.
+        lines: turns what ``measure`` returned into lines of Markdown.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Whole search spaces at paper size: the fronts of time against error, Figs. 2 and 3 of Heldens 2026 for this device.
 
-The baselines come first, all or a part of them, then the rest of the space in random order. Where the time does not
-suffice for the whole space, what was measured is a uniform sample of it, and says so; the same command goes on from
+The baselines are measured first, then the rest of the space in random order. If there is not enough time for the whole
+space, the result is a uniform sample of it, and the page says so; the same command goes on from
 there. Every configuration has its own error measured, none its signature's.
 """
 
@@ -36,7 +36,7 @@ _NOT_IN_NAMES: Final = re.compile("[^a-z0-9]+")
 
 
 def measure(options: Options, until: float) -> dict[str, Any]:
-    """Record a space after another, each with an equal share of the time that is left."""
+    """Record the spaces one by one; each gets an equal share of the time that is left."""
     names = options.kernels or KERNELS
     found = {}
     for number, name in enumerate(names):
@@ -49,7 +49,7 @@ def measure(options: Options, until: float) -> dict[str, Any]:
 
 
 def _record(name: str, options: Options, until: float) -> dict[str, Any]:
-    """Measure what there is time for, write the recorded space and return its summary."""
+    """Measure as much as there is time for, write the recorded space and return its summary."""
     task = _task(name, options)
     device = _NOT_IN_NAMES.sub("-", get_backend(options.backend).device().name.lower()).strip("-")
     options.work.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def _record(name: str, options: Options, until: float) -> dict[str, Any]:
 
 
 def _task(name: str, options: Options) -> Task:
-    """Return the space of a kernel, the baselines first."""
+    """Return the space of a kernel with the baselines first."""
     given = argparse.Namespace(
         size=options.size or "paper", restrict={}, sample=None, seed=options.seed, backend=options.backend
     )

@@ -1,4 +1,4 @@
-"""The vendor's matrix product: cuBLAS through CuPy, on the very matrices the gemm kernel gets."""
+"""The vendor's matrix product: cuBLAS through CuPy, on the same matrices as the gemm kernel."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _INSTALL: Final = "pip install nvidia-cublas"
 
 
 class Cublas:
-    """C = alpha A B + beta C with matrices that stay on the device.
+    """Computes C = alpha A B + beta C; the matrices stay on the device.
 
-    Sums in fp32 are true fp32: no TF32 unless the environment asks cuBLAS for it. Products of fp16 are summed in fp32,
-    which tensor cores do.
+    fp32 is true fp32, not TF32, unless the environment asks cuBLAS for it. Products of fp16 are summed in fp32, as
+    tensor cores do.
 
     Args:
         data: inputs and reference of gemm.
@@ -87,7 +87,7 @@ class Cublas:
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
     def multiply(self) -> float:
-        """Multiply once, C as it was at first, and return the device time in milliseconds."""
+        """Multiply once, starting from the original C, and return the device time in milliseconds."""
         (m, k), (_, n) = self._a.shape, self._b.shape
         (start, end), (inputs, result) = self._events, self._kinds
         none, handle = self._cublas.CUBLAS_OP_N, self._cupy.cuda.device.get_cublas_handle()

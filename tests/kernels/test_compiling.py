@@ -11,8 +11,7 @@ from mptune.backends import BACKENDS, get_backend
 from mptune.checking import Selection, check
 from mptune.registry import bundled_kernels, load_kernel
 
-#: Kernels that compile fast: which accuracy signatures are compiled. ``benchmarks/compile_all.py`` compiles all of every
-#: kernel.
+#: Kernels that compile fast, and which of their accuracy signatures; ``benchmarks/compile_all.py`` compiles all.
 SMALL: dict[str, Selection] = {"axpy": "signatures", "kmeans": 20}
 
 #: What a compiler is known to need minutes for, as constraints that leave it out; a tuner gives up on it as on any
