@@ -24,9 +24,9 @@ from mptune.objective import Objective
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
-from mptune.strategies.models.features import Features
-from mptune.strategies.models.signatures import Signatures
-from mptune.strategies.models.validity import ValidityModel
+from mptune.strategies.model_based.coordinates import Features
+from mptune.strategies.model_based.error_model import Signatures
+from mptune.strategies.model_based.feasibility import ValidityModel
 
 __all__ = ["TARGET", "VARIANTS", "Variant", "make_variant", "replay_variant"]
 
@@ -93,7 +93,7 @@ class Variant:
     errors_only: bool = False
 
 
-_VALIDITY: Final = "mptune.strategies.models.chances.ValidityModel"
+_VALIDITY: Final = "mptune.strategies.model_based.feasibility.ValidityModel"
 _SIGNATURES: Final = "mptune.strategies.bayesian.Signatures"
 VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
     {
@@ -107,7 +107,7 @@ VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
         ),
         "validity": Variant(
             "nothing learnt of failures",
-            stand_ins={"mptune.strategies.models.chances.ValidityModel": _EverythingRuns},
+            stand_ins={_VALIDITY: _EverythingRuns},
         ),
         "exact reuse": Variant(
             "measured signatures only teach the model of errors",

@@ -24,14 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.results import Trial
-from mptune.strategies.base import Options, Strategy, option
-from mptune.strategies.models import candidates as pools
-from mptune.strategies.models.chances import Chances, Outcome
-from mptune.strategies.models.features import Features
-from mptune.strategies.models.gaussian_process import Prior
-from mptune.strategies.models.signatures import Signatures, enabled
-from mptune.strategies.models.surrogate import Surrogate, TimeSurrogate
-from mptune.strategies.models.value_model import ValueModel
+from mptune.strategies.base import Options, option
+from mptune.strategies.model_based.candidates import Candidates, ascend
+from mptune.strategies.model_based.coordinates import Features
+from mptune.strategies.model_based.error_model import Signatures, enabled
+from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
+from mptune.strategies.model_based.gaussian_process import Prior
+from mptune.strategies.model_based.strategy import ModelBasedStrategy
+from mptune.strategies.model_based.surrogate import Surrogate, TimeSurrogate, ValueModel
 
 __all__ = ["BayesianOptions", "BayesianStrategy"]
 
@@ -43,6 +43,8 @@ _LEAST_PROBABILITY: Final = 0.2
 _ELITE: Final = 4
 #: Steps of local search from each starting point in a sampled space.
 _STEPS: Final = 6
+#: Configurations drawn to find one of another signature.
+_PROBES: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class BayesianOptions(Options):
     )
 
 
-class BayesianStrategy(Strategy):
+class BayesianStrategy(ModelBasedStrategy):
     """Proposes what promises most under models of time, validity and error."""
 
     name: ClassVar[str] = "bayesian"
@@ -84,19 +86,13 @@ class BayesianStrategy(Strategy):
         self._signatures = Signatures(self.space, self.signature, self.objective) if watched else None
         self._surrogate = self._make_surrogate()
         self._outcomes: dict[int, Outcome] = {}
-        self._pending: dict[int, None] = {}
-        self._design: list[int] | None = None
-        self._design_target = 0
         self._widest_attempts = 0
         self._best = math.inf
         self._since_best = 0
-        self._all: pools.Candidates | None = None
-        self._pool: pools.Candidates | None = None
-        self._alive = np.empty(0, dtype=np.bool_)
-        self._fitted_to = 0
+        self._all: Candidates | None = None
 
-    def _make_surrogate(self) -> Surrogate[Any]:
-        return TimeSurrogate(self._value_model(), self._chances(), self.options.max_observations, self.rng)
+    def _make_surrogate(self) -> Surrogate:
+        return TimeSurrogate(self._value_model(), self._feasibility(), self.options.max_observations, self.rng)
 
     def _value_model(self) -> ValueModel:
         options = self.options
@@ -104,8 +100,8 @@ class BayesianStrategy(Strategy):
         prior = Prior.of(k, length_spread=options.length_spread, noise=options.noise, noise_spread=1.0)
         return ValueModel(prior, iterations=options.iterations, warp=options.warp)
 
-    def _chances(self) -> Chances:
-        return Chances(
+    def _feasibility(self) -> FeasibilityModel:
+        return FeasibilityModel(
             self._features.count,
             self._signatures,
             iterations=self.options.iterations,
@@ -113,20 +109,7 @@ class BayesianStrategy(Strategy):
             rng=self.rng,
         )
 
-    # -- ask and tell --------------------------------------------------------------------------
-
-    def _propose(self, n: int) -> list[int]:
-        if self._design is None:
-            self._begin()
-        found: list[int] = []
-        while len(found) < n:
-            index = self._next()
-            if index is None:
-                break
-            found.append(index)
-            self._pending[index] = None
-            self._strike(index)
-        return found
+    # -- tell ----------------------------------------------------------------------------------
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         new = [(i, t) for i, t in dict(zip(indices, trials, strict=True)).items() if i not in self._outcomes]
@@ -135,11 +118,10 @@ class BayesianStrategy(Strategy):
         at = np.array([i for i, _ in new], dtype=np.int64)
         features, codes = self._features.of(at), self.space.codes(at)
         for (index, trial), row, values in zip(new, features, codes, strict=True):
-            self._pending.pop(index, None)
             outcome = self._outcome(row, values, trial)
             self._outcomes[index] = outcome
             self._since_best = 0 if self._improves(outcome) else self._since_best + 1
-            self._strike(index)
+            self._settle(index)
         for signatures in self._observed:
             signatures.observe(codes, [t for _, t in new])
 
@@ -148,10 +130,10 @@ class BayesianStrategy(Strategy):
         """What learns of errors; the first of them knows the widest signature."""
         return () if self._signatures is None else (self._signatures,)
 
-    def _outcome(self, features: NDArray[np.float64], codes: NDArray[np.int32], trial: Trial) -> Outcome:  # noqa: ARG002
+    def _outcome(self, features: NDArray[np.float64], codes: NDArray[np.int32], trial: Trial) -> Outcome:
         value = -math.log(self.objective.performance(trial))
         failed = self._has_failed(trial)
-        return Outcome(features, value, failed, not failed and self.objective.is_feasible(trial))
+        return Outcome(features, value, failed, not failed and self.objective.is_feasible(trial), codes=codes)
 
     def _has_failed(self, trial: Trial) -> bool:
         # A constraint on what is measured is one that cannot be seen beforehand either.
@@ -163,8 +145,11 @@ class BayesianStrategy(Strategy):
         self._best = outcome.value if is_better else self._best
         return is_better
 
-    def _taken(self, index: int) -> bool:
-        return index in self._seen or index in self._pending
+    # -- ask -----------------------------------------------------------------------------------
+
+    def _begin(self) -> list[int]:
+        told = np.array([o.features for o in self._outcomes.values() if o.is_known])
+        return self._draw_design(self.options.initial, told, self.space.latin_hypercube)
 
     def _next(self) -> int | None:
         for step in (self._next_widest, self._next_of_design, self._next_by_model):
@@ -172,17 +157,6 @@ class BayesianStrategy(Strategy):
             if index is not None:
                 return index
         return None
-
-    # -- the initial sample --------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        """Draw the Latin hypercube; trials told before count towards it where they cover every parameter."""
-        told = [o for o in self._outcomes.values() if o.is_known]
-        covered = len(told) > 1 and bool((np.ptp([o.features for o in told], axis=0) > 0).all())
-        wanted = min(self.options.initial, self.space.size)
-        self._design_target = wanted if covered else wanted + len(told)
-        missing = self._design_target - len(told)
-        self._design = self.space.latin_hypercube(missing, self.rng).tolist() if missing > 0 else []
 
     def _next_widest(self) -> int | None:
         """Return a configuration of the widest signature, while that signature's error is not known.
@@ -198,62 +172,77 @@ class BayesianStrategy(Strategy):
         around = self.space.sample(min(256, self.space.size), self.rng)
         codes = self.space.codes(around).copy()
         codes[:, signatures.columns] = signatures.widest
-        found = [int(i) for i in self.space.indices_of(codes) if i >= 0 and not self._taken(int(i))]
+        found = [int(i) for i in self.space.indices_of(codes) if i >= 0 and not self._is_taken(int(i))]
         if found:
             return found[0]
-        free = np.array([i for i in around.tolist() if not self._taken(i)], dtype=np.int64)
+        free = np.array([i for i in around.tolist() if not self._is_taken(i)], dtype=np.int64)
         return int(free[signatures.wideness(self.space.codes(free)).argmax()]) if len(free) else None
 
     def _next_of_design(self) -> int | None:
-        """Return the next point of the initial sample, a random one in place of each that failed."""
-        assert self._design is not None
         known = sum(o.is_known for o in self._outcomes.values())
         tried = len(self._outcomes) + len(self._pending)
         if known + len(self._pending) >= self._design_target or tried >= 3 * self._design_target:
             return None
-        while self._design:
-            index = self._towards_feasible(self._design.pop(0))
-            if index is not None:
-                return index
-        drawn = self.space.sample(1, self.rng, exclude=self._seen | self._pending.keys())
-        return self._towards_feasible(int(drawn[0])) if len(drawn) else None
+        return super()._next_of_design()
 
-    def _towards_feasible(self, index: int) -> int | None:
+    def _placed(self, index: int) -> int | None:
         """Return the configuration, with a more promising signature where its own is unlikely to be feasible."""
         if self._signatures is not None:
             likely = self._signatures.log_probability(self.space.codes([index]))[0]
             if likely < math.log(_LEAST_PROBABILITY):
-                like = np.full(32, index, dtype=np.int64)
-                moved = pools.towards_feasible(self.space, like, self._signatures, self.rng)
-                return next((int(i) for i in moved if not self._taken(int(i))), None)
-        return None if self._taken(index) else index
+                moved = self._towards_feasible(np.full(32, index, dtype=np.int64), self._signatures)
+                return next((int(i) for i in moved if not self._is_taken(int(i))), None)
+        return super()._placed(index)
+
+    def _towards_feasible(self, indices: NDArray[np.int64], signatures: Signatures) -> NDArray[np.int64]:
+        """Return configurations like the given ones but with signatures drawn by their probability to be feasible.
+
+        Those that are not valid are left out, so the answer may be shorter, or empty.
+        """
+        codes = self.space.codes(indices).copy()
+        probes = self.space.codes(self.space.sample(min(_PROBES, self.space.size), self.rng))
+        rows = np.concatenate([probes[:, signatures.columns], signatures.widest[None, :]])
+        trial = np.concatenate([probes, probes[:1]])
+        trial[:, signatures.columns] = rows
+        weights = np.exp(signatures.log_probability(trial))
+        if weights.sum() <= 0:
+            return np.empty(0, dtype=np.int64)
+        chosen = self.rng.choice(len(rows), size=len(codes), p=weights / weights.sum())
+        codes[:, signatures.columns] = rows[chosen]
+        found = self.space.indices_of(codes)
+        return found[found >= 0]
 
     # -- the model -----------------------------------------------------------------------------
 
     def _next_by_model(self) -> int | None:
         """Return the candidate of the largest value, None when no configuration is left that could be best."""
         self._update()
-        if not self._alive.any():
-            self._rebuild()
-        if self._pool is None or not self._alive.any():
+        if self._pool is None or not self._pool.free.any():
+            self._pool = self._rebuild()
+        pool = self._pool
+        if not pool.free.any():
             return None
         stuck_for = self._since_best + len(self._pending) - self.options.patience
         if stuck_for >= 0 and stuck_for % 2 == 0:
             neighbour = self._next_neighbour()
             if neighbour is not None:
                 return neighbour
-        position, score = self._surrogate.choose(self._alive)
+        position, score = self._surrogate.choose(pool.free)
         if score == -math.inf:
             return None
-        index = int(self._pool.indices[position])
-        return index if self._pool.complete else self._climb(index, score)
+        index = int(pool.indices[position])
+        if pool.complete:
+            return index
+        # A sample is improved on from its best candidate and from the best feasible trial.
+        starts = {index: score} | dict.fromkeys(self._elite(1), -math.inf)
+        return ascend(starts, self._free_neighbours, self._scores, _STEPS)[0]
 
     def _next_neighbour(self) -> int | None:
         """Return the neighbour of largest value of the best trial that has any that could be best."""
         for best in self._elite(_ELITE):
             around = self._free_neighbours(best)
             if len(around):
-                scores = self._surrogate.scores_at(self._features.of(around), self.space.codes(around))
+                scores = self._scores(around)
                 if scores.max() > -math.inf:
                     return int(around[scores.argmax()])
         return None
@@ -262,67 +251,50 @@ class BayesianStrategy(Strategy):
         """Bring the model up to date: fitted anew when due, else extended."""
         known = len(self._outcomes)
         if self._pool is None or known >= max(self._fitted_to + 1, int(self._fitted_to * self.options.refit)):
-            self._rebuild()
+            self._pool = self._rebuild()
         else:
             self._surrogate.extend(self._outcomes)
         for index in self._pending:
             if index not in self._surrogate.imagined:
                 self._surrogate.imagine(index, self._features.of([index])[0], self.space.codes([index])[0])
 
-    def _rebuild(self) -> None:
+    def _rebuild(self) -> Candidates:
         """Choose candidates and fit the model anew."""
-        taken = self._seen | self._pending.keys()
-        if self.space.size <= self.options.max_candidates:
-            if self._all is None:
-                self._all = pools.everything(self.space, self._features)
-            free = np.ones(self.space.size, dtype=np.bool_)
-            free[np.fromiter(taken, np.int64, len(taken))] = False
-            pool = self._all
-            if self._signatures is not None:
-                free &= ~self._signatures.known_bad(pool.codes)
-            pool = pool.subset(free)
-        else:
-            pool = pools.sampled(
-                self.space,
-                self._features,
-                self.options.sample,
-                self.rng,
-                taken,
-                self._elite(_ELITE),
-                self._signatures,
-            )
-        self._pool = pool
-        self._alive = np.ones(len(pool.indices), dtype=np.bool_)
+        pool = self._everything() if self.space.size <= self.options.max_candidates else self._sample()
         self._surrogate.rebuild(pool, self._outcomes)
         self._fitted_to = len(self._outcomes)
+        return pool
 
-    def _strike(self, index: int) -> None:
-        """Take a configuration off the candidates."""
-        position = self._pool.position(index) if self._pool is not None else None
-        if position is not None:
-            self._alive[position] = False
+    def _everything(self) -> Candidates:
+        """Return all configurations that could be best."""
+        if self._all is None:
+            self._all = self._candidates(np.arange(self.space.size, dtype=np.int64), complete=True)
+        free = np.ones(self.space.size, dtype=np.bool_)
+        free[list(self._taken)] = False
+        if self._signatures is not None:
+            free &= ~self._signatures.known_bad(self._all.codes)
+        return self._all.subset(free)
 
-    def _climb(self, index: int, score: float) -> int:
-        """Improve on a sampled candidate by local search from it and from the best feasible trial."""
-        best, best_score = index, score
-        for start, reached in [(index, score), *((i, -math.inf) for i in self._elite(1))]:
-            at = start
-            for _ in range(_STEPS):
-                around = self._free_neighbours(at)
-                if not len(around):
-                    break
-                scores = self._surrogate.scores_at(self._features.of(around), self.space.codes(around))
-                if scores.max() <= reached:
-                    break
-                at, reached = int(around[scores.argmax()]), float(scores.max())
-            if reached > best_score:
-                best, best_score = at, reached
-        return best
+    def _sample(self) -> Candidates:
+        """Return a uniform sample, itself moved towards feasible signatures, and the neighbours of the best trials."""
+        uniform = self.space.sample(min(self.options.sample, self.space.size), self.rng)
+        parts = [uniform, *(self.space.neighbours(index, "hamming") for index in self._elite(_ELITE))]
+        if self._signatures is not None:
+            parts.append(self._towards_feasible(uniform, self._signatures))
+        indices = np.unique(np.concatenate(parts))
+        return self._candidates(indices[~np.isin(indices, list(self._taken))], complete=False)
+
+    def _candidates(self, indices: NDArray[np.int64], *, complete: bool) -> Candidates:
+        return Candidates(indices, self.space.codes(indices), self._features.of(indices), complete)
+
+    def _scores(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the log value of configurations, shape ``(n,)``."""
+        return self._surrogate.scores_at(self._features.of(indices), self.space.codes(indices))
 
     def _free_neighbours(self, index: int) -> NDArray[np.int64]:
         """Return the configurations that differ in one parameter and have not been proposed."""
         around = self.space.neighbours(index, "hamming")
-        return np.asarray(around[[not self._taken(i) for i in around.tolist()]])
+        return np.asarray(around[[not self._is_taken(i) for i in around.tolist()]])
 
     def _elite(self, n: int) -> list[int]:
         """Return the best feasible trials, or the best of all where none is feasible."""

@@ -24,13 +24,12 @@ from numpy.typing import NDArray
 
 from mptune.results import Trial
 from mptune.space.search_space import KINDS, Kind
-from mptune.strategies.base import Options, Strategy, option
-from mptune.strategies.models.ascent import ascend
-from mptune.strategies.models.baco_model import BacoModel, Observation
-from mptune.strategies.models.candidates import Candidates
-from mptune.strategies.models.distances import PERMUTATION_DISTANCES, Distances
-from mptune.strategies.models.feasibility import FeasibilityForest, least_probability
-from mptune.strategies.models.gamma_fit import GammaPrior, Search
+from mptune.strategies.base import Options, option
+from mptune.strategies.model_based.baco_model import BacoModel, GammaPrior, Observation, Search
+from mptune.strategies.model_based.candidates import Candidates, ascend
+from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, Distances
+from mptune.strategies.model_based.feasibility import FeasibilityForest, least_probability
+from mptune.strategies.model_based.strategy import ModelBasedStrategy
 
 __all__ = ["BayesianBacoOptions", "BayesianBacoStrategy"]
 
@@ -99,7 +98,7 @@ class BayesianBacoOptions(Options):
         self.require("fit_starts", self.fit_starts <= self.fit_samples, "1 to fit_samples")
 
 
-class BayesianBacoStrategy(Strategy):
+class BayesianBacoStrategy(ModelBasedStrategy):
     """Proposes what promises most under a model of the objective and a forest of what runs."""
 
     name: ClassVar[str] = _NAME
@@ -123,27 +122,10 @@ class BayesianBacoStrategy(Strategy):
         self._forest = FeasibilityForest(options.trees, options.regrow, self.rng)
         self._coordinates: dict[int, Array] = {}
         self._observations: dict[int, Observation] = {}
-        self._pending: dict[int, None] = {}
-        self._initial_left: int | None = None
-        self._pool: Candidates | None = None
-        self._alive = np.empty(0, dtype=np.bool_)
+        self._initial_left = 0
         self._probability = np.empty(0)
-        self._fitted_to = 0
 
     # -- ask and tell --------------------------------------------------------------------------
-
-    def _propose(self, n: int) -> list[int]:
-        if self._initial_left is None:
-            self._initial_left = self._missing_initial()
-        found: list[int] = []
-        while len(found) < n:
-            index = self._next()
-            if index is None:
-                break
-            found.append(index)
-            self._pending[index] = None
-            self._strike(index)
-        return found
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         new = [(i, t) for i, t in zip(indices, trials, strict=True) if i not in self._coordinates]
@@ -154,12 +136,11 @@ class BayesianBacoStrategy(Strategy):
             score = self.objective.score(trial)
             if math.isfinite(score):
                 self._observations[index] = Observation(row, score)
-            self._pending.pop(index, None)
-            self._strike(index)
+            self._settle(index)
         self._model.forget([i for i, _ in new])
 
-    def _missing_initial(self) -> int:
-        """Return how many random configurations to begin with.
+    def _begin(self) -> list[int]:
+        """Count the random configurations to begin with; there is no sample to draw.
 
         What was told counts where it differs in every parameter: trials of the baseline, all in
         double precision, say nothing of the rest.
@@ -167,17 +148,14 @@ class BayesianBacoStrategy(Strategy):
         told = np.array([o.coordinates for o in self._observations.values()])
         varied = self._distances.owners[np.ptp(told, axis=0) > 0] if len(told) else ()
         covered = len(np.unique(varied)) == self._distances.count
-        return max(self.options.initial - len(self._coordinates), 0) if covered else self.options.initial
+        self._initial_left = max(self.options.initial - (len(self._coordinates) if covered else 0), 0)
+        return []
 
     def _next(self) -> int | None:
         if self._initial_left or not self._observations:
-            self._initial_left = max(0, (self._initial_left or 0) - 1)
-            drawn = self.space.sample(1, self.rng, exclude=self._taken())
-            return int(drawn[0]) if len(drawn) else None
+            self._initial_left = max(0, self._initial_left - 1)
+            return self._random()
         return self._next_by_model()
-
-    def _taken(self) -> set[int]:
-        return self._seen.union(self._pending)
 
     def _rows(self, indices: Any) -> Array:
         return self._distances.coordinates(self.space.codes(indices))
@@ -187,16 +165,16 @@ class BayesianBacoStrategy(Strategy):
     def _next_by_model(self) -> int | None:
         """Return the configuration of the largest acquisition value found, None when none is left."""
         self._update()
-        if not self._alive.any():
-            self._rebuild()
+        if self._pool is None or not self._pool.free.any():
+            self._pool = self._rebuild()
         pool = self._pool
-        if pool is None or not self._alive.any():
+        if not pool.free.any():
             return None
         least = least_probability(self.options.least_feasible, self.options.least_feasible_levels, self.rng)
-        leaders = self._leaders(self.options.starts, least)
+        leaders = self._leaders(pool, self.options.starts, least)
         if not len(leaders):
             least = 0.0
-            leaders = self._leaders(self.options.starts, least)
+            leaders = self._leaders(pool, self.options.starts, least)
         indices = pool.indices[leaders].tolist()
         return indices[0] if pool.complete else self._ascended(indices, least)
 
@@ -205,11 +183,10 @@ class BayesianBacoStrategy(Strategy):
         self._update_forest()
         known = len(self._observations)
         if self._pool is None or known >= max(self._fitted_to + 1, self._fitted_to * self.options.refit):
-            self._rebuild()
+            self._pool = self._rebuild()
         else:
             self._model.extend(self._observations)
-        for index in self._pending:
-            self._model.imagine(index, self._rows([index])[0])
+            self._imagine_pending()
 
     def _update_forest(self) -> None:
         if len(self._coordinates) == self._forest.known:
@@ -218,36 +195,33 @@ class BayesianBacoStrategy(Strategy):
         if self._forest.learn(np.array(list(self._coordinates.values())), ran):
             self._probability.fill(np.nan)
 
-    def _rebuild(self) -> None:
+    def _rebuild(self) -> Candidates:
         """Choose candidates and fit the model of the objective anew."""
         complete = self.space.size <= self.options.points
         wanted = self.space.size if complete else self.options.points
-        indices = np.sort(self.space.sample(wanted, self.rng, exclude=self._taken()))
+        indices = np.sort(self.space.sample(wanted, self.rng, exclude=self._taken))
         codes = self.space.codes(indices)
-        self._pool = Candidates(indices, codes, self._distances.coordinates(codes), complete)
-        self._alive = np.ones(len(indices), dtype=np.bool_)
+        pool = Candidates(indices, codes, self._distances.coordinates(codes), complete)
         self._probability = np.full(len(indices), np.nan)
-        self._model.rebuild(self._observations, self._pool.features)
+        self._model.rebuild(self._observations, pool.features)
         self._fitted_to = len(self._observations)
+        self._imagine_pending()
+        return pool
+
+    def _imagine_pending(self) -> None:
         for index in self._pending:
             self._model.imagine(index, self._rows([index])[0])
 
-    def _strike(self, index: int) -> None:
-        """Take a configuration off the candidates."""
-        position = self._pool.position(index) if self._pool is not None else None
-        if position is not None:
-            self._alive[position] = False
-
     # -- the acquisition function --------------------------------------------------------------
 
-    def _leaders(self, n: int, least: float) -> NDArray[np.intp]:
+    def _leaders(self, pool: Candidates, n: int, least: float) -> NDArray[np.intp]:
         """Return the positions of the best candidates, best first, of those whose probability to run is large enough.
 
         A probability can only lower a value. So candidates are taken in the order of their improvement, and
         the forest is asked no further than the n-th best value reaches.
         """
-        improvement = np.where(self._alive, self._model.log_improvement(), -np.inf)
-        order = np.argsort(-improvement, kind="stable")[: int(self._alive.sum())]
+        improvement = np.where(pool.free, self._model.log_improvement(), -np.inf)
+        order = np.argsort(-improvement, kind="stable")[: int(pool.free.sum())]
         if not self._forest.is_grown:
             return order[:n]
         values = np.full(len(order), -np.inf)
@@ -255,16 +229,15 @@ class BayesianBacoStrategy(Strategy):
             if start >= n and np.partition(values[:start], -n)[-n] >= improvement[order[start]]:
                 break
             chunk = order[start : start + _CHUNK]
-            values[start : start + len(chunk)] = improvement[chunk] + self._log_feasible(chunk, least)
+            values[start : start + len(chunk)] = improvement[chunk] + self._log_feasible(pool, chunk, least)
         best = np.argsort(-values, kind="stable")[:n]
         return np.asarray(order[best[values[best] > -np.inf]])
 
-    def _log_feasible(self, positions: NDArray[np.intp], least: float) -> Array:
+    def _log_feasible(self, pool: Candidates, positions: NDArray[np.intp], least: float) -> Array:
         """Return the log probability of candidates to run, ``-inf`` below the least."""
-        assert self._pool is not None
         unknown = positions[np.isnan(self._probability[positions])]
         if len(unknown):
-            self._probability[unknown] = self._forest.probability(self._pool.features[unknown])
+            self._probability[unknown] = self._forest.probability(pool.features[unknown])
         return self._weight(self._probability[positions], least)
 
     def _weight(self, probability: Array, least: float) -> Array:
@@ -279,7 +252,7 @@ class BayesianBacoStrategy(Strategy):
     def _ascended(self, leaders: list[int], least: float) -> int:
         """Return where local search from the best candidates and around the best trials leads."""
         best = sorted(self._observations, key=lambda i: (-self._observations[i].score, i))[: self.options.elite]
-        taken = self._taken()
+        taken = self._taken
 
         def value(indices: NDArray[np.int64]) -> Array:
             rows = self._rows(indices)
@@ -288,7 +261,9 @@ class BayesianBacoStrategy(Strategy):
                 values = values + self._weight(self._forest.probability(rows), least)
             return np.where([index in taken for index in indices.tolist()], -np.inf, values)
 
-        return ascend([*leaders, *best], self._around, value)[0]
+        starts = list(dict.fromkeys([*leaders, *best]))
+        values = value(np.array(starts, dtype=np.int64)).tolist()
+        return ascend(dict(zip(starts, values, strict=True)), self._around, value)[0]
 
     def _around(self, index: int) -> NDArray[np.int64]:
         neighbours = self.space.neighbours(index, self.options.neighbourhood)

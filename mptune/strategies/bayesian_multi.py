@@ -24,9 +24,10 @@ import numpy as np
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.results import Trial
-from mptune.strategies.base import Options, Strategy, option
-from mptune.strategies.models.discrete_model import DiscreteModel
-from mptune.strategies.models.portfolio import ACQUISITIONS, AdvancedMulti, Multi, Portfolio, contextual_variance
+from mptune.strategies.base import Options, option
+from mptune.strategies.model_based.discrete_model import DiscreteModel
+from mptune.strategies.model_based.portfolio import ACQUISITIONS, AdvancedMulti, Multi, Portfolio, contextual_variance
+from mptune.strategies.model_based.strategy import ModelBasedStrategy
 
 __all__ = ["METHODS", "BayesianMultiOptions", "BayesianMultiStrategy"]
 
@@ -112,7 +113,7 @@ class _Round:
     observed: dict[str, float] = field(default_factory=dict)
 
 
-class BayesianMultiStrategy(Strategy):
+class BayesianMultiStrategy(ModelBasedStrategy):
     """Proposes what acquisition functions suggest, a round at a time, under a model of the score.
 
     While trials are awaited, in a batch or otherwise, the model imagines that they give what it expects.
@@ -136,9 +137,6 @@ class BayesianMultiStrategy(Strategy):
             rng=self.rng,
         )
         self._failed: set[int] = set()
-        self._pending: dict[int, None] = {}
-        self._design: list[int] | None = None
-        self._design_target = 0
         #: Mean score and mean posterior variance after the initial sample.
         self._anchor: tuple[float, float] | None = None
         self._rounds: list[_Round] = []
@@ -179,21 +177,6 @@ class BayesianMultiStrategy(Strategy):
 
     # -- ask and tell --------------------------------------------------------------------------
 
-    def _propose(self, n: int) -> list[int]:
-        if self._design is None:
-            self._begin()
-        found: list[int] = []
-        while len(found) < n:
-            index = self._next_of_design()
-            if index is None:
-                index = self._next_by_model()
-            if index is None:
-                break
-            found.append(index)
-            self._pending[index] = None
-            self._model.remove(index)
-        return found
-
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         for index, trial in zip(indices, trials, strict=True):
             if index in self._model.observations or index in self._failed:
@@ -203,39 +186,28 @@ class BayesianMultiStrategy(Strategy):
                 self._failed.add(index)
             else:
                 self._model.observe(index, min(max(score, -_MOST_SCORE), _MOST_SCORE))
-            self._pending.pop(index, None)
-            self._model.remove(index)
+            self._settle(index)
             self._note(index)
 
-    def _taken(self, index: int) -> bool:
-        return index in self._seen or index in self._pending
+    def _strike(self, index: int) -> None:
+        self._model.remove(index)
 
     # -- the initial sample --------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """Draw the initial sample; trials told before are part of it where they cover every parameter."""
-        told = len(self._model.observations)
-        wanted = min(self.options.initial, self.space.size)
-        self._design_target = wanted if self._model.covers_every_parameter() else wanted + told
-        missing = max(self._design_target - told, 0)
+    def _begin(self) -> list[int]:
         draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
-        self._design = draw(missing, self.rng).tolist() if missing else []
+        return self._draw_design(self.options.initial, self._model.coordinates(list(self._model.observations)), draw)
+
+    def _next(self) -> int | None:
+        index = self._next_of_design()
+        return self._next_by_model() if index is None else index
 
     def _next_of_design(self) -> int | None:
-        """Return the next point of the initial sample, a random one in place of each that failed.
-
-        Random ones also where there is nothing yet that a model could be made of; None when the sample is complete.
-        """
-        assert self._design is not None
+        """Return the next point of the initial sample; random ones also while there is nothing to model."""
         known = len(self._model.observations)
         if known and known + len(self._pending) >= self._design_target:
             return None
-        while self._design:
-            index = self._design.pop(0)
-            if not self._taken(index):
-                return index
-        drawn = self.space.sample(1, self.rng, exclude=self._seen | self._pending.keys())
-        return int(drawn[0]) if len(drawn) else None
+        return super()._next_of_design()
 
     # -- the portfolio -------------------------------------------------------------------------
 
@@ -243,7 +215,7 @@ class BayesianMultiStrategy(Strategy):
         """Return the next suggestion of the current round, or the first of a new one; None when nothing is left."""
         while self._suggestions:
             index = self._suggestions.pop(0)
-            if not self._taken(index):
+            if not self._is_taken(index):
                 return index
         suggested = self._suggest() if self._model.observations else {}
         if not suggested:
@@ -258,7 +230,7 @@ class BayesianMultiStrategy(Strategy):
 
         Predictions are made once. Under advanced-multi a function cannot suggest what one before it did.
         """
-        predicted = self._model.predict(self._pending, self._seen | self._pending.keys())
+        predicted = self._model.predict(self._pending, self._taken)
         if not len(predicted.indices):
             return {}
         self._exploration = self._explore(float(predicted.variance.mean()))

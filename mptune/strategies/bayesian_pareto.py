@@ -18,11 +18,12 @@ from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Trial
+from mptune.strategies.base import Known
 from mptune.strategies.bayesian import BayesianStrategy
-from mptune.strategies.models.chances import Outcome
-from mptune.strategies.models.objective_axes import Axis, ErrorAxis, KnownAxis, ModelledAxis, SeveralOutcome
-from mptune.strategies.models.pareto_surrogate import ParetoSurrogate
-from mptune.strategies.models.signatures import Signatures
+from mptune.strategies.model_based.error_model import Signatures
+from mptune.strategies.model_based.feasibility import Outcome
+from mptune.strategies.model_based.pareto_surrogate import ParetoSurrogate
+from mptune.strategies.model_based.surrogate import ValueModel
 from mptune.strategies.moves.dominance import crowding_distances
 
 __all__ = ["BayesianParetoStrategy"]
@@ -45,20 +46,19 @@ class BayesianParetoStrategy(BayesianStrategy):
         self._front = np.empty((0, len(self.objective.metrics)))
 
     def _make_surrogate(self) -> ParetoSurrogate:
-        axes = [self._axis(position, metric) for position, metric in enumerate(self.objective.metrics)]
-        return ParetoSurrogate(axes, self._chances(), self.options.max_observations, self.rng)
+        objectives = [self._objective_model(position, metric) for position, metric in enumerate(self.objective.metrics)]
+        return ParetoSurrogate(self.space, objectives, self._feasibility(), self.options.max_observations, self.rng)
 
-    def _axis(self, position: int, metric: str) -> Axis:
+    def _objective_model(self, position: int, metric: str) -> ValueModel | Signatures | Known:
         if metric in self.known:
-            return KnownAxis(position, self.known[metric], self.space)
+            return self.known[metric]
         if is_error(metric) and self.signature and self.objective.minimise:
             # Under a threshold of 1 the excess is the logarithm itself.
             _, _, output = metric.partition(".")
-            self._errors[position] = Signatures(
-                self.space, self.signature, Objective(threshold={output: 1.0} if output else 1.0)
-            )
-            return ErrorAxis(self._errors[position])
-        return ModelledAxis(position, self._value_model())
+            threshold = Objective(threshold={output: 1.0} if output else 1.0)
+            self._errors[position] = Signatures(self.space, self.signature, threshold)
+            return self._errors[position]
+        return self._value_model()
 
     # -- ask and tell --------------------------------------------------------------------------
 
@@ -66,15 +66,13 @@ class BayesianParetoStrategy(BayesianStrategy):
     def _observed(self) -> tuple[Signatures, ...]:
         return (*super()._observed, *self._errors.values())
 
-    def _outcome(self, features: NDArray[np.float64], codes: NDArray[np.int32], trial: Trial) -> SeveralOutcome:
+    def _outcome(self, features: NDArray[np.float64], codes: NDArray[np.int32], trial: Trial) -> Outcome:
         levels = np.array(self.objective.levels(trial))
         failed = self._has_failed(trial)
-        return SeveralOutcome(
-            features, float(levels[0]), failed, not failed and self.objective.is_feasible(trial), levels, codes
-        )
+        feasible = not failed and self.objective.is_feasible(trial)
+        return Outcome(features, float(levels[0]), failed, feasible, levels, codes)
 
     def _improves(self, outcome: Outcome) -> bool:
-        assert isinstance(outcome, SeveralOutcome)
         levels = outcome.levels
         if not outcome.feasible or np.isnan(levels).any():
             return False
@@ -93,7 +91,7 @@ class BayesianParetoStrategy(BayesianStrategy):
         indices = np.unique(np.concatenate(around)) if around else np.empty(0, dtype=np.int64)
         if not len(indices):
             return None
-        scores = self._surrogate.scores_at(self._features.of(indices), self.space.codes(indices))
+        scores = self._scores(indices)
         return int(indices[scores.argmax()]) if scores.max() > -np.inf else None
 
     def _elite(self, n: int) -> list[int]:
@@ -101,7 +99,7 @@ class BayesianParetoStrategy(BayesianStrategy):
         feasible = {
             index: outcome.levels
             for index, outcome in self._outcomes.items()
-            if isinstance(outcome, SeveralOutcome) and outcome.feasible and not np.isnan(outcome.levels).any()
+            if outcome.feasible and not np.isnan(outcome.levels).any()
         }
         if not feasible:
             return super()._elite(n)

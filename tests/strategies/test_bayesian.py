@@ -9,7 +9,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.models.features import Features, alignment
+from mptune.strategies.model_based.coordinates import Features, alignment
 
 STRICT, MEDIUM, LOOSE = 1e-7, 3e-6, 1e-2
 

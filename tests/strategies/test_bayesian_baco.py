@@ -215,9 +215,9 @@ def test_the_leaders_are_those_of_the_whole_pool(least: float) -> None:
     assert pool is not None
     probability = strategy._forest.probability(pool.features)
     value = strategy._model.log_improvement() + np.log(np.maximum(probability, 1 / 11))
-    value[(probability < least) | ~strategy._alive] = -np.inf
+    value[(probability < least) | ~pool.free] = -np.inf
     expected = np.sort(value)[::-1][:10]
-    found = strategy._leaders(10, least)
+    found = strategy._leaders(pool, 10, least)
     np.testing.assert_allclose(value[found], expected[expected > -np.inf])
     assert (probability[found] >= least).all()
 
@@ -226,7 +226,7 @@ def test_the_least_probability_rules_out_what_promises_most() -> None:
     _, strategy = _fitted()
     pool = strategy._pool
     assert pool is not None
-    anything, feasible = strategy._leaders(1, 0.0)[0], strategy._leaders(1, 1.0)[0]
+    anything, feasible = strategy._leaders(pool, 1, 0.0)[0], strategy._leaders(pool, 1, 1.0)[0]
     assert strategy._forest.probability(pool.features[[feasible]])[0] == 1.0
     improvement = strategy._model.log_improvement()
     assert improvement[anything] >= improvement[feasible]
@@ -242,7 +242,8 @@ def test_what_not_one_tree_believes_in_is_tried_if_nothing_is_ruled_out() -> Non
 def test_something_is_proposed_where_nothing_is_likely_enough() -> None:
     _, strategy = _fitted(least_feasible=1.0)
     strategy._probability = np.full(len(strategy._probability), 0.01)
-    assert not len(strategy._leaders(5, 0.02))
+    assert strategy._pool is not None
+    assert not len(strategy._leaders(strategy._pool, 5, 0.02))
     assert strategy._next_by_model() is not None
 
 

@@ -26,10 +26,9 @@ from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
 from mptune.strategies.bayesian_multi import METHODS, BayesianMultiOptions, BayesianMultiStrategy
-from mptune.strategies.models.discrete_model import DiscreteModel
-from mptune.strategies.models.fixed_posterior import FixedPosterior, matern32
-from mptune.strategies.models.normalisation import Normalisation
-from mptune.strategies.models.portfolio import (
+from mptune.strategies.model_based.coordinates import Normalisation
+from mptune.strategies.model_based.discrete_model import DiscreteModel, FixedPosterior, matern32
+from mptune.strategies.model_based.portfolio import (
     AdvancedMulti,
     Multi,
     confidence_bound,
@@ -82,7 +81,7 @@ class TestSingleFunctionOnSamples(_Conformance):
 
 
 def _distances(space: SearchSpace) -> np.ndarray:
-    x = Normalisation(space).of(np.arange(space.size))
+    x = Normalisation(space.parameters).coordinates(space.codes(np.arange(space.size)))
     return np.asarray(np.sqrt(np.square(x[:, None] - x[None, :]).sum(axis=2)))
 
 
@@ -92,16 +91,16 @@ def test_values_are_spaced_linearly_whatever_they_are() -> None:
         OrdinalParameter("p", [10, 20, 30, 40]),
         OrdinalParameter("p", ["tiny", "small", "large", "huge"]),
     ):
-        x = Normalisation(SearchSpace([parameter])).of(range(4))
+        x = Normalisation([parameter]).coordinates(np.arange(4)[:, None])
         np.testing.assert_allclose(x, [[0.0], [1 / 3], [2 / 3], [1.0]])
 
 
 def test_constant_parameters_are_pruned() -> None:
     space = SearchSpace([OrdinalParameter("one", [7]), BooleanParameter("b"), PrecisionParameter("t", ["fp32"])])
-    normalisation = Normalisation(space)
-    assert normalisation.count == 1
-    np.testing.assert_array_equal(normalisation.of([0, 1]), [[0.0], [1.0]])
-    assert Normalisation(SearchSpace([OrdinalParameter("one", [7])])).of([0]).shape == (1, 0)
+    coordinates = Normalisation(space.parameters).coordinates(space.codes([0, 1]))
+    np.testing.assert_array_equal(coordinates, [[0.0], [1.0]])
+    only = Normalisation([OrdinalParameter("one", [7])])
+    assert only.coordinates(np.zeros((1, 1), dtype=np.int32)).shape == (1, 0)
 
 
 def test_categories_are_equally_far_apart() -> None:

@@ -59,7 +59,7 @@ def test_one_strategy_is_loaded_without_the_others() -> None:
     assert shown.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("name", ["base", "models", "models.error_model", "bayesian_pareto", "", "../random"])
+@pytest.mark.parametrize("name", ["base", "model_based", "model_based.error_model", "bayesian_pareto", "", "../random"])
 def test_modules_that_are_no_strategies_are_none(name: str) -> None:
     assert name not in STRATEGIES
     with pytest.raises(UnknownNameError, match="unknown strategy"):

@@ -1,0 +1,407 @@
+"""What is known of errors: measured accuracy signatures exactly, the others by a model that learns from few points.
+
+The error of a configuration depends on its signature alone, so a signature needs measuring once.
+
+First-order rounding error analysis bounds an error by a sum: each variable contributes its type's unit
+roundoff times a condition number that the data decide (Higham, Accuracy and Stability of Numerical
+Algorithms, ch. 3). So the coarsest type on the critical path dominates, and halving the roundoff of a
+variable that does not dominate changes nothing. The model is that sum, with one unknown exponent per
+variable, and normal priors on the exponents:
+
+    log10 error = log10(sum over terms of 10^exponent) + effects of the other signature parameters
+
+A term is a precision parameter (exponent: common level + its own condition + log10 unit roundoff + a small
+deviation of that type, as range and subnormals matter too) or a policy below accurate. It is fitted by
+damped Gauss-Newton steps, and its uncertainty is the Laplace approximation's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from mptune.objective import Objective
+from mptune.precision import precision
+from mptune.results import Status, Trial
+from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
+from mptune.space.search_space import SearchSpace
+from mptune.strategies.model_based.numerics import cholesky, product
+
+__all__ = ["ErrorModel", "Signatures", "enabled"]
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int32]
+Keys = NDArray[np.uint64]
+
+#: Prior means and standard deviations of the exponents, in decades.
+_LEVEL: Final = (0.0, 2.0)
+_CONDITION: Final = (0.0, 1.5)
+_TYPE_DEVIATION: Final = (0.0, 0.4)
+_POLICIES: Final = {"fast": (-6.0, 2.0), "approx": (-4.5, 2.0)}
+_OTHER: Final = (0.0, 0.7)
+#: Exponent of the error that is always there; the wider prior is for a kernel whose precisions are all fixed.
+_FLOOR: Final = (-18.0, 0.5)
+_FLOOR_WITHOUT_PRECISIONS: Final = (-7.0, 4.0)
+#: Deviation of an error from the model in decades, and how many observations that prior is worth.
+_RESIDUAL: Final = 0.25
+_RESIDUAL_WEIGHT: Final = 4.0
+_ITERATIONS: Final = 25
+_BLOCK: Final = 4096
+#: Smallest log10 error told apart from 0.
+_LEAST_ERROR: Final = -19.0
+#: What a result that is not finite says about log10 error: decades above the threshold, and how surely.
+_NON_FINITE_EXCESS: Final = 2.0
+_NON_FINITE_DEVIATION: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Term:
+    """One summand: by value code, a constant and the coefficients of the unknowns."""
+
+    column: int
+    constants: Array
+    coefficients: Array
+
+
+class ErrorModel:
+    """Predicts log10 error from a signature.
+
+    Args:
+        parameters: those of the signature, in the order of the columns of every ``codes`` argument.
+        level: log10 of an error that is likely before anything was measured at unit roundoff 1; 0 for
+            relative metrics.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], level: float = 0.0) -> None:
+        self._means: list[float] = []
+        self._deviations: list[float] = []
+        self._terms: list[_Term] = []
+        self._effects: list[_Term] = []
+        common = self._unknown(_LEVEL[0] + level, _LEVEL[1])
+        precisions = [c for c, p in enumerate(parameters) if isinstance(p, PrecisionParameter)]
+        floor = _FLOOR if precisions else _FLOOR_WITHOUT_PRECISIONS
+        drafts: list[tuple[list[_Term], int, list[float], list[list[int]]]] = [
+            (self._terms, -1, [0.0], [[self._unknown(floor[0] + level, floor[1])]])
+        ]
+        for column, parameter in enumerate(parameters):
+            if isinstance(parameter, PrecisionParameter):
+                condition = self._unknown(*_CONDITION)
+                constants = [math.log10(precision(str(v)).unit_roundoff) for v in parameter.values]
+                used = [[common, condition, self._unknown(*_TYPE_DEVIATION)] for _ in parameter.values]
+                drafts.append((self._terms, column, constants, used))
+            elif isinstance(parameter, PolicyParameter):
+                inexact = [str(v) in _POLICIES for v in parameter.values]
+                constants = [0.0 if i else -math.inf for i in inexact]
+                used = [
+                    [common, self._unknown(*_POLICIES[str(v)])] if i else []
+                    for v, i in zip(parameter.values, inexact, strict=True)
+                ]
+                drafts.append((self._terms, column, constants, used))
+            else:
+                used = [[self._unknown(*_OTHER)] for _ in parameter.values]
+                drafts.append((self._effects, column, [0.0] * len(used), used))
+        self._prior = np.array(self._means)
+        self._precision = 1.0 / np.array(self._deviations) ** 2
+        for group, column, constants, used in drafts:
+            coefficients = np.zeros((len(used), len(self._prior)))
+            for code, unknowns in enumerate(used):
+                coefficients[code, unknowns] = 1.0
+            group.append(_Term(column, np.array(constants), coefficients))
+        self._exponents = self._prior.copy()
+        self._residual = _RESIDUAL
+        self._spread = np.diag(1.0 / np.sqrt(self._precision))
+
+    def _unknown(self, mean: float, deviation: float) -> int:
+        self._means.append(mean)
+        self._deviations.append(deviation)
+        return len(self._means) - 1
+
+    def fit(self, codes: Codes, log10_errors: Array, deviations: Array) -> None:
+        """Learn from all measured signatures.
+
+        Args:
+            codes: value codes of each signature, shape ``(n, n_parameters)``.
+            log10_errors: their errors, shape ``(n,)``, finite.
+            deviations: how uncertain each of these is beside the model's own deviation, in decades.
+        """
+        for _ in range(2):
+            weights = 1.0 / (self._residual**2 + deviations**2)
+            self._maximise(codes, log10_errors, weights)
+            misfit = (log10_errors - self._evaluate(codes)[0]) ** 2 * weights * self._residual**2
+            total = _RESIDUAL_WEIGHT * _RESIDUAL**2 + float(misfit.sum())
+            self._residual = math.sqrt(total / (_RESIDUAL_WEIGHT + len(codes)))
+
+    def predict(self, codes: Codes) -> tuple[Array, Array]:
+        """Return mean and standard deviation of log10 error of each signature, shape ``(n,)``."""
+        means, deviations = np.empty(len(codes)), np.empty(len(codes))
+        for start in range(0, len(codes), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            means[block], jacobian = self._evaluate(codes[block])
+            whitened = product(self._spread, jacobian.T)
+            variance = np.einsum("ij,ij->j", whitened, whitened)
+            deviations[block] = np.sqrt(variance + self._residual**2)
+        return means, deviations
+
+    def log_probability_below(self, codes: Codes, log10_error: float) -> Array:
+        """Return the log of the probability that each signature's error is at most that, shape ``(n,)``."""
+        means, deviations = self.predict(codes)
+        return np.asarray(log_ndtr((log10_error - means) / deviations), dtype=np.float64)
+
+    def _evaluate(self, codes: Codes) -> tuple[Array, Array]:
+        """Return log10 error, shape ``(n,)``, and its derivatives by the unknowns, ``(n, n_unknowns)``."""
+        at = [codes[:, t.column] if t.column >= 0 else np.zeros(len(codes), np.int32) for t in self._terms]
+        exponents = np.stack(
+            [(t.constants + t.coefficients @ self._exponents)[c] for t, c in zip(self._terms, at, strict=True)]
+        )
+        largest = exponents.max(axis=0)
+        shares = 10.0 ** (exponents - largest)
+        total = shares.sum(axis=0)
+        value = largest + np.log10(total)
+        jacobian = np.zeros((len(codes), len(self._prior)))
+        for term, c, share in zip(self._terms, at, shares / total, strict=True):
+            jacobian += share[:, None] * term.coefficients[c]
+        for effect in self._effects:
+            c = codes[:, effect.column]
+            value = value + (effect.coefficients @ self._exponents)[c]
+            jacobian += effect.coefficients[c]
+        return value, jacobian
+
+    def _maximise(self, codes: Codes, targets: Array, weights: Array) -> None:
+        """Move the exponents to the maximum of the posterior and factorise its curvature there."""
+
+        def loss(misfit: Array, exponents: Array) -> float:
+            return float(weights @ misfit**2 + self._precision @ (exponents - self._prior) ** 2)
+
+        value, jacobian = self._evaluate(codes)
+        current = loss(targets - value, self._exponents)
+        damping = 1e-3
+        for _ in range(_ITERATIONS):
+            weighted = jacobian.T * weights
+            curvature = self._curvature(weighted, jacobian)
+            gradient = product(weighted, (targets - value)[:, None])[:, 0] - self._precision * (
+                self._exponents - self._prior
+            )
+            damped = curvature.copy()
+            damped.flat[:: len(self._prior) + 1] *= 1.0 + damping
+            before = self._exponents
+            _, spread = cholesky(damped)
+            whitened = np.einsum("ij,j->i", spread, gradient)
+            self._exponents = before + np.einsum("ij,i->j", spread, whitened)
+            new_value, new_jacobian = self._evaluate(codes)
+            new = loss(targets - new_value, self._exponents)
+            if new <= current:
+                converged = current - new < 1e-6 * (1.0 + current)
+                value, jacobian, current, damping = new_value, new_jacobian, new, damping / 5.0
+                if converged:
+                    break
+            else:
+                self._exponents = before
+                damping *= 10.0
+                if damping > 1e6:
+                    break
+        _, self._spread = cholesky(self._curvature(jacobian.T * weights, jacobian))
+
+    def _curvature(self, weighted: Array, jacobian: Array) -> Array:
+        """Return the curvature of the log posterior in the Gauss-Newton approximation, ``(n_unknowns, n_unknowns)``."""
+        curvature = product(weighted, jacobian)
+        curvature.flat[:: len(self._prior) + 1] += self._precision
+        return curvature
+
+
+def enabled(objective: Objective, signature: Sequence[str]) -> bool:
+    """Whether there is an error to keep below a threshold and a signature to know it by."""
+    return objective.threshold is not None and bool(signature)
+
+
+@dataclass(slots=True)
+class _Record:
+    """One measured signature."""
+
+    codes: Codes
+    excesses: list[float] = field(default_factory=list)
+    non_finite: int = 0
+
+
+class Signatures:
+    """Says of signatures whether they meet the threshold, and with what probability.
+
+    Args:
+        space: the search space.
+        names: parameters of the signature.
+        objective: has the threshold.
+
+    Raises:
+        UnknownNameError: a name is not a parameter of the space.
+    """
+
+    def __init__(self, space: SearchSpace, names: Sequence[str], objective: Objective) -> None:
+        self._objective = objective
+        self.columns = [space.names.index(name) for name in names]
+        self.parameters = [space.parameters[column] for column in self.columns]
+        self._radices = _radices([len(p.values) for p in self.parameters])
+        self._target = _log10_threshold(objective)
+        self._model = ErrorModel(self.parameters, _model_level(objective))
+        self._records: dict[int, _Record] = {}
+        self._bits = [_significand_bits(p) for p in self.parameters]
+        self.widest = self._widest()
+        #: Grows whenever something was learnt.
+        self.version = 0
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def observe(self, codes: Codes, trials: Sequence[Trial]) -> None:
+        """Learn from trials; ``codes`` are the value codes of all parameters, shape ``(n, d)``."""
+        news = False
+        for row, trial in zip(codes[:, self.columns], trials, strict=True):
+            if not (trial.is_valid or trial.status is Status.NON_FINITE):
+                continue
+            record = self._records.setdefault(int(self._key(row[None, :])[0]), _Record(row.copy()))
+            excess = self._objective.error_excess(trial)
+            if trial.is_valid and excess < math.inf:
+                news |= not record.excesses
+                record.excesses.append(excess)
+            else:
+                news |= not record.non_finite
+                record.non_finite += 1
+        if news:
+            self._fit()
+
+    def _fit(self) -> None:
+        known = [r for r in self._records.values() if r.excesses or self._is_bad(r)]
+        self.version += 1
+        if not known:
+            return
+        errors = [min(r.excesses) if r.excesses else _NON_FINITE_EXCESS for r in known]
+        deviations = [0.0 if r.excesses else _NON_FINITE_DEVIATION for r in known]
+        self._model.fit(
+            np.array([r.codes for r in known]),
+            np.maximum(np.array(errors) + self._target, _LEAST_ERROR),
+            np.array(deviations),
+        )
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def keys(self, codes: Codes) -> Keys:
+        """Return an identity of each configuration's signature, shape ``(n,)``."""
+        return self._key(codes[:, self.columns])
+
+    def known_bad(self, codes: Codes) -> NDArray[np.bool_]:
+        """Return which configurations have a signature known to exceed the threshold, shape ``(n,)``."""
+        bad = [key for key, record in self._records.items() if self._is_bad(record)]
+        return np.isin(self.keys(codes), np.array(bad, dtype=np.uint64))
+
+    def log_probability(self, codes: Codes) -> Array:
+        """Return the log of each configuration's probability to meet the threshold, shape ``(n,)``.
+
+        0 for signatures known to, ``-inf`` for those known not to.
+        """
+        keys, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
+        rows = codes[first][:, self.columns]
+        probability = self._model.log_probability_below(rows, self._target)
+        for position, key in enumerate(keys.tolist()):
+            record = self._records.get(key)
+            if record is None:
+                continue
+            if self._is_bad(record):
+                probability[position] = -math.inf
+            elif record.excesses:
+                met = sum(excess <= 0 for excess in record.excesses)
+                probability[position] = math.log(met / len(record.excesses))
+        return probability[inverse]
+
+    def levels(self, codes: Codes) -> tuple[Array, Array]:
+        """Return mean and standard deviation of each configuration's log10 error, shape ``(n,)``.
+
+        Of measured signatures they are those of what was measured; where that was not finite the mean is infinite.
+        """
+        keys, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
+        means, deviations = self._model.predict(codes[first][:, self.columns])
+        for position, key in enumerate(keys.tolist()):
+            record = self._records.get(key)
+            if record is None:
+                continue
+            if record.excesses:
+                known = np.maximum(np.array(record.excesses) + self._target, _LEAST_ERROR)
+                means[position], deviations[position] = known.mean(), known.std()
+            elif self._is_bad(record):
+                means[position], deviations[position] = math.inf, 0.0
+        return means[inverse], deviations[inverse]
+
+    def is_measured(self, row: Codes) -> bool:
+        """Whether the error of the signature with these value codes is known; shape ``(n_names,)``."""
+        record = self._records.get(int(self._key(row[None, :])[0]))
+        return record is not None and (bool(record.excesses) or self._is_bad(record))
+
+    def wideness(self, codes: Codes) -> Array:
+        """Return the significand bits of all precision parameters together, policies as 16 bits a step; ``(n,)``."""
+        total = np.zeros(len(codes))
+        for column, bits in zip(self.columns, self._bits, strict=True):
+            total += bits[codes[:, column]]
+        return total
+
+    # -- internals -----------------------------------------------------------------------------
+
+    def _is_bad(self, record: _Record) -> bool:
+        if record.excesses:
+            return min(record.excesses) > 0
+        # Widening a type causes no overflow: where a narrower signature was finite, this configuration is at fault.
+        return record.non_finite > 0 and not self._wider_than_a_finite_one(record)
+
+    def _wider_than_a_finite_one(self, record: _Record) -> bool:
+        if np.array_equal(record.codes, self.widest):
+            return True
+        return any(
+            all(
+                b[c] >= b[d] if b.any() else c == d
+                for b, c, d in zip(self._bits, record.codes, other.codes, strict=True)
+            )
+            for other in self._records.values()
+            if other.excesses
+        )
+
+    def _widest(self) -> Codes:
+        return np.array([int(bits.argmax()) for bits in self._bits], dtype=np.int32)
+
+    def _key(self, rows: Codes) -> Keys:
+        return rows.astype(np.uint64) @ self._radices
+
+
+def _radices(counts: Sequence[int]) -> Keys:
+    """Return place values that give each signature a key of its own; odd multipliers where 64 bits do not do."""
+    if math.prod(counts) < 2**63:
+        values = [math.prod(counts[:i]) for i in range(len(counts))]
+    else:
+        values = [pow(0x9E3779B97F4A7C15, i + 1, 2**64) | 1 for i in range(len(counts))]
+    return np.array(values, dtype=np.uint64)
+
+
+def _significand_bits(parameter: object) -> Array:
+    """Return how wide each value is; zeros for a parameter without such an order."""
+    if isinstance(parameter, PrecisionParameter):
+        return np.array([float(precision(str(v)).significand_bits) for v in parameter.values])
+    if isinstance(parameter, PolicyParameter):
+        steps = {"accurate": 32.0, "fast": 16.0, "approx": 0.0}
+        return np.array([steps[str(v)] for v in parameter.values])
+    return np.zeros(len(getattr(parameter, "values", ())))
+
+
+def _thresholds(objective: Objective) -> list[float]:
+    threshold = objective.threshold
+    assert threshold is not None
+    return list(threshold.values()) if isinstance(threshold, Mapping) else [threshold]
+
+
+def _log10_threshold(objective: Objective) -> float:
+    """Return log10 of the threshold, the geometric mean of several."""
+    return float(np.mean([math.log10(tau) for tau in _thresholds(objective)]))
+
+
+def _model_level(objective: Objective) -> float:
+    """Return the level of errors beside the thresholds' own: that of a threshold above 1, which is not relative."""
+    return max(0.0, _log10_threshold(objective))

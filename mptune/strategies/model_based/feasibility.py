@@ -1,0 +1,298 @@
+"""Whether a configuration runs and is accurate enough: learned from what ran and what failed.
+
+Constraints that only show as failures are learned by a Gaussian process (the default strategy) or by a random forest
+(BaCO).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from mptune.strategies.model_based.candidates import Candidates, best_and_others
+from mptune.strategies.model_based.error_model import Signatures
+from mptune.strategies.model_based.gaussian_process import Hyperparameters, Posterior, Prior, fit
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import RandomForestClassifier
+
+__all__ = ["FeasibilityForest", "FeasibilityModel", "Outcome", "ValidityModel", "chosen", "least_probability"]
+
+Array = NDArray[np.float64]
+
+_NOISE: Final = 0.1
+_NOISE_SPREAD: Final = 0.5
+_LENGTH_SPREAD: Final = 1.0
+#: No configuration is ruled out entirely: a failure may be a fluke.
+_LEAST_LOG_PROBABILITY: Final = -20.0
+#: Of the published implementation: part of the coordinates a split considers, weights of what ran and what failed.
+_MAX_FEATURES: Final = 0.75
+_RAN, _FAILED = 0.8, 0.2
+#: What ran was expected from the first probability on, what failed up to the second: more likely than that, others
+#: like it would go on being tried.
+_LIKELY, _UNLIKELY = 0.5, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a told trial means to the models.
+
+    Attributes:
+        features: of its configuration, shape ``(k,)``.
+        value: log of the objective, lower is better; NaN where it is not known.
+        failed: whether it did not run to its end with finite numbers, or broke a measured constraint.
+        feasible: whether it ran and meets the threshold.
+        levels: log10 of each of several objectives, NaN where it is not known, shape ``(n_objectives,)``.
+        codes: value codes of its configuration, shape ``(d,)``.
+    """
+
+    features: Array
+    value: float
+    failed: bool
+    feasible: bool
+    levels: Array = field(default_factory=lambda: np.empty(0))
+    codes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a value to learn from."""
+        return not math.isnan(self.value)
+
+
+def chosen(outcomes: Sequence[Outcome], most: int, rng: np.random.Generator) -> Sequence[Outcome]:
+    """Return the outcomes a model holds: all, or of too many the best half and a random part of the rest."""
+    if len(outcomes) <= most:
+        return outcomes
+    ranked = sorted(range(len(outcomes)), key=lambda i: (not outcomes[i].is_known, outcomes[i].value, i))
+    return [outcomes[i] for i in best_and_others(ranked, most, rng)]
+
+
+class ValidityModel:
+    """Probability that a configuration runs at all, over a set of candidates and anywhere else.
+
+    A Gaussian process regresses the failures (0: ran, 1: failed) with length scales of its own, and the
+    probability is that of a value below one half. The prior mean is 0, so what is far from every failure
+    counts as valid: a space without failures is searched as if there were none.
+
+    Args:
+        n_features: features of a configuration.
+        iterations: of the fit of the length scales.
+    """
+
+    def __init__(self, n_features: int, iterations: int) -> None:
+        self._prior = Prior.of(n_features, length_spread=_LENGTH_SPREAD, noise=_NOISE, noise_spread=_NOISE_SPREAD)
+        self._hyperparameters: Hyperparameters = self._prior.centre
+        self._iterations = iterations
+        self._posterior: Posterior | None = None
+
+    def fit(self, x: Array, failed: NDArray[np.bool_], candidates: Array) -> None:
+        """Learn from all outcomes.
+
+        Args:
+            x: features of what was evaluated, shape ``(n, n_features)``.
+            failed: shape ``(n,)``.
+            candidates: features of what :meth:`log_probability` is about, shape ``(m, n_features)``.
+        """
+        self._posterior = None
+        if not failed.any():
+            return
+        y = failed.astype(np.float64)
+        starts = [self._hyperparameters]
+        self._hyperparameters = fit(x, y, self._prior, starts, self._iterations)
+        self._posterior = Posterior(self._hyperparameters, candidates)
+        self._posterior.condition(x, y)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a failure is known."""
+        return self._posterior is not None
+
+    def append(self, x: Array, failed: bool) -> None:
+        """Add one outcome; features ``(n_features,)``. Needs a fitted model."""
+        assert self._posterior is not None
+        self._posterior.append(x, float(failed))
+
+    def log_probability(self) -> Array | float:
+        """Return the log of the probability to run: of each candidate, or 0 while nothing has failed."""
+        if self._posterior is None:
+            return 0.0
+        return self._log_probability(self._posterior.mean, self._posterior.deviation)
+
+    def log_probability_at(self, x: Array) -> Array | float:
+        """Return the same for other features, shape ``(m, n_features)``."""
+        if self._posterior is None:
+            return 0.0
+        return self._log_probability(*self._posterior.predict(x))
+
+    def _log_probability(self, mean: Array, deviation: Array) -> Array:
+        spread = np.sqrt(deviation**2 + self._hyperparameters.noise**2)
+        return np.maximum(np.asarray(log_ndtr((0.5 - mean) / spread)), _LEAST_LOG_PROBABILITY)
+
+
+class FeasibilityModel:
+    """Probability to be feasible, over a set of candidates and anywhere else.
+
+    Args:
+        n_features: features of a configuration.
+        signatures: what is known of errors; None where they do not matter.
+        iterations: of each fit of hyperparameters.
+        max_observations: most the model of validity holds.
+        rng: chooses which observations a full model leaves out.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        signatures: Signatures | None,
+        *,
+        iterations: int,
+        max_observations: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self._signatures = signatures
+        self._max_observations = max_observations
+        self._rng = rng
+        self._validity = ValidityModel(n_features, iterations)
+        self._candidates: Candidates | None = None
+        self._log_feasible: Array | float = 0.0
+        self._version = -1
+
+    def rebuild(self, candidates: Candidates, outcomes: Mapping[int, Outcome]) -> None:
+        """Learn everything anew, over these candidates."""
+        self._candidates = candidates
+        self._version = -1
+        self._fit(outcomes)
+
+    def extend(self, new: Sequence[Outcome], outcomes: Mapping[int, Outcome]) -> None:
+        """Learn some new outcomes of all there are, hyperparameters as they are."""
+        if self._validity.is_fitted:
+            for outcome in new:
+                self._validity.append(outcome.features, outcome.failed)
+        elif any(outcome.failed for outcome in new):
+            self._fit(outcomes)
+
+    def log_probability(self, allowed: NDArray[np.bool_]) -> Array:
+        """Return the log of the probability of each candidate, ``-inf`` for those not allowed; ``(n_candidates,)``."""
+        assert self._candidates is not None
+        limit = np.where(allowed, self._validity.log_probability(), -math.inf)
+        if self._signatures is not None:
+            if self._version != self._signatures.version:
+                self._log_feasible = self._signatures.log_probability(self._candidates.codes)
+                self._version = self._signatures.version
+            limit += self._log_feasible
+        return limit
+
+    def weigh(self, promise: Array, features: Array, codes: NDArray[np.int32]) -> Array:
+        """Add to what other configurations promise the log of their probability.
+
+        Args:
+            promise: shape ``(n,)``.
+            features: shape ``(n, k)``.
+            codes: value codes, shape ``(n, d)``.
+        """
+        value = promise + self._validity.log_probability_at(features)
+        if self._signatures is not None:
+            value = value + self._signatures.log_probability(codes)
+        return np.asarray(value)
+
+    def _fit(self, outcomes: Mapping[int, Outcome]) -> None:
+        failures = [o for o in outcomes.values() if o.failed]
+        half = self._max_observations // 2
+        if len(failures) > half:
+            failures = [failures[i] for i in np.sort(self._rng.permutation(len(failures))[:half])]
+        ran = [o for o in outcomes.values() if not o.failed]
+        kept = [*failures, *chosen(ran, self._max_observations - len(failures), self._rng)]
+        failed = np.array([o.failed for o in kept], dtype=np.bool_)
+        assert self._candidates is not None
+        self._validity.fit(np.array([o.features for o in kept]), failed, self._candidates.features)
+
+
+class FeasibilityForest:
+    """Learns which configurations run, by a random forest (Hellsten 2023, Sec. 4.2, "Hidden constraints").
+
+    The paper grows a new forest at every step, which takes most of the time of one. Here it is grown anew when an
+    outcome is not what it expected or when there are more outcomes by a factor; in between it would hardly differ.
+
+    Args:
+        trees: in the forest.
+        growth: of the number of outcomes after which a new one is grown, at least 1.
+        rng: seeds the forests.
+    """
+
+    def __init__(self, trees: int, growth: float, rng: np.random.Generator) -> None:
+        self._trees = trees
+        self._growth = growth
+        self._rng = rng
+        self._forest: RandomForestClassifier | None = None
+        self._grown_to = 0
+        self._known = 0
+
+    @property
+    def known(self) -> int:
+        """Number of outcomes taken in."""
+        return self._known
+
+    @property
+    def is_grown(self) -> bool:
+        """Whether both configurations that ran and ones that failed are known."""
+        return self._forest is not None
+
+    def learn(self, coordinates: Array, ran: NDArray[np.bool_]) -> bool:
+        """Take in all outcomes, those known before first and in the same order; return whether it changed.
+
+        Args:
+            coordinates: of what was evaluated, shape ``(n, n_coordinates)``.
+            ran: whether it did, shape ``(n,)``.
+        """
+        new = slice(self._known, len(ran))
+        self._known = len(ran)
+        if new.start == new.stop or ran.all() or not ran.any():
+            return False
+        due = self._forest is None or len(ran) >= self._growth * self._grown_to
+        if not due:
+            probability = self.probability(coordinates[new])
+            if np.where(ran[new], probability > _LIKELY, probability <= _UNLIKELY).all():
+                return False
+        self._grow(coordinates, ran)
+        return True
+
+    def probability(self, coordinates: Array) -> Array:
+        """Return the probability to run, shape ``(n,)``; 1 while the forest is not grown."""
+        if self._forest is None:
+            return np.ones(len(coordinates))
+        # The forest's own predict_proba checks everything again for every tree, which takes ten times as long.
+        rows = coordinates.astype(np.float32)
+        shares = np.zeros((len(rows), 2))
+        for tree in self._forest.estimators_:
+            leaves = tree.tree_.predict(rows)
+            shares += leaves / leaves.sum(axis=1, keepdims=True)
+        return np.asarray(shares[:, 1] / self._trees)
+
+    def _grow(self, coordinates: Array, ran: NDArray[np.bool_]) -> None:
+        # Takes a second to import, which a program that never meets a failure need not spend.
+        from sklearn.ensemble import RandomForestClassifier
+
+        self._forest = RandomForestClassifier(
+            n_estimators=self._trees,
+            max_features=_MAX_FEATURES,
+            bootstrap=False,
+            class_weight={False: _FAILED, True: _RAN},
+            random_state=int(self._rng.integers(2**31)),
+            n_jobs=1,
+        )
+        self._forest.fit(coordinates, ran)
+        self._grown_to = len(ran)
+
+
+def least_probability(limit: float, levels: int, rng: np.random.Generator) -> float:
+    """Return epsilon_f, below which a configuration is not considered: drawn from 0, ..., limit in equal steps.
+
+    It is 0 with a probability of 1 / levels, so that nothing is ruled out for ever.
+    """
+    return limit * int(rng.integers(levels)) / max(levels - 1, 1)

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from mptune.objective import PENALTIES, Objective
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PermutationParameter
+from mptune.strategies.model_based.baco_model import BacoModel, GammaPrior, Observation, Search, Targets
+from mptune.strategies.model_based.coordinates import Distances
+from mptune.strategies.model_based.gaussian_process import matern52
+
+PARAMETERS = [
+    OrdinalParameter("block", [16, 32, 64, 128]),
+    CategoricalParameter("layout", ["a", "b", "c"]),
+    PermutationParameter("loops", 3),
+]
+DISTANCES = Distances(PARAMETERS, "spearman")
+
+
+def _codes(n: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    every = np.stack(np.unravel_index(rng.permutation(72)[:n], (4, 3, 6)), axis=1)
+    return np.asarray(every)
+
+
+def _scores(codes: np.ndarray) -> np.ndarray:
+    noise = np.random.default_rng(5).normal(size=len(codes))
+    return np.asarray(1.0 / (1.0 + (codes[:, 0] - 2.0) ** 2 + 0.3 * codes[:, 1] + 0.1 * codes[:, 2] + 0.05 * noise))
+
+
+def _observations(codes: np.ndarray) -> dict[int, Observation]:
+    rows = DISTANCES.coordinates(codes)
+    return {i: Observation(row, float(s)) for i, (row, s) in enumerate(zip(rows, _scores(codes), strict=True))}
+
+
+def _model(**changes: object) -> BacoModel:
+    options: dict[str, object] = {"log": True, "minimise": True, "exploration": 0.0, "max_observations": 800}
+    return BacoModel(
+        DISTANCES,
+        GammaPrior(1.3, 0.1),
+        Search(6, 2, 30),
+        rng=np.random.default_rng(0),
+        **(options | changes),  # type: ignore[arg-type]
+    )
+
+
+def _dense(
+    model: BacoModel, codes: np.ndarray, y: np.ndarray, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean and deviation of the function, and of an observation, by a direct solve."""
+    found = model.hyperparameters
+    assert found is not None
+
+    def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        pairs = np.array([(i, j) for i in range(len(a)) for j in range(len(b))])
+        both = DISTANCES.coordinates(np.concatenate([a, b]))
+        squared = DISTANCES.squared(both, pairs[:, 0], len(a) + pairs[:, 1]) / found.lengths[:, None] ** 2
+        return found.signal**2 * matern52(squared.sum(axis=0)).reshape(len(a), len(b))
+
+    solved = np.linalg.solve(kernel(codes, codes) + found.noise**2 * np.eye(len(codes)), kernel(codes, at))
+    variance = found.signal**2 - (kernel(codes, at) * solved).sum(axis=0)
+    return solved.T @ y, np.sqrt(variance), np.sqrt(variance + found.noise**2)
+
+
+def _standardised(codes: np.ndarray) -> np.ndarray:
+    values = -np.log(_scores(codes))
+    return np.asarray((values - values.mean()) / values.std())
+
+
+def _improvement(mean: float, deviation: float, best: float) -> float:
+    density = norm(mean, deviation)
+    return float(quad(lambda v: (best - v) * density.pdf(v), mean - 12 * deviation, best, epsabs=1e-14)[0])
+
+
+def test_improvement_is_that_of_the_function_without_noise() -> None:
+    codes, at = _codes(25), _codes(72, seed=1)[:12]
+    model = _model()
+    model.rebuild(_observations(codes), DISTANCES.coordinates(at))
+    y = _standardised(codes)
+    mean, of_function, of_observation = _dense(model, codes, y, at)
+    found = np.exp(model.log_improvement_at(DISTANCES.coordinates(at)))
+    expected = [_improvement(m, s, float(y.min())) for m, s in zip(mean, of_function, strict=True)]
+    noisy = [_improvement(m, s, float(y.min())) for m, s in zip(mean, of_observation, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-7)
+    assert (np.abs(np.array(noisy) - expected) > 1e-4).any()
+
+
+def test_candidates_are_valued_as_anything_else() -> None:
+    codes, at = _codes(30), _codes(72, seed=1)
+    model = _model()
+    model.rebuild(_observations(codes), DISTANCES.coordinates(at))
+    promising = model.log_improvement() > -12
+    assert promising.sum() > 3
+    np.testing.assert_allclose(
+        model.log_improvement()[promising],
+        model.log_improvement_at(DISTANCES.coordinates(at))[promising],
+        rtol=1e-2,
+        atol=0.02,
+    )
+
+
+def test_an_observed_point_has_next_to_nothing_to_offer() -> None:
+    codes = _codes(30)
+    model = _model()
+    model.rebuild(_observations(codes), DISTANCES.coordinates(codes))
+    other = _codes(72)[30:]
+    assert model.log_improvement().max() < model.log_improvement_at(DISTANCES.coordinates(other)).max()
+
+
+def test_extending_is_conditioning_on_all() -> None:
+    codes, at = _codes(30), _codes(72, seed=1)[:20]
+    observations = _observations(codes)
+    model = _model()
+    model.rebuild({i: observations[i] for i in range(20)}, DISTANCES.coordinates(at))
+    model.extend(observations)
+    values = -np.log(_scores(codes))
+    y = (values - values[:20].mean()) / values[:20].std()
+    mean, deviation, _ = _dense(model, codes, y, at)
+    expected = [_improvement(m, s, float(y.min())) for m, s in zip(mean, deviation, strict=True)]
+    found = np.exp(model.log_improvement_at(DISTANCES.coordinates(at)))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-7)
+
+
+def test_what_is_imagined_is_an_observation_at_the_mean_until_it_is_forgotten() -> None:
+    every = _codes(72)
+    best = np.argsort(-_scores(every))
+    codes, at = every[best[20:]], every[best[:20]]
+    model = _model()
+    model.rebuild(_observations(codes), DISTANCES.coordinates(at))
+    values = -np.log(_scores(codes))
+    y = (values - values.mean()) / values.std()
+    before = model.log_improvement()
+    mean, _, _ = _dense(model, codes, y, at)
+    chosen = int(mean.argmin())
+    assert mean[chosen] < y.min()
+    model.imagine(99, DISTANCES.coordinates(at)[chosen])
+    model.imagine(99, DISTANCES.coordinates(at)[chosen])
+    believed = np.append(y, mean[chosen])
+    mean, deviation, _ = _dense(model, np.concatenate([codes, at[[chosen]]]), believed, at)
+    expected = [_improvement(m, s, float(believed.min())) for m, s in zip(mean, deviation, strict=True)]
+    found = model.log_improvement_at(DISTANCES.coordinates(at))
+    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-3, atol=1e-6)
+    assert found[chosen] < before[chosen]
+    model.forget([5])
+    np.testing.assert_array_equal(model.log_improvement_at(DISTANCES.coordinates(at)), found)
+    model.forget([99])
+    np.testing.assert_allclose(model.log_improvement(), before, rtol=1e-4, atol=1e-4)
+
+
+def test_an_outcome_replaces_what_was_imagined() -> None:
+    codes, at = _codes(30), DISTANCES.coordinates(_codes(72, seed=1)[:20])
+    observations = _observations(codes)
+    first = {i: observations[i] for i in range(29)}
+    guessed, told = _model(), _model()
+    for model in (guessed, told):
+        model.rebuild(first, at)
+    guessed.imagine(29, observations[29].coordinates)
+    for model in (guessed, told):
+        model.extend(observations)
+    np.testing.assert_allclose(guessed.log_improvement_at(at), told.log_improvement_at(at), rtol=1e-9)
+    np.testing.assert_allclose(guessed.log_improvement(), told.log_improvement(), rtol=1e-3, atol=1e-3)
+
+
+def test_exploration_asks_for_a_larger_improvement() -> None:
+    codes, at = _codes(25), DISTANCES.coordinates(_codes(72, seed=1)[:20])
+    greedy, bold = _model(), _model(exploration=0.5)
+    for model in (greedy, bold):
+        model.rebuild(_observations(codes), at)
+    assert (greedy.log_improvement_at(at) > bold.log_improvement_at(at)).all()
+
+
+def test_one_observation_is_enough_to_begin_with() -> None:
+    model = _model()
+    model.rebuild(_observations(_codes(1)), DISTANCES.coordinates(_codes(10, seed=1)))
+    assert model.hyperparameters is None
+    assert np.isfinite(model.log_improvement()).all()
+
+
+def test_of_too_many_observations_the_best_are_held() -> None:
+    codes = _codes(60)
+    observations = _observations(codes)
+    best = max(observations, key=lambda i: observations[i].score)
+    model = _model(max_observations=20)
+    held = model._held(list(observations.values()))
+    ranked = sorted((o.score for o in observations.values()), reverse=True)
+    assert len(held) == len({id(o) for o in held}) == 20
+    assert [o.score for o in held].count(observations[best].score) == 1
+    assert sorted((o.score for o in held), reverse=True)[:10] == ranked[:10]
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _trials() -> list[Trial]:
+    rng = np.random.default_rng(0)
+    found = []
+    for i in range(60):
+        metrics = {"time_ms": float(np.exp(rng.normal())), "error": 10.0 ** rng.uniform(-9, -1)}
+        found.append(Trial(Configuration({"i": i}), Status.OK, measurement=Measurement(metrics)))
+    return found
+
+
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("minimise", [True, False])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("threshold", [None, 1e-5, 1e-12])
+def test_values_keep_the_order_of_scores(log: bool, minimise: bool, penalty: str, threshold: float | None) -> None:
+    objective = Objective(minimise=minimise, penalty=penalty, threshold=threshold)
+    scores = objective.scores(_trials())
+    values = Targets.of(scores, log=log, minimise=minimise).apply(scores)
+    assert np.isfinite(values).all()
+    order = np.argsort(-scores, kind="stable")
+    steps = np.diff(values[order])
+    assert (steps >= 0).all()
+    if penalty != "hard":
+        assert (steps > 0).all()
+    if np.ptp(scores) > 0:
+        assert values.mean() == pytest.approx(0.0, abs=1e-9)
+        assert values.std() == pytest.approx(1.0)
+
+
+def test_the_value_is_the_logarithm_of_the_objective() -> None:
+    times = np.array([1.0, 2.0, 8.0, 64.0])
+    values = Targets.of(1.0 / times, log=True, minimise=True).apply(1.0 / times)
+    np.testing.assert_allclose(np.diff(values) / np.diff(values)[0], [1.0, 2.0, 3.0])
+    plain = Targets.of(1.0 / times, log=False, minimise=True).apply(1.0 / times)
+    np.testing.assert_allclose(np.diff(plain) / np.diff(plain)[0], [1.0, 6.0, 56.0])
+    rates = Targets.of(times, log=False, minimise=False).apply(times)
+    np.testing.assert_allclose(np.diff(rates) / np.diff(rates)[0], [1.0, 6.0, 56.0])
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_extreme_scores_stay_finite(log: bool) -> None:
+    scores = np.array([5e-324, 1.0, 1.7e308, 0.0, -1.7e308])
+    values = Targets.of(scores, log=log, minimise=True).apply(scores)
+    assert np.isfinite(values).all()
+    assert (np.diff(values[np.argsort(-scores)]) >= 0).all()
+
+
+def test_equal_scores_have_equal_values() -> None:
+    scores = np.full(5, 3.0)
+    np.testing.assert_allclose(Targets.of(scores, log=True, minimise=True).apply(scores), 0.0, atol=1e-12)
+    assert math.isclose(Targets.of(scores, log=True, minimise=True).deviation, 1.0)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mptune.space.parameters import OrdinalParameter
+from mptune.space.search_space import SearchSpace
+from mptune.strategies.model_based.candidates import ascend
+
+SPACE = SearchSpace([OrdinalParameter(name, range(6)) for name in "abcd"], ["a + b <= 7", "c != d"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("kind", ["hamming", "adjacent"])
+def test_ends_at_the_best_of_the_local_maxima(seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=SPACE.size)
+    starts = SPACE.sample(4, rng).tolist()
+    asked: list[int] = []
+
+    def value(indices: np.ndarray) -> np.ndarray:
+        asked.extend(indices.tolist())
+        return values[indices]
+
+    best, found = ascend({i: values[i] for i in starts}, lambda i: SPACE.neighbours(i, kind), value)  # type: ignore[arg-type]
+    assert len(asked) == len(set(asked))
+    assert found == values[best] > values[SPACE.neighbours(best, kind)].max()  # type: ignore[arg-type]
+    reached = []
+    for here in starts:
+        while True:
+            around = SPACE.neighbours(here, kind)  # type: ignore[arg-type]
+            there = int(around[values[around].argmax()])
+            if values[there] <= values[here]:
+                break
+            here = there
+        reached.append(values[here])
+    assert found == max(reached)
+
+
+def test_leaves_a_start_that_may_not_be_chosen() -> None:
+    values = np.zeros(SPACE.size)
+    values[10] = -np.inf
+    best, found = ascend({10: -np.inf}, SPACE.neighbours, lambda indices: values[indices])
+    assert best in SPACE.neighbours(10)
+    assert found == 0.0
+
+
+def test_stays_where_it_is_on_a_plain() -> None:
+    assert ascend({3: 0.0, 5: 0.0}, SPACE.neighbours, lambda indices: np.zeros(len(indices))) == (3, 0.0)
+
+
+def test_without_neighbours_the_best_start_is_all_there_is() -> None:
+    none = np.empty(0, dtype=np.int64)
+    assert ascend({1: 1.0, 2: 2.0}, lambda _: none, lambda indices: indices.astype(float)) == (2, 2.0)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau, spearmanr
+
+from mptune.errors import UnknownNameError
+from mptune.precision import precision
+from mptune.space.parameters import (
+    BooleanParameter,
+    CategoricalParameter,
+    IntegerParameter,
+    OrdinalParameter,
+    Parameter,
+    PermutationParameter,
+    PolicyParameter,
+    PrecisionParameter,
+    RealParameter,
+)
+from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, Distances
+from mptune.strategies.model_based.gaussian_process import matern52
+
+
+def _table(parameter: Parameter, permutation: str = "spearman") -> np.ndarray:
+    """Return the squared distance of every value to every other."""
+    distances = Distances([parameter], permutation)
+    n = len(parameter.values)
+    rows, columns = np.divmod(np.arange(n * n), n)
+    coordinates = distances.coordinates(np.arange(n)[:, None])
+    return distances.squared(coordinates, rows, columns).reshape(n, n)
+
+
+def _positions(order: tuple[int, ...]) -> list[int]:
+    return [order.index(element) for element in range(len(order))]
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        IntegerParameter("p", 3, 11, 2),
+        OrdinalParameter("p", [1, 2, 3, 10], log=False),
+        RealParameter("p", 0.5, 2.0, 7),
+    ],
+)
+def test_numbers_are_as_far_apart_as_they_differ(parameter: Parameter) -> None:
+    values = np.array(parameter.values, dtype=float)
+    expected = ((values[:, None] - values[None, :]) / (values.max() - values.min())) ** 2
+    np.testing.assert_allclose(_table(parameter), expected, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "parameter", [OrdinalParameter("p", [512, 1, 2, 8, 64]), RealParameter("p", 1e-6, 1.0, 5, log=True)]
+)
+def test_exponential_numbers_are_as_far_apart_as_their_logarithms(parameter: Parameter) -> None:
+    assert parameter.log_scale
+    logs = np.log(np.array(parameter.values, dtype=float))
+    np.testing.assert_allclose(_table(parameter), ((logs[:, None] - logs[None, :]) / np.ptp(logs)) ** 2, atol=1e-14)
+
+
+def test_categories_are_the_same_or_not() -> None:
+    np.testing.assert_allclose(_table(CategoricalParameter("p", ["a", "b", "c", 4, 5])), 1.0 - np.eye(5))
+    np.testing.assert_allclose(_table(BooleanParameter("p")), 1.0 - np.eye(2))
+
+
+def test_what_is_ordered_differs_by_rank() -> None:
+    ranks = np.arange(3)
+    expected = (ranks[:, None] - ranks[None, :]) ** 2 / 4
+    np.testing.assert_allclose(_table(PolicyParameter("p")), expected)
+    np.testing.assert_allclose(_table(OrdinalParameter("p", ["small", "medium", "large"])), expected)
+
+
+def test_precisions_differ_by_the_logarithms_of_roundoff_and_bytes() -> None:
+    names = ["fp64", "fp32", "fp16", "bf16", "fp8_e4m3"]
+    table = _table(PrecisionParameter("p", names))
+    types = [precision(name) for name in names]
+    roundoffs, sizes = np.log([t.unit_roundoff for t in types]), np.log([t.size_bytes for t in types])
+    expected = ((roundoffs[:, None] - roundoffs) / np.ptp(roundoffs)) ** 2 + (
+        (sizes[:, None] - sizes) / np.ptp(sizes)
+    ) ** 2
+    np.testing.assert_allclose(table, expected / expected.max(), atol=1e-14)
+    # Of one size, but not the same.
+    assert 0 < table[2, 3] < table[1, 2]
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_permutations_against_rank_correlations(n: int) -> None:
+    parameter = PermutationParameter("p", n)
+    spearman, kendall = _table(parameter, "spearman"), _table(parameter, "kendall")
+    rng = np.random.default_rng(n)
+    for a, b in rng.integers(len(parameter.values), size=(60, 2)):
+        first, second = (_positions(parameter.values[i]) for i in (a, b))  # type: ignore[arg-type]
+        assert spearman[a, b] == pytest.approx((1.0 - spearmanr(first, second).statistic) / 2.0, abs=1e-12)
+        assert kendall[a, b] == pytest.approx((1.0 - kendalltau(first, second).statistic) / 2.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_permutations_against_counts(n: int) -> None:
+    parameter = PermutationParameter("p", n)
+    hamming, kendall = _table(parameter, "hamming"), _table(parameter, "kendall")
+    for (a, first), (b, second) in itertools.product(enumerate(parameter.values), repeat=2):
+        moved = sum(x != y for x, y in zip(first, second, strict=True))  # type: ignore[arg-type]
+        assert hamming[a, b] == pytest.approx(moved / n)
+        swapped = sum(
+            (first.index(x) < first.index(y)) != (second.index(x) < second.index(y))  # type: ignore[union-attr]
+            for x, y in itertools.combinations(range(n), 2)
+        )
+        assert kendall[a, b] == pytest.approx(swapped / (n * (n - 1) / 2))
+
+
+def test_the_papers_own_example() -> None:
+    # Loops 1, 2, 3, 4 to 4, 1, 3, 2 (Hellsten 2023, Fig. 3): the sum of squared movements is 14 of at most 20,
+    # four of six pairs are discordant, three of four elements have moved.
+    parameter = PermutationParameter("p", 4)
+    a, b = parameter.values.index((0, 1, 2, 3)), parameter.values.index((3, 0, 2, 1))
+    found = {name: _table(parameter, name)[a, b] for name in PERMUTATION_DISTANCES}
+    assert found == pytest.approx({"spearman": 14 / 20, "kendall": 4 / 6, "hamming": 3 / 4})
+
+
+@pytest.mark.parametrize("permutation", PERMUTATION_DISTANCES)
+def test_covariances_of_permutations_are_positive_definite(permutation: str) -> None:
+    table = _table(PermutationParameter("p", 5), permutation)
+    assert table.max() == pytest.approx(1.0)
+    for length in (0.2, 1.0, 5.0):
+        assert np.linalg.eigvalsh(matern52(table / length**2)).min() > 0
+
+
+def test_distances_add_up_by_parameter() -> None:
+    parameters = [
+        OrdinalParameter("a", [1, 2, 4]),
+        OrdinalParameter("only", [7]),
+        CategoricalParameter("b", ["x", "y", "z"]),
+        PermutationParameter("c", 3),
+    ]
+    distances = Distances(parameters, "kendall")
+    assert distances.count == 3
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(len(p.values), size=20) for p in parameters])
+    first, second = rng.integers(20, size=(2, 50))
+    found = distances.squared(distances.coordinates(codes), first, second)
+    for row, column in zip(found, [0, 2, 3], strict=True):
+        table = _table(parameters[column], "kendall")
+        np.testing.assert_allclose(row, table[codes[first, column], codes[second, column]], atol=1e-14)
+
+
+def test_eight_loops_fit_in_memory() -> None:
+    distances = Distances([PermutationParameter("p", 8)])
+    assert distances.coordinates(np.zeros((3, 1), dtype=np.int32)).shape == (3, 8)
+
+
+def test_an_unknown_distance_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'kendall'"):
+        Distances([BooleanParameter("p")], "kendal")

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from mixed_precision import PRECISIONS, SIGNATURE, Kernel
+
+from mptune.objective import Objective
+from mptune.precision import precision
+from mptune.results import Measurement, Status, Trial
+from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
+from mptune.space.search_space import SearchSpace
+from mptune.strategies.model_based.error_model import ErrorModel, Signatures, _radices, enabled
+
+TYPES = ["fp64", "fp32", "fp16"]
+
+
+def _all_signatures(n: int) -> np.ndarray:
+    return np.stack(np.meshgrid(*[np.arange(3)] * n, indexing="ij"), axis=-1).reshape(-1, n).astype(np.int32)
+
+
+def _log10_errors(codes: np.ndarray, conditions: list[float]) -> np.ndarray:
+    roundoffs = np.array([precision(name).unit_roundoff for name in TYPES])
+    return np.log10((roundoffs[codes] * conditions).sum(axis=1))
+
+
+# -- the error model -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_learns_a_sum_of_roundoffs_from_few_signatures(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes = _all_signatures(4)
+    errors = _log10_errors(codes, (10.0 ** rng.uniform(-1.5, 1.5, 4)).tolist())
+    shown = rng.permutation(len(codes))[:14]
+    model = ErrorModel([PrecisionParameter(f"p{i}", TYPES) for i in range(4)])
+    model.fit(codes[shown], errors[shown], np.zeros(14))
+    mean, deviation = model.predict(codes)
+    hidden = np.setdiff1d(np.arange(len(codes)), shown)
+    assert np.abs(mean - errors)[hidden].mean() < 0.35
+    assert (np.abs(mean - errors)[hidden] < 3.0 * deviation[hidden]).mean() > 0.95
+    assert np.corrcoef(mean[hidden], errors[hidden])[0, 1] > 0.98
+
+
+def test_one_measurement_moves_the_level_of_all() -> None:
+    model = ErrorModel([PrecisionParameter("x", TYPES), PrecisionParameter("y", TYPES)])
+    codes = _all_signatures(2)
+    before, _ = model.predict(codes)
+    model.fit(codes[:1], before[:1] + 3.0, np.zeros(1))
+    after, _ = model.predict(codes)
+    assert (after > before + 1.0).all()
+
+
+def test_the_coarsest_type_dominates_and_widening_never_hurts() -> None:
+    codes = _all_signatures(3)
+    model = ErrorModel([PrecisionParameter(f"p{i}", TYPES) for i in range(3)])
+    model.fit(codes[::5], _log10_errors(codes, [1.0, 1.0, 1.0])[::5], np.zeros(len(codes[::5])))
+    mean, _ = model.predict(codes)
+    by_code = {tuple(row): value for row, value in zip(codes.tolist(), mean.tolist(), strict=True)}
+    assert abs(by_code[2, 2, 2] - by_code[2, 0, 0]) < 1.0 < by_code[1, 1, 1] - by_code[0, 0, 0]
+    for (a, b, c), value in by_code.items():
+        if a:
+            assert by_code[a - 1, b, c] <= value + 1e-9
+
+
+def test_a_policy_adds_a_floor_of_its_own() -> None:
+    parameters = [PrecisionParameter("x", TYPES), PolicyParameter("policy")]
+    codes = _all_signatures(2)
+    roundoff = np.array([precision(name).unit_roundoff for name in TYPES])[codes[:, 0]]
+    errors = np.log10(roundoff + np.array([0.0, 1e-6, 1e-3])[codes[:, 1]])
+    model = ErrorModel(parameters)
+    shown = [0, 1, 2, 3, 6]
+    model.fit(codes[shown], errors[shown], np.zeros(len(shown)))
+    np.testing.assert_allclose(model.predict(codes)[0], errors, atol=0.7)
+
+
+def test_other_parameters_scale_the_error() -> None:
+    parameters = [PrecisionParameter("x", TYPES), OrdinalParameter("terms", [1, 2, 4])]
+    codes = _all_signatures(2)
+    errors = _log10_errors(codes[:, :1], [1.0]) + np.array([0.0, -0.8, -1.6])[codes[:, 1]]
+    model = ErrorModel(parameters)
+    shown = [0, 1, 2, 3, 6]
+    model.fit(codes[shown], errors[shown], np.zeros(len(shown)))
+    np.testing.assert_allclose(model.predict(codes)[0], errors, atol=0.5)
+
+
+def test_a_signature_without_precisions_has_a_model_too() -> None:
+    model = ErrorModel([OrdinalParameter("terms", [1, 2, 4])])
+    codes = np.array([[0], [1], [2]], dtype=np.int32)
+    model.fit(codes[:2], np.array([-3.0, -5.0]), np.zeros(2))
+    mean, deviation = model.predict(codes)
+    assert mean[0] > mean[1]
+    assert (deviation > 0).all()
+    assert math.exp(model.log_probability_below(codes, 2.0)[0]) > 0.95
+
+
+# -- what is known of signatures -------------------------------------------------------------------
+
+SPACE = SearchSpace(
+    [OrdinalParameter("block", [32, 64]), PrecisionParameter("x", TYPES), PrecisionParameter("y", TYPES)]
+)
+
+
+def _trial(block: int, x: str, y: str, status: Status = Status.OK, **metrics: float) -> Trial:
+    configuration = SPACE.configuration(0)
+    values = {**configuration, "block": block, "x": x, "y": y}
+    return Trial(type(configuration)(values), status, measurement=Measurement(metrics))
+
+
+def _observed(objective: Objective, *trials: Trial) -> Signatures:
+    signatures = Signatures(SPACE, ["x", "y"], objective)
+    indices = [SPACE.index(t.configuration) for t in trials]
+    assert None not in indices
+    signatures.observe(SPACE.codes(indices), trials)
+    return signatures
+
+
+def _codes(block: int, x: str, y: str) -> np.ndarray:
+    return SPACE.codes([SPACE.index(_trial(block, x, y).configuration)])
+
+
+def test_a_measured_signature_decides_for_its_siblings() -> None:
+    signatures = _observed(
+        Objective(threshold=1e-5),
+        _trial(32, "fp16", "fp64", Status.INACCURATE, error=1e-3),
+        _trial(32, "fp64", "fp64", error=1e-15),
+    )
+    assert signatures.known_bad(_codes(64, "fp16", "fp64")).tolist() == [True]
+    assert signatures.log_probability(_codes(64, "fp16", "fp64"))[0] == -math.inf
+    assert signatures.log_probability(_codes(64, "fp64", "fp64"))[0] == 0.0
+    assert -math.inf < signatures.log_probability(_codes(64, "fp32", "fp64"))[0] < 0.0
+    assert signatures.log_probability(_codes(32, "fp64", "fp16"))[0] < signatures.log_probability(
+        _codes(32, "fp64", "fp32")
+    )
+
+
+def test_an_error_at_the_threshold_is_feasible() -> None:
+    signatures = _observed(Objective(threshold=1e-3), _trial(32, "fp16", "fp16", error=1e-3))
+    assert not signatures.known_bad(_codes(64, "fp16", "fp16"))[0]
+
+
+def test_a_failure_to_launch_says_nothing_of_the_error() -> None:
+    signatures = _observed(Objective(threshold=1e-5), _trial(32, "fp16", "fp16", Status.LAUNCH_ERROR))
+    assert not signatures.known_bad(_codes(32, "fp16", "fp16"))[0]
+
+
+def test_a_result_that_is_not_finite_is_the_narrow_signatures_fault() -> None:
+    signatures = _observed(Objective(threshold=1e-5), _trial(32, "fp16", "fp32", Status.NON_FINITE))
+    assert signatures.known_bad(_codes(64, "fp16", "fp32"))[0]
+    assert not signatures.known_bad(_codes(64, "fp32", "fp32"))[0]
+
+
+def test_a_result_that_is_not_finite_is_the_configurations_fault_where_a_narrower_type_was_finite() -> None:
+    signatures = _observed(
+        Objective(threshold=1e-2),
+        _trial(32, "fp32", "fp32", Status.NON_FINITE),
+        _trial(32, "fp16", "fp16", error=1e-3),
+    )
+    assert not signatures.known_bad(_codes(64, "fp32", "fp32"))[0]
+    widest = _observed(Objective(threshold=1e-2), _trial(32, "fp64", "fp64", Status.NON_FINITE))
+    assert not widest.known_bad(_codes(64, "fp64", "fp64"))[0]
+
+
+def test_a_signature_with_one_feasible_sibling_stays_in_the_race() -> None:
+    signatures = _observed(
+        Objective(threshold=1e-3),
+        _trial(32, "fp16", "fp16", error=0.99e-3),
+        _trial(64, "fp16", "fp16", Status.INACCURATE, error=1.01e-3),
+    )
+    assert signatures.log_probability(_codes(64, "fp16", "fp16"))[0] == pytest.approx(math.log(0.5))
+
+
+def test_the_worst_output_counts_with_thresholds_by_output() -> None:
+    objective = Objective(threshold={"u": 1e-2, "v": 1e-6})
+    signatures = _observed(
+        objective,
+        _trial(32, "fp16", "fp64", Status.INACCURATE, **{"error": 1e-3, "error.u": 1e-3, "error.v": 1e-3}),
+        _trial(32, "fp64", "fp16", **{"error": 5e-3, "error.u": 5e-3, "error.v": 1e-9}),
+    )
+    assert signatures.known_bad(_codes(64, "fp16", "fp64"))[0]
+    assert not signatures.known_bad(_codes(64, "fp64", "fp16"))[0]
+
+
+def test_exact_results_and_infinite_errors_are_taken() -> None:
+    signatures = _observed(
+        Objective(threshold=1e-3),
+        _trial(32, "fp64", "fp64", error=0.0),
+        _trial(32, "fp16", "fp16", Status.INACCURATE, error=math.inf),
+        _trial(32, "fp32", "fp16", Status.INACCURATE, error=math.nan),
+    )
+    assert signatures.log_probability(_codes(32, "fp64", "fp64"))[0] == 0.0
+    assert signatures.known_bad(np.concatenate([_codes(64, "fp16", "fp16"), _codes(64, "fp32", "fp16")])).all()
+    assert not np.isnan(signatures.log_probability(SPACE.codes(range(SPACE.size)))).any()
+
+
+def test_many_parameters_do_not_overflow_the_keys() -> None:
+    radices = _radices([4] * 40)
+    codes = np.random.default_rng(0).integers(0, 4, size=(5000, 40)).astype(np.uint64)
+    assert len(np.unique(codes @ radices)) == len(np.unique(codes, axis=0))
+    assert _radices([3, 2, 5]).tolist() == [1, 3, 6]
+
+
+def test_it_matters_only_with_a_threshold_and_a_signature() -> None:
+    assert enabled(Objective(threshold=1e-3), ["x"])
+    assert not enabled(Objective(), ["x"])
+    assert not enabled(Objective(threshold=1e-3), [])
+
+
+def test_it_ranks_the_signatures_of_a_kernel() -> None:
+    kernel = Kernel(3e-6, fail=False)
+    rng = np.random.default_rng(0)
+    trials = [kernel.evaluate(c) for c in kernel.space.configurations(kernel.space.sample(25, rng))]
+    signatures = Signatures(kernel.space, SIGNATURE, kernel.objective)
+    signatures.observe(kernel.space.codes([kernel.space.index(t.configuration) for t in trials]), trials)
+    others = kernel.space.sample(400, rng)
+    likely = np.exp(signatures.log_probability(kernel.space.codes(others)))
+    feasible = np.array([kernel.error(c) <= 3e-6 for c in kernel.space.configurations(others)])
+    assert likely[feasible].mean() > 0.6
+    assert likely[~feasible].mean() < 0.1
+    assert len(PRECISIONS) == 4
+
+
+def test_a_broken_constraint_says_nothing_about_the_signature() -> None:
+    space = SearchSpace([PrecisionParameter("x", TYPES), OrdinalParameter("block", [32, 64])])
+    objective = Objective(threshold=1e-3, constraints=("energy_j <= 1",))
+    signatures = Signatures(space, ["x"], objective)
+    costly = {"time_ms": 1.0, "error": 1e-6, "energy_j": 5.0}
+    inaccurate = {"time_ms": 1.0, "error": 1e-1, "energy_j": 5.0}
+    indices = np.arange(space.size)
+    codes = space.codes(indices)
+    fp32, fp16 = (int(np.flatnonzero(codes[:, 0] == code)[0]) for code in (1, 2))
+    trials = [
+        Trial(space.configuration(index), status, measurement=Measurement(metrics))
+        for index, status, metrics in ((fp32, Status.VIOLATION, costly), (fp16, Status.INACCURATE, inaccurate))
+    ]
+    signatures.observe(codes[[fp32, fp16]], trials)
+    assert signatures.known_bad(codes).tolist() == (codes[:, 0] == 2).tolist()
+    assert (signatures.log_probability(codes[codes[:, 0] == 1]) == 0).all()
