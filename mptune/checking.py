@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -61,7 +62,19 @@ class CheckResult:
     def median_s(self) -> float:
         """Median wall time of one compilation in seconds, NaN when all came from the cache."""
         times = [c.compile_s for c in self.compilations if c.compile_s > 0]
-        return statistics.median(times) if times else float("nan")
+        return statistics.median(times) if times else math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``mptune check --json`` prints of one kernel."""
+        return {
+            "kernel": self.kernel,
+            "backend": self.backend,
+            "architecture": self.architecture,
+            "configurations": self.configurations,
+            "compiled": len(self.compilations),
+            "median_compile_s": None if math.isnan(self.median_s) else self.median_s,
+            "failures": [{"configuration": dict(f.configuration), "message": f.message} for f in self.failures],
+        }
 
 
 def check(

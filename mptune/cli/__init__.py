@@ -1,47 +1,73 @@
-"""The command line, thin over the public functions."""
+"""The command line, thin over the public functions.
+
+Each command imports what it needs when it runs, so that help, listings and usage errors answer at once.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import Final
 
-import typer
+import click
 
-from mptune.cli.app import app
-from mptune.cli.display import complain
+from mptune import __version__
+from mptune.cli import kernels, runs, spaces, tuning
+from mptune.cli.display import print_error
 from mptune.errors import MptuneError
 
-__all__ = ["main"]
+__all__ = ["app", "main"]
 
 _INTERRUPTED: Final = 130
 
 
+class _Commands(click.Group):
+    """Lists the commands in the order they are used in, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click wants it
+        return list(self.commands)
+
+
+@click.group(name="mptune", cls=_Commands, context_settings={"show_default": True, "max_content_width": 100})
+@click.version_option(__version__, message="mptune %(version)s", help="Print the version.")
+def app() -> None:
+    """Find how much faster a kernel runs in mixed precision, within an error you choose."""
+
+
+for _command in (
+    kernels.list_kernels,
+    kernels.backends,
+    kernels.render,
+    kernels.check,
+    tuning.tune,
+    runs.show,
+    runs.pareto,
+    runs.plot,
+    runs.report,
+    runs.emit,
+    runs.export,
+    spaces.simulate,
+    spaces.compare,
+):
+    app.add_command(_command)
+
+
 def main() -> None:
     """Run the command line; exit codes: 0 done, 1 nothing satisfies the threshold, 2 wrong input, 130 interrupted."""
-    command = typer.main.get_command(app)
     try:
-        code = command.main(standalone_mode=False)
-    except typer.Exit as leave:
+        with app.make_context("mptune", sys.argv[1:]) as context:
+            code = app.invoke(context)
+    except click.exceptions.Exit as leave:
         code = leave.exit_code
     except MptuneError as error:
-        complain(str(error))
+        print_error(str(error))
         code = 2
-    except (KeyboardInterrupt, typer.Abort):  # which of them typer lets through depends on its version
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except (KeyboardInterrupt, click.Abort):
+        print_error("interrupted")
         code = _INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
-    except Exception as error:
-        code = _usage_error(error)
-    if code == _INTERRUPTED:
-        complain("interrupted")
     sys.exit(code or 0)
-
-
-def _usage_error(error: Exception) -> int:
-    """Show what click found wrong with the arguments; anything else is a defect and keeps its traceback."""
-    show = getattr(error, "show", None)
-    if show is None:
-        raise error
-    show()
-    return 2

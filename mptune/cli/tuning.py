@@ -1,166 +1,336 @@
-"""``mptune tune``."""
+"""``mptune tune``: the command, what it shows while it runs, and what Ctrl-C does."""
 
 from __future__ import annotations
 
+import math
+import os
 import shlex
+import signal
 import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import click
 
-from mptune.accuracy.metrics import METRICS
-from mptune.cli.arguments import (
-    CONSTRAINT_HELP,
-    OBJECTIVES_HELP,
-    default_output,
-    parse_assignments,
-    parse_objectives,
-    parse_sizes,
-    parse_threshold,
-)
-from mptune.cli.display import LiveView, complain, print_json, print_run, remark
-from mptune.cli.interruption import Interruption
-from mptune.evaluators.device import Limits
-from mptune.metric_expressions import OBJECTIVES
-from mptune.registry import load_kernel
-from mptune.results import Status
-from mptune.run import Run
-from mptune.strategies import STRATEGIES
-from mptune.tuner import Progress, TuneSettings
-from mptune.tuner import tune as tune_kernel
+from mptune.cli import options
+from mptune.cli.display import echo, number, pairs, print_error, print_json, print_note, print_run
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.text import Text
+
+    from mptune.run import Run
+    from mptune.tuner import Progress
 
 __all__ = ["tune"]
 
+_REFRESH_S: Final = 0.1
+#: Updating the view may take one twentieth of the time.
+_VIEW_SHARE: Final = 20.0
+_PROMISE: Final = b"\nfinishing the current trial; Ctrl-C again stops at once\n"
 
+
+@click.command()
+@options.kernel_name
+@options.backend
+@options.size
+@options.max_error
+@click.option(
+    "--metric", metavar="NAME", help="Error metric, such as NRMSE, MRE or MaxAE, to use instead of the kernel's own."
+)
+@options.objective
+@options.objectives
+@options.maximise
+@options.constraints
+@click.option(
+    "--observe",
+    "observers",
+    metavar="NAME",
+    multiple=True,
+    help="Measure more; 'mptune list --observers' describes what. May be repeated.",
+)
+@options.penalty
+@click.option("--alpha", metavar="X", default=1.0, help="Slope of the linear penalty.")
+@click.option("--beta", metavar="X", default=1.0, help="Rate of the decay penalty.")
+@options.strategy
+@options.strategy_option
+@click.option("--budget", metavar="N", default=100, help="Evaluate this many different configurations.")
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    metavar="SECONDS",
+    type=float,
+    help="Start no new evaluation after this many seconds.",
+)
+@click.option(
+    "--baseline-share",
+    metavar="X",
+    default=0.2,
+    help="Spend this share of the budget on finding the all-fp64 baseline.",
+)
+@click.option(
+    "--trial-limit",
+    metavar="SECONDS",
+    default=30.0,
+    help="Stop a launch, or the timing of a configuration, that takes longer.",
+)
+@click.option(
+    "--compiler-flag", "flags", metavar="FLAG", multiple=True, help="Add a flag for the compiler. May be repeated."
+)
+@click.option(
+    "--flush-cache",
+    metavar="auto|on|off",
+    default="auto",
+    help="Empty the device's caches before each timed launch; auto does so on GPUs, if it makes a difference.",
+)
+@click.option("--seed", metavar="N", default=0, help="Seed of the inputs and of the strategy.")
+@click.option("--workers", metavar="N", default=1, help="Use this many of the machine's devices at the same time.")
+@click.option("--scheduler", metavar="ADDRESS", help="Use the devices of the workers of this Dask scheduler.")
+@click.option(
+    "--compilers",
+    metavar="N",
+    type=int,
+    show_default="one per core",
+    help="Compile this many configurations at the same time, in advance.",
+)
+@click.option(
+    "--output", "-o", metavar="RUN.db", type=options.FILE, show_default="runs/KERNEL.db", help="Run file to write."
+)
+@click.option("--resume", is_flag=True, help="Continue the run in the run file.")
+@click.option("--log", is_flag=True, help="Print a line for each trial on standard error.")
+@options.as_json
 def tune(
-    kernel: Annotated[str, typer.Argument(metavar="KERNEL|FILE.py", help="A bundled kernel or a definition file.")],
-    backend: Annotated[str, typer.Option(help="auto, host, cuda or hip.")] = "auto",
-    size: Annotated[list[str], typer.Option(metavar="PRESET|NAME=V", help="A size preset, or single sizes.")] = [],  # noqa: B006
-    max_error: Annotated[list[str], typer.Option(metavar="X", help="Threshold, for all outputs or NAME=X.")] = [],  # noqa: B006
-    metric: Annotated[str | None, typer.Option(help=f"Instead of the kernel's own: {', '.join(METRICS)}.")] = None,
-    objective: Annotated[
-        str, typer.Option(help=f"{', '.join(OBJECTIVES)}, a metric or an expression over metrics.")
-    ] = "time",
-    objectives: Annotated[str, typer.Option(metavar="A,B", help=OBJECTIVES_HELP)] = "",
-    maximise: Annotated[bool, typer.Option("--maximise", help="More of the objective is better.")] = False,
-    constraint: Annotated[list[str], typer.Option(metavar="C", help=CONSTRAINT_HELP)] = [],  # noqa: B006
-    observe: Annotated[
-        list[str], typer.Option(metavar="NAME", help="Measure besides; mptune list --observers names them.")
-    ] = [],  # noqa: B006
-    penalty: Annotated[str, typer.Option(help="Score of an inaccurate trial: hard, linear or decay.")] = "decay",
-    alpha: Annotated[float, typer.Option(help="Slope of the linear penalty.")] = 1.0,
-    beta: Annotated[float, typer.Option(help="Rate of the decay penalty.")] = 1.0,
-    strategy: Annotated[
-        str, typer.Option(help=f"{', '.join(STRATEGIES)} [bayesian; for several objectives bayesian-pareto].")
-    ] = "bayesian",
-    strategy_option: Annotated[list[str], typer.Option(metavar="K=V", help="A hyperparameter of it.")] = [],  # noqa: B006
-    budget: Annotated[int, typer.Option(help="Unique configurations to evaluate.")] = 100,
-    time_limit: Annotated[float | None, typer.Option(metavar="S", help="Seconds after which none is begun.")] = None,
-    baseline_share: Annotated[float, typer.Option(help="Share of the budget for the fp64 baseline.")] = 0.2,
-    trial_limit: Annotated[float, typer.Option(metavar="S", help="Seconds one launch or timing may take.")] = 30.0,
-    compiler_flag: Annotated[list[str], typer.Option(metavar="FLAG", help="A further compiler flag.")] = [],  # noqa: B006
-    flush_cache: Annotated[
-        str, typer.Option(metavar="auto|on|off", help="Empty caches between timed launches [on GPUs, where it shows].")
-    ] = "auto",
-    seed: Annotated[int, typer.Option(help="Seeds inputs and strategy.")] = 0,
-    workers: Annotated[int, typer.Option(help="Devices of this machine to evaluate on, a process for each.")] = 1,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler: evaluate on its workers' devices.")
-    ] = None,
-    compilers: Annotated[
-        int | None, typer.Option(metavar="N", help="Compilations at a time, ahead of the evaluations [one per core].")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="RUN.db", help="Run file [runs/KERNEL.db].")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run file.")] = False,
-    log: Annotated[bool, typer.Option("--log", help="A line for each trial, on standard error.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Find the fastest configuration that is accurate enough, or the front of several objectives."""
+    kernel: str,
+    size: Sequence[str],
+    max_error: Sequence[str],
+    objectives: str,
+    strategy_option: Sequence[str],
+    trial_limit: float,
+    output: Path | None,
+    resume: bool,
+    log: bool,
+    json: bool,
+    **given: Any,
+) -> int:
+    """Find the fastest configuration that is accurate enough.
+
+    The kernel is a bundled kernel's name or the file that defines one. With several objectives, the result is the
+    best trade-offs between them.
+    """
+    from mptune.registry import load_kernel
+
     definition = load_kernel(kernel)
-    preset, sizes = parse_sizes(definition, size)
+    preset, sizes = options.parse_sizes(definition, size)
+    threshold = options.parse_threshold(max_error)
+
+    from mptune.evaluators.device import Limits
+    from mptune.run import Run
+    from mptune.tuner import TuneSettings
+    from mptune.tuner import tune as tune_kernel
+
     settings = TuneSettings(
-        backend=backend,
         size=preset,
         sizes=sizes,
-        max_error=parse_threshold(max_error),
-        metric=metric,
-        objective=objective,
-        objectives=parse_objectives(objectives),
-        maximise=maximise,
-        constraints=tuple(constraint),
-        observers=tuple(observe),
-        penalty=penalty,
-        alpha=alpha,
-        beta=beta,
-        strategy=strategy,
-        strategy_options=parse_assignments(strategy_option, "--strategy-option"),
-        budget=budget,
-        time_limit_s=time_limit,
-        baseline_share=baseline_share,
-        seed=seed,
-        workers=workers,
-        scheduler=scheduler,
-        compilers=compilers,
-        flags=tuple(compiler_flag),
-        flush_cache=flush_cache,
+        max_error=threshold,
+        objectives=options.parse_names(objectives),
+        strategy_options=options.parse_assignments(strategy_option, "--strategy-option"),
         limits=Limits(run_s=trial_limit),
+        **given,
     )
-    path = output or default_output(definition, resume)
-    command = shlex.join(["mptune", *sys.argv[1:]])
+    path = output or options.default_output(definition, resume)
     was_there = path.exists()
-    told: list[Progress] = []
+    begun = False
 
     def listen(progress: Progress) -> None:
-        told[:] = [progress]
+        nonlocal begun
+        begun = True
         view.update(progress)
         interruption.check()
 
     def warn(message: str) -> None:
-        remark(f"warning: {message}")
+        print_note(f"warning: {message}")
 
     try:
         with (
-            LiveView(time_limit, log=log) as view,
+            LiveView(settings.time_limit_s, log=log) as view,
             # The run file is made when everything is ready for the first trial.
-            Interruption(lambda: bool(told) or (path.exists() and not was_there)) as interruption,
+            Interruption(lambda: begun or (path.exists() and not was_there)) as interruption,
         ):
             run = tune_kernel(
-                definition, settings, output=path, resume=resume, on_progress=listen, on_warning=warn, command=command
+                definition,
+                settings,
+                output=path,
+                resume=resume,
+                on_progress=listen,
+                on_warning=warn,
+                command=shlex.join(["mptune", *sys.argv[1:]]),
             )
     except KeyboardInterrupt:
         if path.exists():
             _report(Run.load(path), path, json)
         raise
-    raise typer.Exit(_report(run, path, json))
+    return _report(run, path, json)
 
 
 def _report(run: Run, path: Path, json: bool) -> int:
-    """Print the outcome; return the exit code."""
+    """Print what was found; return the exit code."""
     if json:
         print_json(run.summary())
     else:
         print_run(run, warnings=False)  # the live view has shown them
-    if run.settings.get("stale"):
-        remark(f"{run.settings['stale']} stored trials are set aside: source, compiler, device or data have changed")
+    if stale := run.settings.get("stale"):
+        print_note(f"{stale} stored trials were not reused: source, compiler, device or data have changed")
     if run.best is None:
-        complain(_nothing_found(run))
-    remark(f"run file: {path}")
+        print_error(_nothing_found(run))
+    print_note(f"run file: {path}")
     return 0 if run.best is not None else 1
 
 
 def _nothing_found(run: Run) -> str:
+    from mptune.results import Status
+
     closest, baseline = run.closest, run.baseline
-    if closest is not None and closest.status is Status.VIOLATION:
+    if closest is None:
+        return f"none of {run.evaluations} configurations ran to its end with finite outputs"
+    if closest.status is Status.VIOLATION:
         return f"no configuration satisfies every constraint; the closest: {closest.message} ({closest.configuration})"
-    if closest is not None:
-        nearest = f"the closest has error {closest.error:.3g}: {closest.configuration}"
-        if baseline is not None:
-            nearest += (
-                f" (the baseline itself has {baseline.error:.3g}: where that is no rounding in fp64, "
-                "template and reference disagree)"
+    nearest = f"the closest has error {closest.error:.3g}: {closest.configuration}"
+    if baseline is not None:
+        nearest += (
+            f" (the baseline itself has {baseline.error:.3g}: if that is more than rounding in fp64, template and "
+            "reference disagree)"
+        )
+    return f"no configuration meets the threshold; {nearest}"
+
+
+# -- while it runs -------------------------------------------------------------------------------
+
+
+class LiveView:
+    """What a tuning run shows on standard error meanwhile; only a terminal gets the view that is updated in place.
+
+    Args:
+        time_limit_s: no evaluation starts after that.
+        log: whether to print a line for each trial.
+    """
+
+    def __init__(self, time_limit_s: float | None = None, *, log: bool = False) -> None:
+        self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
+        self._log = log
+        self._told = 0
+        self._next_view_s = 0.0
+        self._live: Any = None
+        self._warned: set[str] = set()
+
+    def __enter__(self) -> LiveView:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(stderr=True, highlight=False)
+            self._live = Live("preparing inputs and reference", console=console, refresh_per_second=8, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, progress: Progress) -> None:
+        """Show the latest trial, each warning the first time it comes, and where the run stands."""
+        self._told += 1
+        if self._log:
+            echo(_log_line(self._told, progress), err=True)
+        for warning in progress.trial.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                print_note(f"warning: {warning}")
+        if self._live is None or (start := time.monotonic()) < self._next_view_s:
+            return
+        self._live.update(self._view(progress))
+        # The view looks at all trials: with many of them, it must not take the time of the run.
+        took_s = time.monotonic() - start
+        self._next_view_s = start + took_s + max(_REFRESH_S, _VIEW_SHARE * took_s)
+
+    def _view(self, progress: Progress) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        run = progress.run()
+        done, budget = run.evaluations, min(progress.budget, int(run.settings["configurations"]))
+        left_s = progress.elapsed_s / done * (budget - done)
+        left_s = max(0.0, min(left_s, self._time_limit_s - progress.elapsed_s))
+        best = run.best
+        found = "no configuration meets the threshold yet"
+        if best is not None:
+            found = (
+                f"best {number(best.time_ms)} ms, speedup {number(run.speedup(best), 3)}, error {number(best.error, 3)}"
             )
-        return f"no configuration meets the threshold; {nearest}"
-    return f"none of {run.evaluations} configurations ran to its end with finite outputs"
+        if run.front:
+            found += f", {len(run.front)} on the front"
+        head = f"{progress.phase}: {done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
+        ahead = (
+            Text(f"compiling ahead: {configuration}", style="dim", no_wrap=True, overflow="ellipsis")
+            for configuration in progress.ahead
+        )
+        return Group(Text(head), _bar(done / budget), Text(found), Text(pairs(run.statuses), style="dim"), *ahead)
+
+
+def _bar(share: float, width: int = 60) -> Text:
+    from rich.text import Text
+
+    done = round(width * min(share, 1.0))
+    return Text("━" * done, style="green") + Text("━" * (width - done), style="bright_black")
+
+
+def _log_line(count: int, progress: Progress) -> str:
+    from mptune.run import in_short
+
+    trial = progress.trial
+    numbers = f"{number(trial.time_ms)} ms, error {number(trial.error, 3)}" if trial.is_valid else ""
+    took_s = sum(trial.measurement.durations_s.values())
+    origin = "from the run file" if progress.replayed else f"{took_s:.2f} s"
+    parts = (str(trial.status), numbers, origin, str(trial.configuration), in_short(trial.message))
+    return f"{count}/{progress.budget} {progress.phase}: {'; '.join(part for part in parts if part)}"
+
+
+class Interruption:
+    """Turns Ctrl-C into a KeyboardInterrupt between two trials; a second Ctrl-C interrupts at once.
+
+    Args:
+        is_under_way: whether there may be a trial to wait for; before the first, SIGINT interrupts at once.
+    """
+
+    def __init__(self, is_under_way: Callable[[], bool]) -> None:
+        self._is_under_way = is_under_way
+        self._is_asked_for = False
+        self._before: Any = signal.SIG_DFL
+
+    def __enter__(self) -> Interruption:
+        self._before = signal.getsignal(signal.SIGINT)
+        # A shell makes its background jobs ignore Ctrl-C, which is meant for another job.
+        if self._before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def check(self) -> None:
+        """Stop here if Ctrl-C was pressed; to be called after each trial.
+
+        Raises:
+            KeyboardInterrupt: it was.
+        """
+        if self._is_asked_for:
+            raise KeyboardInterrupt
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signal.signal wants it
+        if self._is_asked_for or not self._is_under_way():
+            raise KeyboardInterrupt
+        self._is_asked_for = True
+        # Python's own stream cannot be used: the signal may have come while it was being written to.
+        os.write(2, _PROMISE)

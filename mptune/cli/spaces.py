@@ -1,0 +1,207 @@
+"""Commands that replay recorded search spaces, without a device: ``simulate`` and ``compare``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mptune.cli import options
+from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, table
+from mptune.errors import MptuneError, UnknownNameError
+
+if TYPE_CHECKING:
+    from mptune.comparison import Comparison
+
+__all__ = ["compare", "simulate"]
+
+_NOTHING: Final = "no recorded configuration meets the threshold"
+
+
+@click.command()
+@click.argument("space", metavar="SPACE", type=options.FILE)
+@options.strategy
+@options.strategy_option
+@click.option("--budget", metavar="N", default=100, help="Evaluate this many different configurations in each run.")
+@click.option("--repeats", metavar="N", default=1, help="Simulate this many runs.")
+@options.seed_of_runs
+@options.objective
+@options.objectives
+@options.maximise
+@click.option("--max-error", metavar="X", type=float, help="Largest error allowed.")
+@options.constraints
+@options.as_json
+def simulate(space: Path, strategy_option: Sequence[str], objectives: str, json: bool, **given: Any) -> int:
+    """Try a strategy on a recorded search space, without a device.
+
+    A space is a Kernel Tuner cache file, a T4 file or a run file, gzipped or not.
+    """
+    from mptune.simulation import simulate as simulate_space
+
+    simulation = simulate_space(
+        space,
+        objectives=options.parse_names(objectives),
+        options=options.parse_assignments(strategy_option, "--strategy-option"),
+        **given,
+    )
+    document = simulation.to_json()
+    if json:
+        print_json(document)
+    else:
+        _print_simulation(document)
+    if document["optimum"] is None:
+        print_error(_NOTHING)
+        return 1
+    return 0
+
+
+def _print_simulation(document: Mapping[str, Any]) -> None:
+    unit, optimum = document["unit"], document["optimum"]
+    found = "none feasible" if optimum is None else f"{number(optimum, 6)} {unit}".rstrip()
+    echo(f"{document['space']}: {document['configurations']:,} configurations, optimum {found}")
+    several = document.get("objectives", ())
+    if several:
+        echo(f"objectives {', '.join(several)}: best and optimum are of {several[0]}, the hypervolume is the front's")
+    rows = []
+    for run in document["runs"]:
+        best = next((value for value in reversed(run["best"]) if value is not None), math.nan)
+        distance = abs(best - optimum) / abs(optimum) if optimum else math.nan
+        row = (run["seed"], len(run["best"]), number(best, 6), f"{number(100 * distance, 3)} %")
+        rows.append((*row, *(f"{number(100 * share[-1], 4)} %" for share in [run.get("hypervolume")] if share)))
+    share = ("of the hypervolume",) if several else ()
+    columns = ("seed", "evaluations", f"best ({unit})" if unit else "best", "from the optimum", *share)
+    echo(table(columns, rows, right=columns))
+    echo(f"{document['strategy']}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")
+
+
+@click.command()
+@click.argument("spaces", metavar="SPACE...", type=options.FILE, nargs=-1, required=True)
+@click.option(
+    "--strategies",
+    metavar="A,B",
+    default="bayesian,genetic,random",
+    help="Strategies, separated by commas; 'mptune list --strategies' describes all.",
+)
+@click.option(
+    "--strategy-option",
+    metavar="STRATEGY.NAME=VALUE",
+    multiple=True,
+    help="An option of one of the strategies. May be repeated.",
+)
+@click.option("--budget", metavar="N", default=220, help="Evaluate this many different configurations in each run.")
+@click.option("--repeats", metavar="N", default=10, help="Simulate this many runs of each strategy on each space.")
+@options.seed_of_runs
+@options.objective
+@options.maximise
+@options.max_error
+@options.penalty
+@options.constraints
+@click.option("--processes", metavar="N", type=int, show_default="one per core", help="Use this many processes.")
+@options.as_json
+def compare(
+    spaces: Sequence[Path],
+    strategies: str,
+    strategy_option: Sequence[str],
+    repeats: int,
+    max_error: Sequence[str],
+    json: bool,
+    **given: Any,
+) -> int:
+    """Compare strategies on recorded search spaces, without a device.
+
+    A space is a Kernel Tuner cache file, a T4 file or a run file, gzipped or not.
+    """
+    from mptune.comparison import compare as compare_strategies
+
+    chosen = tuple(name.strip() for name in strategies.split(",") if name.strip())
+    threshold = options.parse_threshold(max_error)
+    with counter(f"replaying {len(spaces) * len(chosen)} times {repeats} runs") as count:
+        comparison = compare_strategies(
+            spaces,
+            chosen,
+            repeats=repeats,
+            max_error=threshold,
+            options=_options_by_strategy(strategy_option, chosen),
+            on_done=lambda _: count(),
+            **given,
+        )
+    if json:
+        print_json(comparison.to_json())
+    elif comparison.spaces:
+        _print_comparison(comparison)
+    if not comparison.spaces:
+        print_error(_NOTHING)
+        return 1
+    if comparison.infeasible:
+        print_note(f"left out, as {_NOTHING}: {', '.join(comparison.infeasible)}")
+    return 0
+
+
+def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for key, value in options.parse_assignments(texts, "--strategy-option").items():
+        # An option's name has no dot, a strategy's may have one.
+        strategy, dot, name = key.rpartition(".")
+        if not dot or not strategy or not name:
+            raise MptuneError(
+                f"--strategy-option {key}={value}: expected STRATEGY.NAME=VALUE, such as genetic.population=20"
+            )
+        if strategy not in strategies:
+            raise UnknownNameError("strategy in --strategy-option:", strategy, strategies)
+        found.setdefault(strategy, {})[name] = value
+    return found
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    points = comparison.checkpoints
+    echo(
+        f"{len(comparison.simulations[0].runs)} runs of {comparison.budget} evaluations each; distance from the "
+        f"optimum, mean over runs and over evaluations {points[0]} to {points[-1]}"
+    )
+    parts = [_distances(comparison), _summary(comparison)]
+    for part in parts:
+        echo()
+        echo(part)
+    if len(comparison.strategies) > 1:
+        echo("\nprobability that a run of the row's strategy ends better than one of the column's")
+        echo(_wins(comparison))
+
+
+def _distances(comparison: Comparison) -> str:
+    rows: list[tuple[str, ...]] = [
+        (space, *(_percent(value) for value in row))
+        for space, row in zip(comparison.spaces, comparison.mean_distances(), strict=True)
+    ]
+    if len(rows) > 1:
+        rows.append(("geometric mean", *(_percent(value) for value in comparison.geometric_means())))
+    return table(("space", *comparison.strategies), rows, right=comparison.strategies)
+
+
+def _summary(comparison: Comparison) -> str:
+    from mptune.comparison import WITHIN
+
+    columns = ("deviation factor", *(f"within {d:.0%}" for d in WITHIN), "best at end", "ms per evaluation")
+    rows = [
+        (
+            row["strategy"],
+            number(row["mean_deviation_factor"], 3),
+            *(f"> {comparison.budget}" if n is None else f"{n:g}" for n in row["evaluations_within"].values()),
+            _percent(row["best_at_end"], 4),
+            number(row["overhead_ms_per_evaluation"], 3),
+        )
+        for row in comparison.overall()
+    ]
+    return table(("strategy", *columns), rows, right=columns)
+
+
+def _wins(comparison: Comparison) -> str:
+    names, wins = comparison.strategies, comparison.win_probabilities().mean(axis=0)
+    rows = [(name, *("" if i == j else f"{wins[i, j]:.0%}" for j in range(len(names)))) for i, name in enumerate(names)]
+    return table(("", *names), rows, right=names)
+
+
+def _percent(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{number(100 * value, digits)} %"
