@@ -1,6 +1,6 @@
 """Expressions over the metrics of a trial: what is optimised, and what a measured constraint compares.
 
-A metric's name may have a dot (``error.y``). Text is parsed to a whitelisted tree and never executed.
+A metric's name may have a dot (``error.y``).
 """
 
 from __future__ import annotations
@@ -40,19 +40,18 @@ OBJECTIVES: Final[Mapping[str, str]] = MappingProxyType(
 #: Metrics of which more is better, unless a run minimised them.
 MORE_IS_BETTER: Final = frozenset({"speedup", "bandwidth_gb_s", "flop_rate_gflop_s", "occupancy"})
 
-#: Excess of whatever is beyond its limit by less than rounding can tell.
+#: The excess of a value beyond its limit by less than rounding can show.
 LEAST_EXCESS: Final = 5e-324
 
-#: With more of them nearly everything is on the front.
+#: With more objectives nearly every trial is on the front.
 _MOST_OBJECTIVES: Final = 3
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
-_DOT: Final = "__of__"
 _COMPARISONS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Excess = Callable[[Mapping[str, float]], float]
 
 
 def short_names(name: str, metrics: Collection[str]) -> list[str]:
-    """Return what might be meant by an unknown name of an objective: the other short names of metrics there are."""
+    """Return the short names of the metrics there are, except ``name``: suggestions for an unknown objective."""
     return [short for short, metric in OBJECTIVES.items() if metric in metrics and short != name]
 
 
@@ -62,11 +61,11 @@ def is_error(metric: str) -> bool:
 
 
 def chosen_objectives(objective: str, objectives: Sequence[str] = (), maximise: bool = False) -> tuple[str, ...]:
-    """Return metrics or expressions from what a user calls the objective or the objectives of a search.
+    """Return the metrics or expressions to optimise, from the short names a user may give.
 
     Args:
         objective: a key of :data:`OBJECTIVES`, a metric's name or an expression.
-        objectives: two or three of these in its place; then ``objective`` is left at time.
+        objectives: two or three of these instead; then ``objective`` must be left at time.
         maximise: whether more of the objective is better.
 
     Raises:
@@ -121,45 +120,43 @@ class MetricExpression:
         self._what = what
         if not self.text:
             raise ExpressionError(f"the {what} is empty; give a metric's name or an expression over metrics")
-        self._expression = None if _METRIC_NAME.fullmatch(self.text) else self._parse()
-        found = {self.text} if self._expression is None else self._expression.names
-        self.names = frozenset(name.replace(_DOT, ".") for name in found)
+        self._expression = self._parse()
+        self.names = self._expression.names
 
     def _parse(self) -> Expression:
+        if _METRIC_NAME.fullmatch(self.text):  # also one that is a keyword of Python
+            return Expression.from_tree(self.text, ast.Name(self.text, ast.Load()))
         try:
-            return Expression(_METRIC_NAME.sub(lambda match: match[0].replace(".", _DOT), self.text))
+            return Expression.with_dotted_names(self.text)
         except ExpressionError as error:
-            raise ExpressionError(f"{self._what} {self.text!r}: {str(error).replace(_DOT, '.')}") from error
+            raise ExpressionError(f"{self._what} {self.text!r}: {error}") from error
 
     @property
     def tree(self) -> ast.expr:
-        """The syntax tree; that of a name is a name."""
-        return ast.Name(self.text) if self._expression is None else self._expression.tree
+        """The syntax tree."""
+        return self._expression.tree
 
     def value(self, metrics: Mapping[str, float]) -> float:
         """Return the value for metrics that hold all of :attr:`names`.
 
-        NaN where it is undefined (a division by zero, a root of a negative number) or no finite number.
+        NaN if it is undefined (a division by zero, a root of a negative number) or not finite.
 
         Raises:
             ExpressionError: it gives something other than a number.
         """
-        value = metrics[self.text] if self._expression is None else self._evaluate(self._expression, metrics)
-        return value if math.isfinite(value) else math.nan
-
-    def _evaluate(self, expression: Expression, metrics: Mapping[str, float]) -> float:
         try:
-            value = expression.evaluate({name: metrics[name.replace(_DOT, ".")] for name in expression.names})
+            value = self._expression.evaluate(metrics)
         except ExpressionError as error:
             if isinstance(error.__cause__, ArithmeticError | ValueError):
                 return math.nan
-            raise ExpressionError(str(error).replace(_DOT, ".")) from error
+            raise
         try:
-            return float(value)
+            number = float(value)
         except OverflowError:
             return math.nan
         except (TypeError, ValueError) as error:
             raise ExpressionError(f"{self._what} {self.text!r} gives {value!r}, not a number") from error
+        return number if math.isfinite(number) else math.nan
 
 
 class MeasuredConstraint:
@@ -167,10 +164,10 @@ class MeasuredConstraint:
 
     How far a trial is beyond a comparison "left <= right" is its excess, in decades like the error's:
 
-    - log10(left / right) where both sides are positive;
+    - log10(left / right) if both sides are positive;
     - otherwise the logarithm of 1 plus the difference of the sides.
 
-    It is at most 0 exactly where the comparison holds. Of several joined by ``and`` (as in ``1 <= x <= 2``) the largest
+    It is at most 0 exactly if the comparison holds. Of several joined by ``and`` (as in ``1 <= x <= 2``) the largest
     excess counts, of several joined by ``or`` the smallest. A side that is undefined is beyond any limit.
 
     Args:
@@ -198,7 +195,7 @@ class MeasuredConstraint:
             raise ExpressionError(f"measured constraint {self.text!r} names no metric")
 
     def excess(self, metrics: Mapping[str, float]) -> float:
-        """Return how many decades metrics that hold all of :attr:`names` are beyond; at most 0 where it holds."""
+        """Return how many decades metrics that hold all of :attr:`names` are beyond it; at most 0 if it holds."""
         return self._excess(metrics)
 
     def _compiled(self, tree: ast.expr) -> _Excess:
@@ -224,7 +221,7 @@ class MeasuredConstraint:
             yield (left, right, strict) if isinstance(op, ast.Lt | ast.LtE) else (right, left, strict)
 
     def _side(self, tree: ast.expr) -> MetricExpression:
-        return MetricExpression(ast.unparse(tree).replace(_DOT, "."), "measured constraint")
+        return MetricExpression(ast.unparse(tree), "measured constraint")
 
 
 def _beyond(small: float, large: float, strict: bool) -> float:

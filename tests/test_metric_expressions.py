@@ -100,13 +100,13 @@ class TestConstraint:
             ("2 <= 3", "names no metric"),
             ("a <= ", "measured constraint 'a <='"),
             ("__import__('os').system('x') < 1", "measured constraint"),
-            ("a.b.c < 1", "measured constraint"),
+            ("a.b.c < 1", "attribute access (.c) is not allowed"),
+            (" + ".join(["a.b"] * 15_000) + " < 1", "nested too deeply"),
         ],
     )
     def test_what_is_none(self, text, message):
-        with pytest.raises(ExpressionError, match=re.escape(message)) as caught:
+        with pytest.raises(ExpressionError, match=re.escape(message)):
             MeasuredConstraint(text)
-        assert "__of__" not in str(caught.value)
 
 
 class TestExpression:

@@ -69,6 +69,18 @@ class Expression:
         self._set(text, parse(text), is_folded=False)
 
     @classmethod
+    def with_dotted_names(cls, text: str) -> Expression:
+        """Return an expression in which a name may have a dot, such as ``error.y``.
+
+        Raises:
+            ExpressionError: as for the constructor.
+        """
+        try:
+            return cls.from_tree(text, _DottedNames().visit(parse(text)))
+        except RecursionError:
+            raise _too_deep(text) from None
+
+    @classmethod
     def from_tree(cls, text: str, tree: ast.expr) -> Expression:
         """Return the expression of a tree whose constant parts are evaluated already, shown as ``text``."""
         expression = cls.__new__(cls)
@@ -84,7 +96,7 @@ class Expression:
             self._scalar = _compile(tree, one_line(text))
             self.names = free_names(tree)
         except RecursionError:
-            raise ExpressionError(f"the expression is nested too deeply: {text[:60]!r}...") from None
+            raise _too_deep(text) from None
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
@@ -137,6 +149,17 @@ class Expression:
         names = sorted(self.names)
         rows = zip(*(columns[name].tolist() for name in names), strict=True) if names else iter([()] * n)
         return column_of([self.evaluate(dict(zip(names, row, strict=True))) for row in rows])
+
+
+class _DottedNames(ast.NodeTransformer):
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name):
+            return ast.copy_location(ast.Name(f"{node.value.id}.{node.attr}", ast.Load()), node)
+        return self.generic_visit(node)
+
+
+def _too_deep(text: str) -> ExpressionError:
+    return ExpressionError(f"the expression is nested too deeply: {text[:60]!r}...")
 
 
 # -- constant parts -------------------------------------------------------------------------------------
