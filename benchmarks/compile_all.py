@@ -128,7 +128,7 @@ def compile_one(task: Task) -> tuple[float, str]:
     source = f"{task.source}\n// {next(_compilations)}\n"
     start = _cpu_s()
     try:
-        backend.compile(source, task.function, options)
+        backend.compiler.compile(source, task.function, options)
     except CompileError as error:
         message = str(error)
     return _cpu_s() - start, message
@@ -233,7 +233,7 @@ def versions(targets: Sequence[Target]) -> list[str]:
     for backend in dict.fromkeys(target.backend for target in targets):
         family = BACKENDS[backend]
         if issubclass(family, GpuBackend):
-            found.append(f"{family.compiler().name} {family.compiler().version}")
+            found.append(f"{family.runtime_compiler().name} {family.runtime_compiler().version}")
         else:
             found.append(find_compiler().version)
     return [*found, f"Python {platform.python_version()}", f"{processor().name}, {os.cpu_count()} cores"]

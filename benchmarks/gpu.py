@@ -68,7 +68,7 @@ def found_backend(name: str) -> str:
 
 def measured(section: Section, options: Options, time_limit_s: float) -> dict[str, Any]:
     """Measure a section; return its figures with the device, date and command."""
-    device = get_backend(options.backend).device()
+    device = get_backend(options.backend).describe()
     start = time.monotonic()
     document = section.measure(options, start + time_limit_s)
     return {

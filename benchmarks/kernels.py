@@ -237,7 +237,7 @@ def benchmark(kernel: Kernel, options: Options, backend: Backend, roofline: Roof
         found = winners(bench, trials, options)
     finally:
         bench.close()
-    threads = int(backend.device().limits["workers"])
+    threads = int(backend.describe().limits["workers"])
     data = DataManager(kernel, sizes, seed=options.seed)
     rows: list[Row] = []
     fp64_ms = next((finalist.time_ms for wanted, finalist in found.items() if wanted.name == "fp64"), math.nan)
@@ -270,7 +270,7 @@ def benchmark(kernel: Kernel, options: Options, backend: Backend, roofline: Roof
 
 def machine(backend: Backend, roofline: Roofline) -> dict[str, Any]:
     """Describe what the numbers were measured on."""
-    device = backend.device()
+    device = backend.describe()
     libraries = [entry for entry in threadpool_info() if entry["user_api"] == "blas"]
     # SciPy may well bring another one.
     blas = next((entry for entry in libraries if "numpy" in entry["filepath"]), libraries[0] if libraries else {})

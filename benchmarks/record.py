@@ -88,7 +88,7 @@ def compile_all(task: Task, jobs: int) -> None:
     def compile_one(index: int) -> bool:
         try:
             source = render(task.kernel, task.space.configuration(index), task.sizes)
-            backend.compile(source, task.kernel.function, CompileOptions())
+            backend.compiler.compile(source, task.kernel.function, CompileOptions())
         except MptuneError:
             return False
         return True
@@ -158,7 +158,7 @@ def merged(passes: Sequence[Trial]) -> Trial:
 
 def record(name: str, arguments: argparse.Namespace) -> Path:
     """Record one kernel and return the file."""
-    limits = get_backend(arguments.backend).constraints()
+    limits = get_backend(arguments.backend).device.constraints()
     task = plan_task(name, arguments, limits)
     compile_all(task, arguments.jobs)
     if arguments.compile_only:

@@ -35,8 +35,7 @@ from benchmarks.rates import (  # noqa: E402
     run_kernel_tuner,
     run_mptune,
 )
-from mptune.backends.host import HostBackend  # noqa: E402
-from mptune.backends.host_compiler import find_compiler  # noqa: E402
+from mptune.backends.host_compiler import HostCompiler, find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.errors import MptuneError  # noqa: E402
 from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
@@ -92,12 +91,12 @@ def median(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) -> fl
 @contextlib.contextmanager
 def never_pausing() -> Iterator[None]:
     """Let compilers run while something is timed."""
-    paused = HostBackend.compilations_paused
-    HostBackend.compilations_paused = lambda _: contextlib.nullcontext()  # type: ignore[method-assign, assignment]
+    paused = HostCompiler.paused
+    HostCompiler.paused = lambda _: contextlib.nullcontext()  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        HostBackend.compilations_paused = paused  # type: ignore[method-assign]
+        HostCompiler.paused = paused  # type: ignore[method-assign]
 
 
 def times_of(kernel: Kernel, configurations: Sequence[Any], compilers: int) -> list[float]:

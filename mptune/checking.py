@@ -107,7 +107,7 @@ def check(
 
     def compile_one(configuration: Configuration) -> Compilation:
         try:
-            binary = backend.compile(render(kernel, configuration, sizes), kernel.function, options)
+            binary = backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, options)
             compiled = Compilation(configuration, binary.compile_s)
         except (CompileError, ExpressionError, KernelError, TemplateError) as error:
             compiled = Compilation(configuration, 0.0, str(error))

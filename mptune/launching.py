@@ -141,7 +141,7 @@ class DeviceArrays(Arrays):
             _check_range(source, dtype)
         with np.errstate(all="ignore"):
             values = source.astype(dtype)
-        self.backend.array(buffer, dtype)[:] = values.reshape(-1)
+        self.backend.device.array(buffer, dtype)[:] = values.reshape(-1)
         lost = self.namespace.isfinite(source.astype(np.float64)) & ~self.namespace.isfinite(values)
         return precision is not None and bool(lost.any())
 
@@ -151,7 +151,7 @@ class DeviceArrays(Arrays):
             array = np.empty(shape, dtype)
             buffer.read(array)
             return array
-        return self.backend.array(buffer, dtype).reshape(shape).copy()
+        return self.backend.device.array(buffer, dtype).reshape(shape).copy()
 
     def all_finite(self, array: Any) -> bool:
         """Whether an array has no infinity and no NaN."""
@@ -177,7 +177,7 @@ def in_memory_of(backend: Backend, inputs: Mapping[str, Any]) -> Arrays:
     on_device = [name for name, array in inputs.items() if hasattr(array, "__cuda_array_interface__")]
     if not on_device:
         return HostArrays()
-    namespace = backend.array_namespace()
+    namespace = backend.device.array_namespace()
     if namespace is None:
         raise MptuneError(f"input {on_device[0]!r} is on a GPU, and the backend {backend.name} takes NumPy's arrays")
     return DeviceArrays(backend, namespace)
@@ -236,14 +236,14 @@ class Launcher:
         self._configuration = configuration
         self._sizes = sizes
         self._shape = kernel.launch_shape(configuration, sizes)
-        binary = backend.compile(render(kernel, configuration, sizes), kernel.function, CompileOptions())
-        self._function = backend.load(binary)
+        binary = backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, CompileOptions())
+        self._function = backend.device.load(binary)
         self._buffers: dict[str, Buffer] = {}
         try:
             for argument in kernel.passed:
                 if argument.role is not Role.SCALAR:
                     elements = int(np.prod(kernel.shape_of(argument, sizes), dtype=np.int64))
-                    self._buffers[argument.name] = backend.allocate(elements * self._dtype(argument).itemsize)
+                    self._buffers[argument.name] = backend.device.allocate(elements * self._dtype(argument).itemsize)
         except BaseException:
             self.close()
             raise

@@ -120,7 +120,7 @@ class Roofline:
 
         A precision that is missing is computed in fp32 here.
         """
-        architecture = self._backend.device().architecture
+        architecture = self._backend.describe().architecture
         types = [p.name for p in ARITHMETIC if p.size_bytes > 2]
         if not self._on_host:
             types = [p.name for p in ARITHMETIC]
@@ -194,14 +194,14 @@ class Roofline:
         return 3 * 8 * 512 * blocks / self._seconds(kernel, {"in_place": in_place})
 
     def _workers(self) -> int:
-        return int(self._backend.device().limits.get("workers", 1))
+        return int(self._backend.describe().limits.get("workers", 1))
 
     def _seconds(self, kernel: Kernel, values: Mapping[str, Any]) -> float:
         """Return the shortest of several launches."""
         sizes = kernel.resolve_sizes()
         configuration = kernel.configuration(values)
         source = render(kernel, configuration, sizes)
-        function = self._backend.load(self._backend.compile(source, kernel.function, CompileOptions()))
+        function = self._backend.device.load(self._backend.compiler.compile(source, kernel.function, CompileOptions()))
         data = DeviceData(self._backend, DataManager(kernel, sizes), budget_bytes=0)
         shape = kernel.launch_shape(configuration, sizes)
         try:

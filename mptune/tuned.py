@@ -154,7 +154,7 @@ def _matched(runs: list[Run], backend: str | Backend) -> tuple[Backend, Run, boo
 
 def _is_of(run: Run, backend: Backend) -> bool:
     try:
-        device = backend.device()
+        device = backend.describe()
     except BackendUnavailableError:
         return False
     recorded = tuple(run.settings.get(name) for name in ("backend", "device", "architecture"))
@@ -165,7 +165,7 @@ def _choose(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run, matches: b
     """Return the best configuration where the run speaks for this device and these sizes, else the baseline and why."""
     recorded, best = sizes_of(run, kernel), run.best
     if not matches:
-        device = backend.device()
+        device = backend.describe()
         reason = f"the run is of {run.settings.get('device')}, this is {device.name} ({device.architecture})"
     elif dict(recorded) != dict(sizes):
         reason = f"the run was made at {recorded}, not at {sizes}, where errors may differ"
@@ -183,7 +183,7 @@ def _baseline(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run) -> Confi
         KernelError: no such configuration is valid at these sizes on this device.
     """
     try:
-        space = kernel.search_space(sizes, device_constraints(kernel, backend.constraints()))
+        space = kernel.search_space(sizes, device_constraints(kernel, backend.device.constraints()))
         space = space.restrict(kernel.baseline_values())
     except EmptySpaceError as error:
         raise KernelError(f"kernel {kernel.name} has no baseline to fall back on at {sizes}: {error}") from error

@@ -92,7 +92,7 @@ extern "C" __global__ void awkward({{ x_type }}* y, const {{ x_type }}* x, {{ a_
 
 def run_of(kernel: Kernel, trials: Sequence[Trial], sizes: Sizes | None = None, **settings: Any) -> Run:
     """Return a run that says it was made on this machine's processor."""
-    device = HostBackend().device()
+    device = HostBackend().describe()
     sizes = sizes or kernel.resolve_sizes()
     described = {
         "kernel": kernel.name,

@@ -23,7 +23,7 @@ def launch_on_arrays(
     buffers = []
     for argument in arguments:
         if isinstance(argument, np.ndarray):
-            buffer = backend.allocate(argument.nbytes)
+            buffer = backend.device.allocate(argument.nbytes)
             buffer.write(argument)
             buffers.append((buffer, argument))
             passed.append(buffer)

@@ -147,7 +147,7 @@ def test_a_page_is_filled_section_by_section(
     assert "one: None" in first
     assert "time limit" not in first
     assert "The time limit of 7 s ended it" in second
-    assert get_backend("host").device().name in second
+    assert get_backend("host").describe().name in second
     assert "no GPU was available" in third
     documents = json.loads(output.with_suffix(".json").read_text())["sections"]
     assert sorted(documents) == ["one", "two"]
@@ -565,4 +565,4 @@ def test_what_gemm_searches_compiles_for_a_gpu(name: str, variant: str) -> None:
     small = {"MWG": [32], "NWG": [32], "KWG": [8], "MDIMC": [8], "NDIMC": [8]}
     part = kernel.search_space(sizes).restrict({**gemm._types(name), **gemm._switches(variant), **small})
     source = render(kernel, part.configuration(part.size // 2), sizes)
-    assert get_backend("cuda").compile(source, kernel.function, CompileOptions("sm_90")).image
+    assert get_backend("cuda").compiler.compile(source, kernel.function, CompileOptions("sm_90")).image

@@ -304,7 +304,7 @@ def taking(types):
         template=TYPES.format(*types),
     )
     source = render(definition, definition.configuration({"y_type": "fp16"}), definition.resolve_sizes())
-    return HostBackend().compile(source, "take", CompileOptions())
+    return HostBackend().compiler.compile(source, "take", CompileOptions())
 
 
 @pytest.mark.parametrize("types", FITTING)

@@ -13,7 +13,7 @@ import pytest
 from awkward_kernel import AWKWARD, measured, run_of
 
 import mptune
-from mptune.backends.host import HostBackend
+from mptune.backends.host import HostBackend, HostDevice
 from mptune.buffers import DataManager
 from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.launching import DeviceArrays
@@ -89,12 +89,12 @@ def test_of_several_runs_that_of_this_device_is_taken() -> None:
 
 
 def test_a_baseline_that_is_not_valid_here_is_replaced_by_one_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostBackend, "constraints", lambda self: ("threads_per_block <= 64",))
+    monkeypatch.setattr(HostDevice, "constraints", lambda self: ("threads_per_block <= 64",))
     run = run_of(POLY, [timed(1, 1e-16, block=256)], device="another device")
     with pytest.warns(UserWarning, match="uses the baseline"):
         tuned = mptune.TunedKernel(run, kernel=POLY, backend="host")
     assert tuned.configuration["block"] <= 64
-    monkeypatch.setattr(HostBackend, "constraints", lambda self: ("threads_per_block <= 1",))
+    monkeypatch.setattr(HostDevice, "constraints", lambda self: ("threads_per_block <= 1",))
     with pytest.raises(KernelError, match="has no baseline to fall back on"):
         mptune.TunedKernel(run, kernel=POLY, backend="host")
 
@@ -189,14 +189,14 @@ class DeviceArray(np.ndarray):
         return self.view(np.ndarray)
 
 
-class DeviceBackend(HostBackend):
+class ArraysDevice(HostDevice):
     """The processor as a device whose arrays are not NumPy's."""
 
     waits = 0
 
     def array_namespace(self) -> Any:
         def wait() -> None:
-            DeviceBackend.waits += 1
+            ArraysDevice.waits += 1
 
         return types.SimpleNamespace(
             asnumpy=lambda array: array.view(np.ndarray),
@@ -209,18 +209,24 @@ class DeviceBackend(HostBackend):
         return buffer._memory().view(dtype).view(DeviceArray)
 
 
+def with_arrays() -> HostBackend:
+    backend = HostBackend()
+    backend.device = ArraysDevice(2)
+    return backend
+
+
 @pytest.mark.parametrize("values", [{}, {"x_type": "fp16", "y_type": "fp32"}])
 def test_device_arrays_come_back_as_device_arrays(values: dict[str, Any], x: Any) -> None:
     best = timed(1, 1e-5, **values)
     run = run_of(POLY, [best])
     on_host = mptune.TunedKernel(run, kernel=POLY)(x=x)
-    tuned = mptune.TunedKernel(run, kernel=POLY, backend=DeviceBackend())
-    before = DeviceBackend.waits
+    tuned = mptune.TunedKernel(run, kernel=POLY, backend=with_arrays())
+    before = ArraysDevice.waits
     y = tuned(x=x.view(DeviceArray))
     assert isinstance(y, DeviceArray)
     assert y.dtype == np.float64
     assert np.array_equal(y, on_host)
-    assert DeviceBackend.waits >= before + 3
+    assert ArraysDevice.waits >= before + 3
     if values:
         assert isinstance(tuned(x=x.view(DeviceArray), converted=False), DeviceArray)
         with pytest.warns(UserWarning, match="input 'x' overflows in fp16"):
@@ -235,7 +241,7 @@ def test_types_the_device_has_not_go_by_way_of_the_host() -> None:
     data = DataManager(AWKWARD, AWKWARD.resolve_sizes())
     expected = mptune.TunedKernel(run, kernel=AWKWARD)(**data.inputs)
     given = {n: v.copy().view(DeviceArray) if isinstance(v, np.ndarray) else v for n, v in data.inputs.items()}
-    found = mptune.TunedKernel(run, kernel=AWKWARD, backend=DeviceBackend())(**given)
+    found = mptune.TunedKernel(run, kernel=AWKWARD, backend=with_arrays())(**given)
     for name, array in expected.items():
         assert isinstance(found[name], DeviceArray)
         assert np.array_equal(found[name], array)
@@ -248,8 +254,8 @@ def test_device_arrays_need_a_device_with_arrays(x: Any) -> None:
 
 
 def test_integers_of_a_device_are_checked_too() -> None:
-    arrays = DeviceArrays(DeviceBackend(), DeviceBackend().array_namespace())
-    buffer = HostBackend().allocate(4)
+    arrays = DeviceArrays(with_arrays(), with_arrays().device.array_namespace())
+    buffer = HostBackend().device.allocate(4)
     with pytest.raises(KernelError, match="integers from 1 to 300 do not fit int8"):
         arrays.store(buffer, np.array([1, 2, 3, 300]).view(DeviceArray), np.dtype(np.int8), None)
     assert arrays.store(buffer, np.array([1e9]).view(DeviceArray), np.dtype(np.float16), PRECISIONS["fp16"])

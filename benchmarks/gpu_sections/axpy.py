@@ -41,7 +41,7 @@ def measure(options: Options, until: float) -> dict[str, Any]:
     kernel = load_kernel("axpy")
     sizes = kernel.resolve_sizes(options.size or "paper")
     backend = get_backend(options.backend)
-    space = kernel.search_space(sizes, device_constraints(kernel, backend.constraints()))
+    space = kernel.search_space(sizes, device_constraints(kernel, backend.device.constraints()))
     bench = Bench(kernel, sizes, backend, seed=options.seed, plan=VISIT)
     rows = []
     try:
@@ -99,7 +99,7 @@ def copy_bytes_per_s(backend: Backend, nbytes: int) -> float:
         backend: copies.
         nbytes: size of what is copied.
     """
-    source, target = backend.allocate(nbytes), backend.allocate(nbytes)
+    source, target = backend.device.allocate(nbytes), backend.device.allocate(nbytes)
     seen = np.empty(1, np.uint8)
     last = target.part(nbytes - 1, 1)
 

@@ -51,7 +51,7 @@ def measure(options: Options, until: float) -> dict[str, Any]:
 def _record(name: str, options: Options, until: float) -> dict[str, Any]:
     """Measure as much as there is time for, write the recorded space and return its summary."""
     task = _task(name, options)
-    device = _NOT_IN_NAMES.sub("-", get_backend(options.backend).device().name.lower()).strip("-")
+    device = _NOT_IN_NAMES.sub("-", get_backend(options.backend).describe().name.lower()).strip("-")
     options.work.mkdir(parents=True, exist_ok=True)
     path = options.work / f"{name}-{device}-{options.size or 'paper'}-{options.seed}.db"
     known, ready = measure_pass(task, task.order, path, options.seed, usable_cores(), until)
@@ -72,7 +72,7 @@ def _task(name: str, options: Options) -> Task:
     given = argparse.Namespace(
         size=options.size or "paper", restrict={}, sample=None, seed=options.seed, backend=options.backend
     )
-    task = plan_task(name, given, get_backend(options.backend).constraints())
+    task = plan_task(name, given, get_backend(options.backend).device.constraints())
     baselines = task.space.restrict(task.kernel.baseline_values())
     chosen = baselines.sample(min(BASELINES, baselines.size), np.random.default_rng(options.seed))
     first = [task.space.index(configuration) for configuration in baselines.configurations(chosen)]

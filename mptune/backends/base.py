@@ -1,13 +1,22 @@
-"""What a backend is: a device family that compiles, loads, allocates and launches."""
+"""What a backend is: a name, a compiler and a device.
+
+The interface asks for no more than every device family has. Memory need not have addresses: a :class:`Buffer` may be a
+handle whose parts are sub-buffers. A device without symbols in its modules passes what :meth:`Function.set_constant` is
+given as further buffers. A compiler that reads another dialect translates the rendered source.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import re
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+from mptune.backends.binary_cache import BinaryCache
 from mptune.errors import BackendUnavailableError, LaunchError
 
 if TYPE_CHECKING:  # what can run here is told without them
@@ -24,9 +33,15 @@ __all__ = [
     "Binary",
     "Buffer",
     "CompileOptions",
+    "Compiler",
+    "Device",
     "DeviceInfo",
     "Function",
+    "check_data",
     "check_part",
+    "compile_cached",
+    "excerpt",
+    "in_words",
 ]
 
 
@@ -116,6 +131,8 @@ class Buffer(ABC):
     def part(self, offset: int, nbytes: int) -> Buffer:
         """Return some of the bytes as a buffer of their own: the same memory, usable for as long as the whole is.
 
+        A launch may take it only at an offset in the whole that is a multiple of :attr:`Device.part_alignment_bytes`.
+
         Raises:
             LaunchError: they do not all lie inside.
         """
@@ -123,16 +140,6 @@ class Buffer(ABC):
     @abstractmethod
     def free(self) -> None:
         """Give the memory back; further use is an error."""
-
-
-def check_part(whole: Buffer, offset: int, nbytes: int) -> None:
-    """Check that bytes lie inside a buffer.
-
-    Raises:
-        LaunchError: they do not.
-    """
-    if not (0 <= offset <= offset + nbytes <= whole.nbytes):
-        raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {whole.nbytes} bytes")
 
 
 #: What a launch passes for one kernel argument: a device buffer or a NumPy scalar of the C++ type's size.
@@ -181,52 +188,29 @@ class Function(ABC):
         """Release the code; further use is an error."""
 
 
-class Backend(ABC):
-    """A device family. Constructing one is cheap and loads no device library."""
-
-    name: ClassVar[str]
-    #: Whether kernels run in this process's own memory and can damage whatever else is in it.
-    shares_memory: ClassVar[bool] = False
-
-    @classmethod
-    @abstractmethod
-    def availability(cls) -> Availability:
-        """Say whether this backend can compile and run on this machine, and if not why."""
-
-    @abstractmethod
-    def device(self) -> DeviceInfo:
-        """Describe the device launches go to.
-
-        Raises:
-            BackendUnavailableError: there is none.
-        """
-
-    def environments(self) -> Sequence[Mapping[str, str]]:
-        """Return, for each device there is, the variables with which a process sees that device alone.
-
-        Raises:
-            BackendUnavailableError: there is none.
-        """
-        return ({},)
+class Compiler(ABC):
+    """Turns rendered sources into binaries; usable from any thread. Making one is cheap and looks for nothing."""
 
     @abstractmethod
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        """Compile a rendered source; needs no device when ``options.architecture`` is given.
+        """Compile a rendered source; needs no device if ``options.architecture`` is given.
 
         Raises:
             CompileError: the compiler rejected the source, crashed or ran out of time.
             BackendUnavailableError: there is no compiler.
         """
 
-    def expect_compilations(self, options: CompileOptions) -> None:  # noqa: B027 - optional
-        """Get ready for many compilations with the same options, up to :meth:`give_up_compilations`."""
+    @abstractmethod
+    def identity(self, options: CompileOptions) -> tuple[str, ...]:
+        """Return what its binaries depend on besides the source and :meth:`versions`."""
 
-    def compilations_paused(self) -> AbstractContextManager[None]:
-        """Hold up the compilations of other threads for the length of a block, if they would disturb a timing."""
-        return nullcontext()
+    @abstractmethod
+    def versions(self) -> Mapping[str, str]:
+        """Return the version of the compiler by its name; nothing if it is not installed."""
 
-    def give_up_compilations(self) -> None:  # noqa: B027 - optional
-        """End the compilations of other threads; they raise a :class:`CompileError`."""
+    def translated(self, source: str) -> str:
+        """Return a rendered source in the dialect this compiler reads: what :meth:`compile` does to it first."""
+        return source
 
     def resolved(self, options: CompileOptions) -> CompileOptions:
         """Return options with which :meth:`compile` makes the same binary without looking at the device.
@@ -236,6 +220,39 @@ class Backend(ABC):
         """
         return options
 
+    def resources(self, binary: Binary) -> Resources | None:  # noqa: ARG002
+        """Return what a function takes of a multiprocessor; None if the devices have no such thing.
+
+        Raises:
+            MptuneError: the binary does not tell.
+        """
+        return None
+
+    def expect(self, options: CompileOptions) -> None:  # noqa: B027 - optional
+        """Get ready for many compilations with the same options, up to :meth:`close`."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Hold up the compilations of all threads for the length of a block, if they would disturb a timing."""
+        return nullcontext()
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """Give up the compilations of other threads, which raise a :class:`CompileError`, and end all processes."""
+
+
+class Device(ABC):
+    """Where kernels run: memory and launches. Making one is cheap; the device is opened when it is first needed."""
+
+    #: A part of a buffer can be given to a kernel if its offset is a multiple of this; other uses take any offset.
+    part_alignment_bytes: ClassVar[int] = 1
+
+    @abstractmethod
+    def describe(self) -> DeviceInfo:
+        """Describe the device launches go to.
+
+        Raises:
+            BackendUnavailableError: there is none.
+        """
+
     @abstractmethod
     def load(self, binary: Binary) -> Function:
         """Make a compiled function launchable.
@@ -243,14 +260,6 @@ class Backend(ABC):
         Raises:
             LaunchError: the binary cannot be loaded.
         """
-
-    def resources(self, binary: Binary) -> Resources | None:  # noqa: ARG002
-        """Return what a compiled function takes of a multiprocessor, None where the device has no such thing.
-
-        Raises:
-            MptuneError: the binary does not tell.
-        """
-        return None
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Buffer:
@@ -260,32 +269,144 @@ class Backend(ABC):
             OutOfMemoryError: there is not enough.
         """
 
+    @abstractmethod
+    def constraints(self) -> tuple[str, ...]:
+        """Return what every launch on this device must satisfy, as constraints over block and shared memory."""
+
+    def identity(self) -> tuple[str, ...]:
+        """Return what timings depend on besides what :meth:`describe` tells."""
+        return ()
+
+    def is_usable(self) -> bool:
+        """Whether further launches can succeed; a fault can leave a device unusable until the process ends."""
+        return True
+
+    def environments(self) -> Sequence[Mapping[str, str]]:
+        """Return, for each device there is, the variables with which a process sees that device alone.
+
+        Raises:
+            BackendUnavailableError: there is none.
+        """
+        return ({},)
+
     def array_namespace(self) -> Any:
-        """Return the NumPy-like module that computes on arrays in the device's memory, None where there is none."""
+        """Return the NumPy-like module that computes on arrays in the device's memory; None if there is none."""
         return None
 
     def array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:  # noqa: ARG002 - for those that have them
         """Return a buffer as a one-dimensional array of :meth:`array_namespace`, valid for as long as the buffer is.
 
         Args:
-            buffer: one of this backend's.
+            buffer: one of this device's.
             dtype: a type NumPy itself has.
 
         Raises:
             BackendUnavailableError: there is no such module.
         """
-        raise BackendUnavailableError(f"backend {self.name} has no arrays on the device")
+        raise BackendUnavailableError("this backend has no arrays on the device")
 
-    def is_usable(self) -> bool:
-        """Whether further launches can succeed; a fault can leave a device unusable until the process ends."""
-        return True
 
+class Backend(ABC):
+    """A device family: its name, what sets it apart, its compiler and its device.
+
+    Attributes:
+        compiler: compiles for the device.
+        device: the first one this process sees.
+    """
+
+    name: ClassVar[str]
+    #: Whether kernels run in this process's own memory, on the cores that compile: they can damage whatever else is in
+    #: it, and measuring several at a time, or while something computes, disturbs the timings.
+    shares_memory: ClassVar[bool] = False
+
+    compiler: Compiler
+    device: Device
+
+    @classmethod
     @abstractmethod
-    def constraints(self) -> tuple[str, ...]:
-        """Return what every launch on this device must satisfy, as constraints over block and shared memory."""
+    def availability(cls) -> Availability:
+        """Say whether this backend can compile and run on this machine, and if not why."""
+
+    def describe(self) -> DeviceInfo:
+        """Describe the device, with the versions of everything it is used with.
+
+        Raises:
+            BackendUnavailableError: there is none.
+        """
+        found = self.device.describe()
+        return dataclasses.replace(found, versions={**found.versions, **self.compiler.versions()})
 
     def identity(self, options: CompileOptions) -> str:
-        """Return what timings depend on beside the source: device, compiler, versions and flags."""
-        info = self.device()
+        """Return what timings depend on besides the source: device, compiler, versions and flags."""
+        info = self.describe()
         versions = ";".join(f"{k}={v}" for k, v in sorted(info.versions.items()))
-        return "|".join((info.backend, info.name, info.architecture, versions, options.architecture, *options.flags))
+        known = (info.backend, info.name, info.architecture, versions)
+        return "|".join((*known, *self.device.identity(), *self.compiler.identity(options)))
+
+
+# -- what backends have in common ------------------------------------------------------------------
+
+_MESSAGE_LINES: Final = 25
+_INTERESTING: Final = re.compile(r"\b(error|fatal|undefined reference|static assertion failed|ptxas)\b", re.IGNORECASE)
+
+
+def excerpt(log: str) -> str:
+    """Return a compiler's first error with what follows it, or the start of a log without any."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    first = next((i for i, line in enumerate(lines) if _INTERESTING.search(line)), 0)
+    shown = lines[first : first + _MESSAGE_LINES]
+    left = len(lines) - first - len(shown)
+    return "\n".join([*shown, f"... {left} more lines"] if left else shown)
+
+
+def compile_cached(
+    cache: BinaryCache, key: Sequence[str], function: str, compile_one: Callable[[], tuple[bytes, str]]
+) -> Binary:
+    """Return a binary from the cache, or compile it and keep it there.
+
+    Args:
+        cache: where binaries are kept.
+        key: all that the binary depends on.
+        function: name of the ``__global__`` function inside.
+        compile_one: returns the code and what the compiler printed.
+    """
+    kept_as = cache.key(key)
+    cached = cache.get(kept_as)
+    if cached is not None:
+        return Binary(function, cached, cached=True)
+    start = time.perf_counter()
+    image, log = compile_one()
+    compile_s = time.perf_counter() - start
+    cache.put(kept_as, image)
+    return Binary(function, image, log=log, compile_s=compile_s)
+
+
+def check_part(whole: Buffer, offset: int, nbytes: int) -> None:
+    """Check that bytes lie inside a buffer.
+
+    Raises:
+        LaunchError: they do not.
+    """
+    if not (0 <= offset <= offset + nbytes <= whole.nbytes):
+        raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {whole.nbytes} bytes")
+
+
+def check_data(buffer: Buffer, data: NDArray[Any]) -> None:
+    """Check that an array can be copied to or from a buffer.
+
+    Raises:
+        LaunchError: it has another size, or gaps.
+    """
+    if data.nbytes != buffer.nbytes or not data.flags.c_contiguous:
+        layout = "" if data.flags.c_contiguous else ", not contiguous"
+        raise LaunchError(f"a buffer of {buffer.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
+
+
+def in_words(argument: object) -> str:
+    """Say what was given where something else was wanted."""
+    if isinstance(argument, Buffer):
+        return f"a {type(argument).__name__} of {argument.nbytes} bytes"
+    dtype = getattr(argument, "dtype", None)
+    if dtype is not None and getattr(argument, "shape", None) == ():
+        return f"a {dtype} scalar of {dtype.itemsize} bytes"
+    return f"{type(argument).__name__} {argument!r}"

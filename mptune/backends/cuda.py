@@ -12,9 +12,8 @@ from ctypes.util import find_library
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.base import Binary, DeviceInfo
-from mptune.backends.driver import Driver, axis_limits
-from mptune.backends.gpu import GpuBackend
+from mptune.backends.base import DeviceInfo
+from mptune.backends.gpu import Driver, GpuBackend, axis_limits
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.resources import Resources, read_cubin
@@ -56,7 +55,7 @@ class CudaBackend(GpuBackend):
     visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)
 
     @staticmethod
-    def compiler() -> RuntimeCompiler:
+    def runtime_compiler() -> RuntimeCompiler:
         """Return NVRTC."""
         return _nvrtc()
 
@@ -79,9 +78,10 @@ class CudaBackend(GpuBackend):
             raise BackendUnavailableError("no CUDA device: the NVIDIA driver finds none")
         return count.value
 
-    def resources(self, binary: Binary) -> Resources:
-        """Return what a compiled function takes of a multiprocessor."""
-        return read_cubin(binary.image, binary.function)
+    @staticmethod
+    def read_resources(image: Any, function: str) -> Resources:
+        """Read from a binary what a function takes of a multiprocessor."""
+        return read_cubin(image, function)
 
     @staticmethod
     def open_driver() -> Driver:
@@ -112,8 +112,6 @@ class _CupyDriver:
             properties = self._runtime.getDeviceProperties(0)
             driver_version = self._runtime.driverGetVersion()
         versions = {"driver": f"{driver_version // 1000}.{driver_version % 1000 // 10}", "cupy": self._cupy.__version__}
-        with contextlib.suppress(BackendUnavailableError):
-            versions["nvrtc"] = _nvrtc().version
         return DeviceInfo(
             backend=CudaBackend.name,
             name=properties["name"].decode(),

@@ -12,9 +12,8 @@ from ctypes.util import find_library
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.base import Binary, DeviceInfo
-from mptune.backends.driver import Driver, axis_limits
-from mptune.backends.gpu import GpuBackend
+from mptune.backends.base import DeviceInfo
+from mptune.backends.gpu import Driver, GpuBackend, axis_limits
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.resources import Resources, read_code_object
@@ -53,7 +52,7 @@ class HipBackend(GpuBackend):
     visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
     @staticmethod
-    def compiler() -> RuntimeCompiler:
+    def runtime_compiler() -> RuntimeCompiler:
         """Return hiprtc."""
         return _hiprtc()
 
@@ -79,9 +78,10 @@ class HipBackend(GpuBackend):
             raise BackendUnavailableError("no HIP device: the HIP library finds none")
         return count.value
 
-    def resources(self, binary: Binary) -> Resources:
-        """Return what a compiled function takes of a compute unit."""
-        return read_code_object(binary.image, binary.function)
+    @staticmethod
+    def read_resources(image: Any, function: str) -> Resources:
+        """Read from a binary what a function takes of a compute unit."""
+        return read_code_object(image, function)
 
     @staticmethod
     def open_driver() -> Driver:
@@ -110,7 +110,6 @@ class _HipPythonDriver:
         with _fitting():
             self._call(hip.hipGetDeviceProperties(properties, 0), BackendUnavailableError)
             version = self._call(hip.hipRuntimeGetVersion(), BackendUnavailableError)
-        versions = {"hip": str(version), "hiprtc": _hiprtc().version}
         return DeviceInfo(
             backend=HipBackend.name,
             name=properties.name.decode(),
@@ -128,7 +127,7 @@ class _HipPythonDriver:
                 "multiprocessors": int(properties.multiProcessorCount),
                 "cache_bytes": int(properties.l2CacheSize),
             },
-            versions=versions,
+            versions={"hip": str(version)},
             pci_bus_id=f"{properties.pciDomainID:04x}:{properties.pciBusID:02x}:{properties.pciDeviceID:02x}.0",
         )
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import functools
 import math
 import os
 import threading
-import time
 import weakref
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mptune.backends.base import (
@@ -25,15 +22,15 @@ from mptune.backends.base import (
     Backend,
     Binary,
     Buffer,
-    CompileOptions,
+    Device,
     DeviceInfo,
     Function,
+    check_data,
     check_part,
+    in_words,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.compiler_server import CompilerServers
-from mptune.backends.host_compiler import Compiler, Shared, find_compiler
-from mptune.backends.precompiled import PrecompiledPrelude
+from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
 from mptune.backends.processor import (
     available_memory_bytes,
     last_level_cache_bytes,
@@ -42,8 +39,6 @@ from mptune.backends.processor import (
     usable_cores,
 )
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
-from mptune.prelude import prelude
-from mptune.processes import ChildGroup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +46,7 @@ if TYPE_CHECKING:
 
     from mptune.kernel import LaunchShape
 
-__all__ = ["HostBackend", "HostBuffer", "HostFunction"]
+__all__ = ["HostBackend", "HostBuffer", "HostDevice", "HostFunction"]
 
 _ALIGNMENT: Final = 64
 #: As on every CUDA device.
@@ -109,7 +104,7 @@ class HostBuffer(Buffer):
     def copy_from(self, other: Buffer) -> None:
         """Copy another host buffer of the same size."""
         if not isinstance(other, HostBuffer) or other.nbytes != self.nbytes:
-            raise LaunchError(f"a host buffer of {self.nbytes} bytes cannot be copied from {_describe(other)}")
+            raise LaunchError(f"a host buffer of {self.nbytes} bytes cannot be copied from {in_words(other)}")
         self._memory()[:] = other._memory()
 
     def fill(self, byte: int) -> None:
@@ -135,9 +130,7 @@ class HostBuffer(Buffer):
         return self._bytes
 
     def _view(self, data: NDArray[Any]) -> NDArray[np.uint8]:
-        if data.nbytes != self.nbytes or not data.flags.c_contiguous:
-            layout = "" if data.flags.c_contiguous else ", not contiguous"
-            raise LaunchError(f"a buffer of {self.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
+        check_data(self, data)
         return cast("NDArray[np.uint8]", data.reshape(-1).view("uint8"))
 
 
@@ -240,43 +233,27 @@ class HostFunction(Function):
                 size = value.nbytes if isinstance(argument, np.generic) else 0
             if size != code:
                 wanted = f"a scalar of {code} bytes" if code > 0 else "a host buffer"
-                raise LaunchError(f"parameter {i} of {self.function} is {wanted}, given {_describe(argument)}")
+                raise LaunchError(f"parameter {i} of {self.function} is {wanted}, given {in_words(argument)}")
         return (ctypes.c_void_p * len(addresses))(*addresses), keep
 
 
-class HostBackend(Backend):
+class HostDevice(Device):
     """This machine's processor.
 
     Args:
-        workers: threads a grid runs on; by default one per usable core.
-        cache: where compiled binaries are kept; by default the user's cache folder.
+        workers: threads a grid runs on.
     """
 
-    name: ClassVar[str] = "host"
-    shares_memory: ClassVar[bool] = True
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
 
-    def __init__(self, workers: int | None = None, cache: BinaryCache | None = None) -> None:
-        self.workers = workers if workers is not None else usable_cores()
-        self._cache = cache if cache is not None else BinaryCache()
-        processes = ChildGroup()
-        self._shared = Shared(processes, PrecompiledPrelude(prelude(), self._cache, processes))
-
-    @classmethod
-    def availability(cls) -> Availability:
-        """Say whether there is a C++ compiler."""
-        try:
-            find_compiler()
-        except BackendUnavailableError as error:
-            return Availability(can_compile=False, can_run=False, reason=str(error))
-        return Availability(can_compile=True, can_run=True)
-
-    def device(self) -> DeviceInfo:
-        """Describe the processor and the compiler that targets it."""
+    def describe(self) -> DeviceInfo:
+        """Describe the processor; its architecture is what ``$MPTUNE_HOST_ARCH`` limits it to."""
         cpu = processor()
         return DeviceInfo(
-            backend=self.name,
+            backend=HostBackend.name,
             name=cpu.name,
-            architecture=cpu.architecture,
+            architecture=host_architecture() or cpu.architecture,
             memory_bytes=total_memory_bytes(),
             limits={
                 "max_threads_per_block": _MAX_THREADS_PER_BLOCK,
@@ -284,39 +261,7 @@ class HostBackend(Backend):
                 "workers": self.workers,
                 "cache_bytes": last_level_cache_bytes(),
             },
-            versions={"compiler": find_compiler().version},
         )
-
-    def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        """Compile a rendered source with the C++ compiler there is, or take it from the cache."""
-        compiler = find_compiler()
-        flags = compiler.flags(options.architecture, options.flags)
-        key = self._cache.key([compiler.version, *compiler.command, processor().fingerprint, *flags, source])
-        cached = self._cache.get(key)
-        if cached is not None:
-            return Binary(function, cached, cached=True)
-        start = time.perf_counter()
-        with self._cache.workspace() as folder:
-            image, log = compiler.compile(source, function, flags, options.timeout_s, folder, self._shared)
-        compile_s = time.perf_counter() - start
-        self._cache.put(key, image)
-        return Binary(function, image, log=log, compile_s=compile_s)
-
-    def expect_compilations(self, options: CompileOptions) -> None:
-        """Compile the prelude, and have compilers stay for further sources."""
-        compiler = find_compiler()
-        compiler.precompile(compiler.flags(options.architecture, options.flags), self._shared.prelude)
-        self._shared = dataclasses.replace(self._shared, servers=CompilerServers(self._shared.processes))
-
-    def compilations_paused(self) -> AbstractContextManager[None]:
-        """Hold up the compilers: they would run on the cores that are measured."""
-        return self._shared.processes.paused()
-
-    def give_up_compilations(self) -> None:
-        """End the compilers."""
-        self._shared.processes.close()
-        if self._shared.servers is not None:
-            self._shared.servers.close()
 
     def load(self, binary: Binary) -> HostFunction:
         """Open the library of a compiled function."""
@@ -333,11 +278,34 @@ class HostBackend(Backend):
         """Return the limits of a launch over ``threads_per_block`` and ``shared_bytes``."""
         return f"threads_per_block <= {_MAX_THREADS_PER_BLOCK}", f"shared_bytes <= {_MAX_SHARED_BYTES}"
 
-    def identity(self, options: CompileOptions) -> str:
-        """Return what timings depend on beside the source: processor, cores, compiler and flags."""
-        compiler: Compiler = find_compiler()
-        flags = compiler.flags(options.architecture, options.flags)
-        return "|".join((super().identity(options), processor().fingerprint, f"workers={self.workers}", *flags))
+    def identity(self) -> tuple[str, ...]:
+        """Return the model of the processor and how many cores are used."""
+        return processor().fingerprint, f"workers={self.workers}"
+
+
+class HostBackend(Backend):
+    """This machine's processor.
+
+    Args:
+        workers: threads a grid runs on; by default one per usable core.
+        cache: where compiled binaries are kept; by default the user's cache folder.
+    """
+
+    name: ClassVar[str] = "host"
+    shares_memory: ClassVar[bool] = True
+
+    def __init__(self, workers: int | None = None, cache: BinaryCache | None = None) -> None:
+        self.compiler: HostCompiler = HostCompiler(cache=cache)
+        self.device: Device = HostDevice(workers if workers is not None else usable_cores())
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Say whether there is a C++ compiler."""
+        try:
+            find_compiler()
+        except BackendUnavailableError as error:
+            return Availability(can_compile=False, can_run=False, reason=str(error))
+        return Availability(can_compile=True, can_run=True)
 
 
 def _parameter_codes(library: ctypes.CDLL) -> list[int]:
@@ -376,13 +344,3 @@ def _close(library: ctypes.CDLL, handle: int) -> None:
     dlclose.argtypes = [ctypes.c_void_p]
     dlclose(library._handle)
     os.close(handle)
-
-
-def _describe(argument: object) -> str:
-    if isinstance(argument, Buffer):
-        return f"a {type(argument).__name__} of {argument.nbytes} bytes"
-    import numpy as np
-
-    if isinstance(argument, np.generic):
-        return f"a {argument.dtype} scalar of {argument.nbytes} bytes"
-    return f"a {type(argument).__name__}"

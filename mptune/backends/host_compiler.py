@@ -1,4 +1,4 @@
-"""Finds a C++ compiler and turns a rendered source into a shared library."""
+"""The C++ compilers of the host: which there are, their flags, and how a source becomes a shared library."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mptune.backends.compiler_server import CompilerServers
-from mptune.backends.gcc_commands import LIBRARY
-from mptune.backends.precompiled import Precompiled, PrecompiledPrelude
-from mptune.errors import BackendUnavailableError, CompileError
+from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cached, excerpt
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.gcc import LIBRARY, CompilerServers, Precompiled, PrecompiledPrelude
+from mptune.backends.processor import processor
+from mptune.errors import BackendUnavailableError, CompileError, MptuneError
+from mptune.prelude import prelude
 from mptune.processes import ChildGroup
 
-__all__ = ["Compiler", "Shared", "find_compiler"]
+__all__ = ["HostCompiler", "Program", "find_compiler", "host_architecture"]
 
 _INSTALL_HINT: Final = 'install one ("apt install g++" or pip install "mptune[zig]") or set $CXX'
 #: Contracting a * b + c to one fused operation, as GPUs do, only ever drops a rounding; nothing here may
@@ -50,28 +53,11 @@ _CLANG_LIBRARIES: Final = ("-lm",)
 #: zig would build the C library first, which takes seconds; the process that loads the binary has one.
 _ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")
 _SOURCE_NAME: Final = "<stdin>"
-_MESSAGE_LINES: Final = 20
 _CRASH: Final = re.compile(r"internal compiler error|Please submit a|PLEASE submit a bug report|Killed signal")
-_INTERESTING: Final = re.compile(r"\b(error|fatal error|undefined reference|static assertion failed)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """What compilations have in common.
-
-    Attributes:
-        processes: runs the compilers.
-        prelude: what sources begin with.
-        servers: compilers that are running already; None for one that is started for each source.
-    """
-
-    processes: ChildGroup
-    prelude: PrecompiledPrelude
-    servers: CompilerServers | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Compiler:
+class Program:
     """A C++ compiler.
 
     Attributes:
@@ -90,101 +76,198 @@ class Compiler:
         return "zig" if self.family == "zig" else Path(self.command[0]).name
 
     def flags(self, architecture: str = "", extra: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the flags a source is compiled with; an empty architecture stands for this processor."""
+        """Return the flags a source is compiled with.
+
+        An empty architecture stands for ``$MPTUNE_HOST_ARCH`` or else this very processor.
+        """
         own, libraries = {
             "gcc": (_GCC_FLAGS, _GCC_LIBRARIES),
             "clang": (_CLANG_FLAGS, _CLANG_LIBRARIES),
             "zig": (_ZIG_FLAGS, ()),
         }[self.family]
+        architecture = architecture or host_architecture()
+        if not switch("MPTUNE_FIBER_ASSEMBLY"):
+            extra = ("-DMPTUNE_UCONTEXT=1", *extra)
         # zig spells architectures with underscores ("x86_64_v3").
         target = architecture.replace("-", "_") if self.family == "zig" else architecture
         return (*_FLAGS, *own, f"-march={target or 'native'}", *extra, "-x", "c++", "-", *libraries)
 
-    def compile(
+
+class HostCompiler(Compiler):
+    """One C++ compiler with a set of flags; several can share the processes that are paused together.
+
+    Args:
+        program: which; by default what :func:`find_compiler` finds when it is needed.
+        flags: besides those of every kernel.
+        cache: where binaries are kept; by default the user's cache folder.
+        processes: runs the compilers.
+    """
+
+    def __init__(
         self,
-        source: str,
-        name: str,
-        flags: Sequence[str],
-        timeout_s: float,
-        folder: Path,
-        shared: Shared,
+        program: Program | None = None,
+        flags: Sequence[str] = (),
+        cache: BinaryCache | None = None,
+        processes: ChildGroup | None = None,
+    ) -> None:
+        self._program = program
+        self._flags = tuple(flags)
+        self._cache = cache if cache is not None else BinaryCache()
+        self._processes = processes if processes is not None else ChildGroup()
+        self._prelude = PrecompiledPrelude(prelude(), self._cache, self._processes)
+        self._servers: CompilerServers | None = None
+
+    @property
+    def program(self) -> Program:
+        """The compiler.
+
+        Raises:
+            BackendUnavailableError: there is none.
+        """
+        return self._program or find_compiler()
+
+    def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
+        """Compile a rendered source, or take it from the cache."""
+        program, flags = self.program, self.flags(options)
+
+        def compile_one() -> tuple[bytes, str]:
+            with self._cache.workspace() as folder:
+                return self._compile(program, source, function, flags, options.timeout_s, folder)
+
+        key = [program.version, *program.command, processor().fingerprint, *flags, source]
+        return compile_cached(self._cache, key, function, compile_one)
+
+    def flags(self, options: CompileOptions) -> tuple[str, ...]:
+        """Return all flags a source is compiled with."""
+        return self.program.flags(options.architecture, (*self._flags, *options.flags))
+
+    def identity(self, options: CompileOptions) -> tuple[str, ...]:
+        """Return all flags."""
+        return self.flags(options)
+
+    def versions(self) -> Mapping[str, str]:
+        """Return what the compiler says of itself."""
+        return {"compiler": self.program.version}
+
+    def expect(self, options: CompileOptions) -> None:
+        """Compile the prelude, and have compilers stay for further sources."""
+        self.precompiled(self.program, self.flags(options))
+        if switch("MPTUNE_COMPILER_SERVER"):
+            self._servers = CompilerServers(self._processes)
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Hold up the compilers: they would run on the cores that are measured."""
+        return self._processes.paused()
+
+    def close(self) -> None:
+        """End the compilers."""
+        self._processes.close()
+        if self._servers is not None:
+            self._servers.close()
+
+    def precompiled(self, program: Program, flags: Sequence[str]) -> Precompiled | None:
+        """Return the files that stand for the prelude, made if need be; None if there are none."""
+        if program.family != "gcc" or not switch("MPTUNE_PRECOMPILED_PRELUDE"):
+            return None
+        common = [flag for flag in flags[: flags.index("-x")] if flag not in ("-shared", "-nostdlib")]
+        return self._prelude.files([*program.command, *common], program.version)
+
+    def _compile(
+        self, program: Program, source: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
     ) -> tuple[bytes, str]:
-        """Compile a source.
+        """Return the shared library and what the compiler printed.
 
         Args:
+            program: the compiler.
             source: the text.
             name: what messages call it.
             flags: as of :meth:`flags`.
             timeout_s: when to give up.
             folder: an empty folder for the compiler's files, absolute.
-            shared: what further compilations are going to be given, too.
-
-        Returns:
-            The shared library and what the compiler printed.
 
         Raises:
             CompileError: the compiler rejected the source, crashed or ran out of time.
         """
-        made = self.precompile(flags, shared.prelude) if source.startswith(shared.prelude.text) else None
+        made = self.precompiled(program, flags) if source.startswith(prelude()) else None
         if made is not None:
-            body = source.removeprefix(shared.prelude.text)
-            if shared.servers is not None:
+            body = source.removeprefix(prelude())
+            if self._servers is not None:
                 try:
-                    served = shared.servers.compile(self.command, flags, made, body, folder, timeout_s)
+                    served = self._servers.compile(program.command, flags, made, body, folder, timeout_s)
                 except subprocess.TimeoutExpired:
-                    raise self._endless(name, timeout_s) from None
+                    raise _endless(program, name, timeout_s) from None
                 # What fails is compiled once more, for the message.
                 if served is not None:
                     return served
             files = ["-include", str(made.header), str(made.runtime), *flags]
-            status, log = self._run(body, name, files, timeout_s, folder, shared.processes)
+            status, log = self._run(program, body, name, files, timeout_s, folder)
             # A runtime that is damaged does not link.
             if status == 0 or str(made.runtime) not in log:
-                return self._library(name, status, log, folder)
-        status, log = self._run(source, name, flags, timeout_s, folder, shared.processes)
-        return self._library(name, status, log, folder)
-
-    def precompile(self, flags: Sequence[str], prelude: PrecompiledPrelude) -> Precompiled | None:
-        """Return the files that stand for the beginning of sources, made if need be; None where there are none."""
-        if self.family != "gcc":
-            return None
-        common = [flag for flag in flags[: flags.index("-x")] if flag not in ("-shared", "-nostdlib")]
-        return prelude.files([*self.command, *common], self.version)
+                return _library(program, name, status, log, folder)
+        status, log = self._run(program, source, name, flags, timeout_s, folder)
+        return _library(program, name, status, log, folder)
 
     def _run(
-        self, text: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path, processes: ChildGroup
+        self, program: Program, text: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
     ) -> tuple[int, str]:
         """Return the exit status of the compiler and what it printed."""
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
-        if self.family == "zig":
+        if program.family == "zig":
             environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
-        command = [*self.command, *flags, "-o", str(folder / LIBRARY)]
+        command = [*program.command, *flags, "-o", str(folder / LIBRARY)]
         try:
-            ended = processes.run(command, text=text, environment=environment, folder=str(folder), timeout_s=timeout_s)
+            ended = self._processes.run(
+                command, text=text, environment=environment, folder=str(folder), timeout_s=timeout_s
+            )
         except subprocess.TimeoutExpired:
-            raise self._endless(name, timeout_s) from None
+            raise _endless(program, name, timeout_s) from None
         except OSError as error:
-            raise CompileError(f"{self.label} could not be started: {error}") from error
+            raise CompileError(f"{program.label} could not be started: {error}") from error
         return ended.status, ended.output.replace(_SOURCE_NAME, name)
 
-    def _library(self, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:
-        library = folder / LIBRARY
-        if status == 0 and library.exists():
-            return library.read_bytes(), log
-        raise CompileError(self._explain(name, status, log))
 
-    def _endless(self, name: str, timeout_s: float) -> CompileError:
-        return CompileError(f"{self.label} did not finish {name} within {timeout_s:g} s")
-
-    def _explain(self, name: str, status: int, log: str) -> str:
-        if status < 0:
-            return f"{self.label} crashed on {name} ({signal.Signals(-status).name})\n{_excerpt(log)}".rstrip()
-        if _CRASH.search(log):
-            return f"{self.label} crashed on {name} (internal compiler error)\n{_excerpt(log)}".rstrip()
-        return f"{self.label} rejected {name} (exit status {status})\n{_excerpt(log)}".rstrip()
+def _library(program: Program, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:
+    """Return the library a compiler has made, and what it printed."""
+    library = folder / LIBRARY
+    if status == 0 and library.exists():
+        return library.read_bytes(), log
+    if status < 0:
+        how = f"crashed on {name} ({signal.Signals(-status).name})"
+    elif _CRASH.search(log):
+        how = f"crashed on {name} (internal compiler error)"
+    else:
+        how = f"rejected {name} (exit status {status})"
+    raise CompileError(f"{program.label} {how}\n{excerpt(log)}".rstrip())
 
 
-def find_compiler() -> Compiler:
+def _endless(program: Program, name: str, timeout_s: float) -> CompileError:
+    return CompileError(f"{program.label} did not finish {name} within {timeout_s:g} s")
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def switch(name: str) -> bool:
+    """Whether something is on, as it is unless the environment variable of that name is 0.
+
+    Raises:
+        MptuneError: the variable is neither 0 nor 1.
+    """
+    value = os.environ.get(name) or "1"
+    if value not in ("0", "1"):
+        raise MptuneError(f"{name} is {value!r}; expected 0 (off) or 1 (on)")
+    return value == "1"
+
+
+def host_architecture() -> str:
+    """Return ``$MPTUNE_HOST_ARCH``, what to compile for instead of the very processor; empty if it is not set."""
+    return os.environ.get("MPTUNE_HOST_ARCH", "").strip()
+
+
+# -- which there are -------------------------------------------------------------------------------
+
+
+def find_compiler() -> Program:
     """Return ``$CXX``, else the first there is of g++, clang++ and ziglang.
 
     Raises:
@@ -203,12 +286,12 @@ def find_compiler() -> Compiler:
             return _identify((str(Path(path).absolute()),))
     if importlib.util.find_spec("ziglang") is not None:
         version = importlib.metadata.version("ziglang")
-        return Compiler((sys.executable, "-m", "ziglang", "c++"), f"zig {version}", "zig")
+        return Program((sys.executable, "-m", "ziglang", "c++"), f"zig {version}", "zig")
     raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL_HINT}")
 
 
 @functools.cache
-def _identify(command: tuple[str, ...]) -> Compiler:
+def _identify(command: tuple[str, ...]) -> Program:
     try:
         answer = subprocess.run(
             [*command, "--version"], capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL
@@ -217,14 +300,5 @@ def _identify(command: tuple[str, ...]) -> Compiler:
         raise BackendUnavailableError(f"{shlex.join(command)} --version failed: {error}") from error
     version = (answer.stdout.strip() or answer.stderr.strip() or "unknown version").splitlines()[0]
     if "zig" in command[0] or "ziglang" in command:
-        return Compiler(command, version, "zig")
-    return Compiler(command, version, "clang" if "clang" in answer.stdout.lower() else "gcc")
-
-
-def _excerpt(log: str) -> str:
-    """Return the first errors with what follows each, or the start of a log without any."""
-    lines = log.splitlines()
-    first = next((i for i, line in enumerate(lines) if _INTERESTING.search(line)), 0)
-    shown = lines[first : first + _MESSAGE_LINES]
-    left = len(lines) - first - len(shown)
-    return "\n".join([*shown, f"... {left} more lines"] if left else shown)
+        return Program(command, version, "zig")
+    return Program(command, version, "clang" if "clang" in answer.stdout.lower() else "gcc")

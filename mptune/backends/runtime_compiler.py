@@ -12,7 +12,6 @@ import atexit
 import contextlib
 import ctypes
 import os
-import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,14 +19,13 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from mptune.backends.base import excerpt
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.processes import ChildEnded, PythonChild
 
 __all__ = ["CompilerSpec", "RuntimeCompiler", "RuntimeLibrary", "serve"]
 
 _START_S: Final = 60.0
-_MESSAGE_LINES: Final = 25
-_INTERESTING: Final = re.compile(r"\b(error|fatal)\b|\bptxas\b", re.IGNORECASE)
 #: What the compiler calls the text before the template, whose own lines a ``#line`` directive names.
 _SOURCE_NAME: Final = b"prelude.hpp"
 
@@ -78,7 +76,7 @@ class RuntimeLibrary:
             log = self._fetch("ProgramLog", program).rstrip(b"\0\n").decode(errors="replace")
             if status != 0:
                 raise CompileError(
-                    f"{self.spec.name} rejected {function} ({self._reason(status)})\n{_excerpt(log)}".rstrip()
+                    f"{self.spec.name} rejected {function} ({self._reason(status)})\n{excerpt(log)}".rstrip()
                 )
             return self._fetch(self.spec.code, program), log
 
@@ -129,15 +127,6 @@ def serve(connection: Connection) -> None:
             connection.send(library.compile(source, function, flags))
         except MptuneError as error:
             connection.send(error)
-
-
-def _excerpt(log: str) -> str:
-    """Return the first errors with what follows each, or the start of a log without any."""
-    lines = [line for line in log.splitlines() if line.strip()]
-    first = next((i for i, line in enumerate(lines) if _INTERESTING.search(line)), 0)
-    shown = lines[first : first + _MESSAGE_LINES]
-    left = len(lines) - first - len(shown)
-    return "\n".join([*shown, f"... {left} more lines"] if left else shown)
 
 
 class RuntimeCompiler:

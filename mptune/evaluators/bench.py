@@ -135,7 +135,7 @@ class Bench:
         #: By source, what stays loaded; None where nothing does.
         self._kept: dict[str, tuple[Binary, Function]] | None = None
         self._data = DataManager(kernel, sizes, seed=seed)
-        device = backend.device()
+        device = backend.describe()
         chosen = metric if metric is not None else kernel.metric
         metrics = metrics_by_output([output.name for output in kernel.outputs], chosen)
         self._device_data = DeviceData(backend, self._data, device.memory_bytes // 4, metrics)
@@ -149,8 +149,8 @@ class Bench:
             device,
             backend.identity(self._options),
             self._data.data_key,
-            backend.constraints(),
-            backend.resolved(self._options),
+            backend.device.constraints(),
+            backend.compiler.resolved(self._options),
             self._observation.names,
             {**self._observation.unavailable, **self._without_arrays()},
         )
@@ -188,7 +188,7 @@ class Bench:
         """
         if trial.status is Status.CORRUPT and self._backend.shares_memory:
             return False
-        return trial.status is not Status.LAUNCH_ERROR or self._backend.is_usable()
+        return trial.status is not Status.LAUNCH_ERROR or self._backend.device.is_usable()
 
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
@@ -248,8 +248,8 @@ class Bench:
     def _loaded(self, source: str) -> tuple[Binary, Function]:
         kept = {} if self._kept is None else self._kept
         if source not in kept:
-            binary = self._backend.compile(source, self.kernel.function, self._options)
-            kept[source] = binary, self._backend.load(binary)
+            binary = self._backend.compiler.compile(source, self.kernel.function, self._options)
+            kept[source] = binary, self._backend.device.load(binary)
         return kept[source]
 
     def _measure(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 
-from mptune.backends.base import Backend, CompileOptions
+from mptune.backends.base import CompileOptions, Compiler
 from mptune.errors import CompileError
 from mptune.evaluators.bench import Request
 from mptune.results import Status, Trial
@@ -25,14 +25,14 @@ class CompileAhead:
     """Compiles sources in the background, in the order they are submitted.
 
     Args:
-        backend: compiles; never asked for its device.
+        compiler: compiles.
         function: name of the kernel's function.
-        options: how to compile, as :meth:`Backend.resolved` returns them.
+        options: how to compile, as :meth:`Compiler.resolved` returns them.
         compilers: compilations at a time.
     """
 
-    def __init__(self, backend: Backend, function: str, options: CompileOptions, compilers: int) -> None:
-        self._backend = backend
+    def __init__(self, compiler: Compiler, function: str, options: CompileOptions, compilers: int) -> None:
+        self._compiler = compiler
         self._function = function
         self._options = options
         self._threads = ThreadPoolExecutor(compilers, thread_name_prefix="compile ahead")
@@ -63,16 +63,16 @@ class CompileAhead:
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold up the compilers for the length of a block, if they would disturb what is measured in it."""
-        return self._backend.compilations_paused()
+        return self._compiler.paused()
 
     def close(self) -> None:
         """Give up what has not been compiled yet."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._backend.give_up_compilations()
+        self._compiler.close()
         self._threads.shutdown()
 
     def _compile(self, source: str) -> float:
-        return self._backend.compile(source, self._function, self._options).compile_s
+        return self._compiler.compile(source, self._function, self._options).compile_s
 
 
 def compiled_first(

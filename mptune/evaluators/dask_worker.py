@@ -73,8 +73,8 @@ class Lease:
         with self._lock:
             if threads > 1 and not self._ahead:
                 backend = get_backend(job.backend)
-                backend.expect_compilations(ready.options)
-                self._ahead.append(CompileAhead(backend, job.function, ready.options, threads))
+                backend.compiler.expect(ready.options)
+                self._ahead.append(CompileAhead(backend.compiler, job.function, ready.options, threads))
         return ready
 
     def evaluate(self, request: Request) -> Trial:

@@ -99,7 +99,7 @@ class DeviceData:
         self._budget_bytes = budget_bytes
         self._metrics = {name: metric for name, metric in metrics.items() if metric.runs_anywhere}
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
-        self._namespace = backend.array_namespace() if self._metrics else None
+        self._namespace = backend.device.array_namespace() if self._metrics else None
         self.no_arrays = ""
         try:
             for metric in dict.fromkeys(self._metrics.values()) if self._namespace is not None else ():
@@ -209,7 +209,7 @@ class DeviceData:
         return self._view(argument, held[key].data, values.dtype)
 
     def _view(self, argument: Argument, buffer: Buffer, stored: np.dtype[Any]) -> DeviceArray:
-        bits = self._backend.array(buffer, bits_type(stored))
+        bits = self._backend.device.array(buffer, bits_type(stored))
         return DeviceArray(self._namespace, bits, stored, self._data.shape_of(argument))
 
     # -- memory --------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class CacheFlush:
 
     def __init__(self, backend: Backend, cache_bytes: int) -> None:
         try:
-            self._scratch: Buffer = backend.allocate(_SIZES * cache_bytes)
+            self._scratch: Buffer = backend.device.allocate(_SIZES * cache_bytes)
         except OutOfMemoryError as error:
             raise OutOfMemoryError(
                 f"no room to flush the cache of {cache_bytes} bytes with ({error}); it can be left as it is "
@@ -59,10 +59,10 @@ def wants_flush(plan: TimingPlan, backend: Backend, kernel: Kernel, sizes: Sizes
     Raises:
         MptuneError: they are to be, but nothing is known of them.
     """
-    cache_bytes = backend.device().limits.get("cache_bytes", 0)
+    cache_bytes = backend.describe().limits.get("cache_bytes", 0)
     if plan.flush_cache == "on" and not cache_bytes:
         raise MptuneError(
-            f"flush_cache='on': how large the last-level cache of {backend.device().name} is, is not known; "
+            f"flush_cache='on': how large the last-level cache of {backend.describe().name} is, is not known; "
             "leave it at 'auto' or 'off'"
         )
     if plan.flush_cache != "auto" or backend.shares_memory:

@@ -56,7 +56,7 @@ class GuardedBuffer:
     """
 
     def __init__(self, backend: Backend, nbytes: int, dtype: np.dtype[Any]) -> None:
-        self._whole: Final = backend.allocate(GUARD_BYTES + nbytes + GUARD_BYTES)
+        self._whole: Final = backend.device.allocate(GUARD_BYTES + nbytes + GUARD_BYTES)
         self._itemsize: Final = dtype.itemsize
         self._byte: Final = _INTEGER_BYTE if dtype.kind in "iu" else _FLOAT_BYTE
         self.data: Final[Buffer] = self._whole.part(GUARD_BYTES, nbytes)

@@ -54,12 +54,12 @@ class LocalDevices(Devices):
             starting = [self._threads.submit(worker.start) for worker in self._workers]
             backend = get_backend(self._job.backend)
             if self._compilers:
-                backend.expect_compilations(self._job.options)
+                backend.compiler.expect(self._job.options)
             ready = [future.result() for future in starting]
             check_alike({f"worker {i}": each for i, each in enumerate(ready)})
             self._ready = ready[0]
             if self._compilers:
-                self._ahead = CompileAhead(backend, self._job.function, self._ready.options, self._compilers)
+                self._ahead = CompileAhead(backend.compiler, self._job.function, self._ready.options, self._compilers)
         return self._ready
 
     @property
@@ -117,7 +117,7 @@ def _environments(job: Job, workers: int) -> Sequence[Mapping[str, str]]:
     if workers == 1:
         return [{}]
     backend = get_backend(job.backend)
-    found = backend.environments()
+    found = backend.device.environments()
     if workers > len(found):
         there_is = "is one device" if len(found) == 1 else f"are {len(found)} devices"
         why = ": workers would measure each other, on the same cores" if backend.shares_memory else ""

@@ -93,7 +93,7 @@ class Observation:
             ObserverUnavailableError: an observer did not give a metric it was to give.
             LaunchError: the device aborted a launch.
         """
-        context = dataclasses.replace(context, shape=shape, resources=backend.resources(binary))
+        context = dataclasses.replace(context, shape=shape, resources=backend.compiler.resources(binary))
         steady = [observer for observer in self._observers if observer.steady_s > 0]
         for observer in self._observers:
             if observer not in steady:

@@ -30,7 +30,7 @@ def build(
 ) -> HostFunction:
     """Compile and load; more workers than the machine may have cores, so that blocks really spread."""
     backend = HostBackend(workers=workers, cache=CACHE)
-    return backend.load(backend.compile(source(name, body, block), name, CompileOptions(flags=flags)))
+    return backend.device.load(backend.compiler.compile(source(name, body, block), name, CompileOptions(flags=flags)))
 
 
 def run(function, grid, block, *arguments, shared_bytes: int = 0) -> float:

@@ -21,11 +21,9 @@ from on_arrays import launch_on_arrays
 
 from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.compiler_server import CompilerServers
-from mptune.backends.gcc_commands import ASSEMBLY
+from mptune.backends.gcc import ASSEMBLY, CompilerServers
 from mptune.backends.host import HostBackend
-from mptune.backends.host_compiler import Compiler, find_compiler
-from mptune.backends.precompiled import PrecompiledPrelude
+from mptune.backends.host_compiler import HostCompiler, Program, find_compiler
 from mptune.errors import CompileError
 from mptune.prelude import prelude
 from mptune.processes import ChildGroup
@@ -66,26 +64,26 @@ def cache(tmp_path: Path) -> BinaryCache:
 @contextlib.contextmanager
 def serving(cache: BinaryCache, *flags: str) -> Iterator[HostBackend]:
     backend = HostBackend(workers=2, cache=cache)
-    backend.expect_compilations(CompileOptions(flags=flags))
+    backend.compiler.expect(CompileOptions(flags=flags))
     try:
         yield backend
     finally:
-        backend.give_up_compilations()
+        backend.compiler.close()
 
 
 def idle(backend: HostBackend) -> list[int]:
     """Return the processes that wait for a source."""
-    servers = backend._shared.servers
+    servers = backend.compiler._servers
     assert servers is not None
     return [server._child.process_id for each in servers._idle.values() for server in each]
 
 
 def compile_and_run(backend: HostBackend, offset: int, *flags: str) -> None:
-    binary = backend.compile(source(offset), "power", CompileOptions(flags=flags))
+    binary = backend.compiler.compile(source(offset), "power", CompileOptions(flags=flags))
     assert not binary.cached
     x = np.linspace(0.0, 9.0, 100).astype(np.float16)
     y = np.full(100, np.nan)
-    launch_on_arrays(backend, backend.load(binary), (2,), (64,), y, x, np.int32(100))
+    launch_on_arrays(backend, backend.device.load(binary), (2,), (64,), y, x, np.int32(100))
     np.testing.assert_allclose(y, x.astype(float) ** 1.5 + offset, rtol=1e-14)
 
 
@@ -113,7 +111,7 @@ def test_code_is_the_same_as_ever(name: str, tmp_path: Path, cache: BinaryCache)
     space = kernel.search_space(sizes)
     compiler, processes = find_compiler(), ChildGroup()
     flags = compiler.flags()
-    made = compiler.precompile(flags, PrecompiledPrelude(prelude(), cache, processes))
+    made = HostCompiler(cache=cache, processes=processes).precompiled(compiler, flags)
     assert made is not None
     servers = CompilerServers(processes)
     try:
@@ -125,7 +123,7 @@ def test_code_is_the_same_as_ever(name: str, tmp_path: Path, cache: BinaryCache)
         servers.close()
 
 
-def started(compiler: Compiler, flags: tuple[str, ...], header: Path, body: str, folder: Path) -> Path:
+def started(compiler: Program, flags: tuple[str, ...], header: Path, body: str, folder: Path) -> Path:
     """Return the assembly a compiler makes that is started for the source."""
     written = folder / "started.s"
     common = [flag for flag in flags[: flags.index("-x")] if flag != "-shared"]
@@ -151,12 +149,12 @@ def test_results_are_right_and_the_server_stays(cache: BinaryCache) -> None:
 def test_libraries_are_looked_through_only_where_something_is_missing(cache: BinaryCache) -> None:
     plain = prelude() + 'extern "C" __global__ void none(int* y) { *y = 1; }\nMPTUNE_HOST_ENTRY(none)\n'
     with serving(cache) as backend:
-        with_power = backend.compile(source(), "power", CompileOptions())
-        without = backend.compile(plain, "none", CompileOptions())
+        with_power = backend.compiler.compile(source(), "power", CompileOptions())
+        without = backend.compiler.compile(plain, "none", CompileOptions())
         assert b"libm" in with_power.image
         assert b"libm" not in without.image
         y = np.zeros(1, np.int32)
-        launch_on_arrays(backend, backend.load(without), (1,), (1,), y)
+        launch_on_arrays(backend, backend.device.load(without), (1,), (1,), y)
         assert y[0] == 1
 
 
@@ -177,8 +175,8 @@ def test_flags_are_those_of_each_compilation(cache: BinaryCache) -> None:
     x, y = np.zeros(1, np.float16), np.zeros(1)
     with serving(cache) as backend:
         for shift in (3, 4):
-            binary = backend.compile(text, "power", CompileOptions(flags=(f"-DSHIFT={shift}",)))
-            launch_on_arrays(backend, backend.load(binary), (1,), (64,), y, x, np.int32(1))
+            binary = backend.compiler.compile(text, "power", CompileOptions(flags=(f"-DSHIFT={shift}",)))
+            launch_on_arrays(backend, backend.device.load(binary), (1,), (64,), y, x, np.int32(1))
             assert y[0] == shift
         assert len(idle(backend)) == 2
 
@@ -189,10 +187,10 @@ def test_flags_are_those_of_each_compilation(cache: BinaryCache) -> None:
 def test_message_of_a_wrong_source_is_the_same_as_ever(cache: BinaryCache) -> None:
     wrong = prelude() + '\n#line 1 "wrong.cu"\nint f() { return nothing; }\n'
     with pytest.raises(CompileError) as alone:
-        HostBackend(cache=cache).compile(wrong, "wrong", CompileOptions())
+        HostBackend(cache=cache).compiler.compile(wrong, "wrong", CompileOptions())
     with serving(cache) as backend:
         with pytest.raises(CompileError) as served:
-            backend.compile(wrong, "wrong", CompileOptions())
+            backend.compiler.compile(wrong, "wrong", CompileOptions())
         assert str(served.value) == str(alone.value)
         assert "wrong.cu:1" in str(served.value)
         (server,) = idle(backend)
@@ -205,7 +203,7 @@ def test_compilation_that_takes_too_long_is_ended(cache: BinaryCache) -> None:
         compile_and_run(backend, 1)
         (server,) = idle(backend)
         with pytest.raises(CompileError, match=r"did not finish slow within 0\.2 s"):
-            backend.compile(prelude() + SLOW, "slow", CompileOptions(timeout_s=0.2))
+            backend.compiler.compile(prelude() + SLOW, "slow", CompileOptions(timeout_s=0.2))
         assert gone(server)
         compile_and_run(backend, 2)
         assert idle(backend) not in ([], [server])
@@ -226,7 +224,7 @@ def test_compilation_that_crashes_is_tried_again_by_a_compiler_of_its_own(cache:
         compile_and_run(backend, 1)
         (server,) = idle(backend)
         text = prelude() + SLOW + BODY.replace("OFFSET", "2")
-        thread = threading.Thread(target=lambda: done.append(backend.compile(text, "power", CompileOptions())))
+        thread = threading.Thread(target=lambda: done.append(backend.compiler.compile(text, "power", CompileOptions())))
         thread.start()
         copies = Path(f"/proc/{server}/task/{server}/children")
         while not copies.read_text():
@@ -277,7 +275,7 @@ def test_nothing_is_compiled_during_a_pause(cache: BinaryCache) -> None:
     with serving(cache) as backend:
         compile_and_run(backend, 1)
         thread = threading.Thread(target=compile_and_run, args=(backend, 2))
-        with backend.compilations_paused():
+        with backend.compiler.paused():
             thread.start()
             thread.join(1.0)
             assert thread.is_alive()
@@ -291,7 +289,7 @@ def test_compilation_under_way_is_given_up(cache: BinaryCache) -> None:
 
         def slow() -> None:
             try:
-                backend.compile(prelude() + SLOW, "slow", CompileOptions())
+                backend.compiler.compile(prelude() + SLOW, "slow", CompileOptions())
             except CompileError as error:
                 failures.append(error)
 
@@ -301,7 +299,7 @@ def test_compilation_under_way_is_given_up(cache: BinaryCache) -> None:
         thread.start()
         while idle(backend):
             time.sleep(0.01)
-        backend.give_up_compilations()
+        backend.compiler.close()
         thread.join(30.0)
         assert gone(server)
         assert "given up" in str(*failures)
@@ -321,13 +319,13 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool, 
         from mptune.backends.host import HostBackend
         from mptune.prelude import prelude
         backend = HostBackend(cache=BinaryCache(Path({str(cache.directory)!r})))
-        backend.expect_compilations(CompileOptions())
-        backend.compile(prelude() + {BODY.replace("OFFSET", "0")!r}, "power", CompileOptions())
-        (server,) = [s._child.process_id for each in backend._shared.servers._idle.values() for s in each]
+        backend.compiler.expect(CompileOptions())
+        backend.compiler.compile(prelude() + {BODY.replace("OFFSET", "0")!r}, "power", CompileOptions())
+        (server,) = [s._child.process_id for each in backend.compiler._servers._idle.values() for s in each]
         slow = (prelude() + {SLOW!r}, "slow", CompileOptions())
-        threading.Thread(target=backend.compile, args=slow, daemon=True).start()
+        threading.Thread(target=backend.compiler.compile, args=slow, daemon=True).start()
         time.sleep(0.3)
-        with backend.compilations_paused() if {paused} else contextlib.nullcontext():
+        with backend.compiler.paused() if {paused} else contextlib.nullcontext():
             print(server, flush=True)
             os.kill(os.getpid(), 9)
     """

@@ -29,7 +29,7 @@ extern "C" __global__ void axpy(const half a, const bfloat16* __restrict__ x, fl
 
 def _nvrtc_missing() -> str:
     try:
-        CudaBackend.compiler()
+        CudaBackend.runtime_compiler()
     except BackendUnavailableError as error:
         return str(error)
     return ""
@@ -51,51 +51,53 @@ class TestCompiling:
 
     @pytest.mark.parametrize("architecture", ARCHITECTURES)
     def test_makes_a_binary_for_an_architecture_without_a_device(self, backend, architecture):
-        binary = backend.compile(prelude() + AXPY, "axpy", CompileOptions(architecture))
+        binary = backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions(architecture))
         assert binary.image.startswith(b"\x7fELF")
         assert b"axpy" in binary.image
         assert not binary.cached
         assert binary.compile_s > 0
 
     def test_second_time_comes_from_the_cache(self, backend, tmp_path):
-        first = backend.compile(prelude() + AXPY, "axpy", CompileOptions("sm_90"))
-        again = CudaBackend(cache=BinaryCache(tmp_path)).compile(prelude() + AXPY, "axpy", CompileOptions("sm_90"))
+        first = backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions("sm_90"))
+        again = CudaBackend(cache=BinaryCache(tmp_path)).compiler.compile(
+            prelude() + AXPY, "axpy", CompileOptions("sm_90")
+        )
         assert again.cached
         assert again.image == first.image
-        assert not backend.compile(prelude() + AXPY, "axpy", CompileOptions("sm_80")).cached
+        assert not backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions("sm_80")).cached
         flags = CompileOptions("sm_90", flags=("--fmad=false",))
-        assert not backend.compile(prelude() + AXPY, "axpy", flags).cached
+        assert not backend.compiler.compile(prelude() + AXPY, "axpy", flags).cached
 
     def test_rejected_source_names_the_template_line(self, backend):
         source = prelude() + AXPY.replace("int i =", "int j =")
         with pytest.raises(CompileError, match=r"NVRTC rejected axpy .*\n.*axpy\.cu\(3\): error: .*\"i\" is undefined"):
-            backend.compile(source, "axpy", CompileOptions("sm_90"))
+            backend.compiler.compile(source, "axpy", CompileOptions("sm_90"))
 
     def test_too_much_shared_memory_is_a_compile_error(self, backend):
         body = "__shared__ float s[1 << 20]; s[threadIdx.x] = *x; __syncthreads(); *x = s[threadIdx.x + 1];"
         source = f'{prelude()}extern "C" __global__ void f(float* x) {{ {body} }}'
         with pytest.raises(CompileError, match="too much shared data"):
-            backend.compile(source, "f", CompileOptions("sm_80"))
+            backend.compiler.compile(source, "f", CompileOptions("sm_80"))
 
     def test_unknown_architecture(self, backend):
         with pytest.raises(CompileError, match="architecture"):
-            backend.compile(prelude() + AXPY, "axpy", CompileOptions("sm_1"))
+            backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions("sm_1"))
 
     def test_long_logs_are_cut(self, backend):
         source = "\n".join(f"nonsense_{i} x;" for i in range(90))
         with pytest.raises(CompileError) as caught:
-            backend.compile(source, "f", CompileOptions("sm_90"))
+            backend.compiler.compile(source, "f", CompileOptions("sm_90"))
         assert len(str(caught.value).splitlines()) < 30
         assert "more lines" in str(caught.value)
 
     def test_compilation_that_takes_too_long(self, backend):
         with pytest.raises(CompileError, match=r"did not finish axpy within 0\.0001 s"):
-            backend.compile(prelude() + AXPY, "axpy", CompileOptions("sm_90", timeout_s=1e-4))
+            backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions("sm_90", timeout_s=1e-4))
 
     def test_needs_an_architecture_where_there_is_no_device(self, backend, monkeypatch):
         monkeypatch.setattr(CudaBackend, "open_driver", staticmethod(_no_device))
         with pytest.raises(BackendUnavailableError, match=r"no CUDA device here; .* give an architecture"):
-            backend.compile(prelude() + AXPY, "axpy", CompileOptions())
+            backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions())
 
 
 def _no_device():
@@ -168,9 +170,9 @@ class TestDevice:
         rng = np.random.default_rng(3)
         x = rng.standard_normal(4096).astype(ml_dtypes.bfloat16)
         y = rng.standard_normal(4096).astype(np.float32)
-        binary = backend.compile(prelude() + AXPY, "axpy", CompileOptions())
-        function = backend.load(binary)
-        buffers = [backend.allocate(v.nbytes) for v in (x, y)]
+        binary = backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions())
+        function = backend.device.load(binary)
+        buffers = [backend.device.allocate(v.nbytes) for v in (x, y)]
         for buffer, values in zip(buffers, (x, y), strict=True):
             buffer.write(values)
         elapsed = function.launch(LaunchShape((8, 1, 1), (128, 1, 1)), [np.float16(1.5), *buffers, np.int32(4096)])
@@ -183,7 +185,7 @@ class TestDevice:
             buffer.free()
 
     def test_describes_the_device(self, backend):
-        info = backend.device()
+        info = backend.describe()
         assert info.architecture.startswith("sm_")
         assert info.memory_bytes > 0
-        assert backend.constraints()[0] == "threads_per_block <= 1024"
+        assert backend.device.constraints()[0] == "threads_per_block <= 1024"

@@ -37,14 +37,14 @@ def test_constructing_one_touches_no_device(fake):
 
 
 def test_the_device_is_opened_once_with_a_stream_that_arrays_use_too(backend, fake):
-    backend.device()
-    backend.allocate(8)
+    backend.describe()
+    backend.device.allocate(8)
     assert fake.calls[:3] == [("device", 0), ("free", 0), ("use", STREAM)]
     assert len(fake.named("use")) == 1
 
 
 def test_it_describes_the_device(backend):
-    info = backend.device()
+    info = backend.describe()
     assert (info.name, info.architecture, info.memory_bytes) == ("NVIDIA H100 80GB HBM3", "sm_90", 85 << 30)
     assert info.versions["driver"] == "13.1"
     assert info.versions["cupy"] == "14.2.0"
@@ -53,13 +53,17 @@ def test_it_describes_the_device(backend):
     assert info.limits["cache_bytes"] == 50 << 20
     assert info.limits["registers_per_block"] == 65536
     assert info.limits["max_constant_bytes"] == 65536
-    assert set(backend.constraints()) >= {"threads_per_block <= 1024", "shared_bytes <= 232448", "grid_y <= 65535"}
-    assert "block_z <= 64" in backend.constraints()
+    assert set(backend.device.constraints()) >= {
+        "threads_per_block <= 1024",
+        "shared_bytes <= 232448",
+        "grid_y <= 65535",
+    }
+    assert "block_z <= 64" in backend.device.constraints()
 
 
 def test_a_launch_is_one_kernel_between_two_events_on_the_stream(backend, fake):
-    function = backend.load(Binary("axpy", b"cubin"))
-    buffer = backend.allocate(16)
+    function = backend.device.load(Binary("axpy", b"cubin"))
+    buffer = backend.device.allocate(16)
     fake.calls.clear()
     assert function.launch(SHAPE, [buffer, np.float32(2)]) == 1.5
     names = [call[0] for call in fake.calls]
@@ -83,13 +87,13 @@ def test_the_kernel_is_given_pointers_to_its_arguments(backend, fake):
         seen.append((ctypes.c_void_p.from_address(pointers[0]).value, ctypes.c_float.from_address(pointers[1]).value))
 
     fake.modules["cupy_backends.cuda.api"].driver.launchKernel = launch
-    buffer = backend.allocate(16)
-    backend.load(Binary("axpy", b"cubin")).launch(SHAPE, [buffer, np.float32(2.5)])
+    buffer = backend.device.allocate(16)
+    backend.device.load(Binary("axpy", b"cubin")).launch(SHAPE, [buffer, np.float32(2.5)])
     assert seen == [(buffer.address, 2.5)]
 
 
 def test_modules_are_loaded_and_unloaded(backend, fake):
-    function = backend.load(Binary("axpy", b"cubin"))
+    function = backend.device.load(Binary("axpy", b"cubin"))
     assert fake.named("moduleLoadData") == [[b"cubin"]]
     assert fake.named("moduleGetFunction") == [[5, "axpy"]]
     assert fake.named("funcGetAttribute") == [[0, 6]]
@@ -98,7 +102,7 @@ def test_modules_are_loaded_and_unloaded(backend, fake):
 
 
 def test_a_block_beyond_the_registers_is_not_launched(backend, fake):
-    function = backend.load(Binary("axpy", b"cubin"))
+    function = backend.device.load(Binary("axpy", b"cubin"))
     with pytest.raises(LaunchError, match="at most 640 threads fit a block"):
         function.launch(LaunchShape((1, 1, 1), (1024, 1, 1)), [])
     assert not fake.named("launchKernel")
@@ -106,7 +110,7 @@ def test_a_block_beyond_the_registers_is_not_launched(backend, fake):
 
 def test_copies_go_through_the_stream_and_only_those_with_the_host_are_waited_for(backend, fake):
     data = np.arange(8.0)
-    first, second = backend.allocate(64), backend.allocate(64)
+    first, second = backend.device.allocate(64), backend.device.allocate(64)
     fake.calls.clear()
     first.write(data)
     second.copy_from(first)
@@ -120,48 +124,48 @@ def test_copies_go_through_the_stream_and_only_those_with_the_host_are_waited_fo
 
 
 def test_memory_is_filled_on_the_stream_without_waiting(backend, fake):
-    buffer = backend.allocate(64)
+    buffer = backend.device.allocate(64)
     fake.calls.clear()
     buffer.part(16, 8).fill(0xA5)
     assert fake.calls == [("memsetAsync", buffer.address + 16, 0xA5, 8, STREAM)]
 
 
 def test_memory_cupy_keeps_for_itself_is_taken_back_before_there_is_none(backend, fake):
-    backend.device()
+    backend.describe()
     fake.free_bytes, fake.pool_bytes = 100, 1000
-    assert backend.allocate(500).nbytes == 500
+    assert backend.device.allocate(500).nbytes == 500
     fake.free_bytes = 10
     with pytest.raises(OutOfMemoryError, match=r"500 bytes were asked for and 10 bytes are free: .*out of memory"):
-        backend.allocate(500)
+        backend.device.allocate(500)
 
 
 @pytest.mark.parametrize("call", ["moduleLoadData", "moduleGetFunction"])
 def test_a_binary_that_cannot_be_loaded_is_a_launch_error(backend, fake, call):
     fake.failing.add(call)
     with pytest.raises(LaunchError, match=f"{call} failed"):
-        backend.load(Binary("axpy", b"damaged"))
+        backend.device.load(Binary("axpy", b"damaged"))
 
 
 @pytest.mark.parametrize("call", ["funcSetAttribute", "launchKernel"])
 def test_a_launch_the_driver_refuses_is_a_launch_error_and_the_device_lives(backend, fake, call):
-    function = backend.load(Binary("axpy", b"cubin"))
+    function = backend.device.load(Binary("axpy", b"cubin"))
     fake.failing.add(call)
     with pytest.raises(LaunchError, match=f"{call} failed"):
         function.launch(SHAPE, [])
-    assert backend.is_usable()
+    assert backend.device.is_usable()
 
 
 def test_an_illegal_address_is_a_launch_error_after_which_nothing_works(backend, fake):
-    function = backend.load(Binary("axpy", b"cubin"))
+    function = backend.device.load(Binary("axpy", b"cubin"))
     fake.failing |= {"synchronize", "streamSynchronize"}
     with pytest.raises(LaunchError, match="illegal memory access"):
         function.launch(SHAPE, [])
-    assert not backend.is_usable()
+    assert not backend.device.is_usable()
 
 
 def test_constant_memory_is_copied_to_where_the_module_has_it(backend, fake):
-    function = backend.load(Binary("smooth", b"cubin"))
-    buffer = backend.allocate(32)
+    function = backend.device.load(Binary("smooth", b"cubin"))
+    buffer = backend.device.allocate(32)
     fake.symbols["weights"] = buffer.address
     fake.calls.clear()
     weights = np.arange(4.0)
@@ -178,9 +182,9 @@ def test_constant_memory_is_copied_to_where_the_module_has_it(backend, fake):
 
 class TestArrays:
     def test_they_are_views_of_the_memory(self, backend):
-        buffer = backend.allocate(64)
+        buffer = backend.device.allocate(64)
         buffer.part(16, 32).write(np.arange(4, dtype=np.uint64))
-        array = backend.array(buffer.part(16, 32), np.dtype(np.uint64))
+        array = backend.device.array(buffer.part(16, 32), np.dtype(np.uint64))
         assert array.tolist() == [0, 1, 2, 3]
         array[0] = 9
         read = np.empty(4, np.uint64)
@@ -188,7 +192,7 @@ class TestArrays:
         assert read[0] == 9
 
     def test_they_are_cupy_s(self, backend, fake):
-        assert backend.array_namespace() is fake.modules["cupy"]
+        assert backend.device.array_namespace() is fake.modules["cupy"]
 
 
 def test_the_architecture_is_the_device_s_where_none_is_given(backend, monkeypatch, tmp_path):
@@ -201,4 +205,4 @@ def test_the_architecture_is_the_device_s_where_none_is_given(backend, monkeypat
 
     monkeypatch.setattr(cuda, "_nvrtc", Compiler)
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
-    assert backend.compile("source", "axpy", CompileOptions()).image == b"cubin"
+    assert backend.compiler.compile("source", "axpy", CompileOptions()).image == b"cubin"

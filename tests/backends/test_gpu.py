@@ -11,7 +11,7 @@ import pytest
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Availability, Binary, CompileOptions, DeviceInfo
 from mptune.backends.cuda import CudaBackend
-from mptune.backends.driver import axis_limits
+from mptune.backends.gpu import axis_limits
 from mptune.errors import BackendUnavailableError, LaunchError, UnknownNameError
 from mptune.kernel import LaunchShape
 
@@ -93,7 +93,7 @@ def backend(driver):
 
 def test_buffers_hold_what_was_written(backend, driver):
     data = np.arange(10, dtype=np.float64)
-    first, second = backend.allocate(80), backend.allocate(80)
+    first, second = backend.device.allocate(80), backend.device.allocate(80)
     first.write(data)
     second.copy_from(first)
     read = np.empty_like(data)
@@ -109,17 +109,17 @@ def test_buffers_hold_what_was_written(backend, driver):
 @pytest.mark.parametrize("data", [np.zeros(9), np.zeros((20, 10))[::2]])
 def test_buffers_refuse_arrays_that_do_not_fit(backend, data):
     with pytest.raises(LaunchError, match="a buffer of 800 bytes was given"):
-        backend.allocate(800).write(data)
+        backend.device.allocate(800).write(data)
 
 
 def test_buffers_refuse_others_of_another_size(backend):
     with pytest.raises(LaunchError, match="80 bytes cannot be copied from a GpuBuffer of 40 bytes"):
-        backend.allocate(80).copy_from(backend.allocate(40))
+        backend.device.allocate(80).copy_from(backend.device.allocate(40))
 
 
 def test_launch_passes_scalars_of_every_type_and_addresses(backend, driver):
-    function = backend.load(Binary("axpy", b"image"))
-    buffer = backend.allocate(16)
+    function = backend.device.load(Binary("axpy", b"image"))
+    buffer = backend.device.allocate(16)
     shape = LaunchShape((5, 2, 1), (32, 4, 1), 1024)
     half, brain = np.float16(1.5), ml_dtypes.bfloat16(-3)
     assert function.launch(shape, [half, brain, buffer, np.int32(-7)]) == 1.25
@@ -132,9 +132,9 @@ def test_launch_passes_scalars_of_every_type_and_addresses(backend, driver):
 
 
 def test_enqueued_launches_pass_the_same_and_are_waited_for(backend, driver):
-    function = backend.load(Binary("axpy", b"image"))
+    function = backend.device.load(Binary("axpy", b"image"))
     shape = LaunchShape((5, 2, 1), (32, 4, 1), 1024)
-    arguments = [np.float16(1.5), np.float16(2.5), backend.allocate(16), np.int32(-7)]
+    arguments = [np.float16(1.5), np.float16(2.5), backend.device.allocate(16), np.int32(-7)]
     function.launch(shape, arguments)
     function.enqueue(shape, arguments, 3)
     assert driver.launches[1:] == 3 * driver.launches[:1]
@@ -148,7 +148,7 @@ def test_enqueued_launches_pass_the_same_and_are_waited_for(backend, driver):
 
 
 def test_launch_refuses_what_is_no_argument(backend):
-    function = backend.load(Binary("axpy", b"image"))
+    function = backend.device.load(Binary("axpy", b"image"))
     with pytest.raises(
         LaunchError, match=r"parameter 1 of axpy needs a device buffer or a NumPy scalar, given float 2\.0"
     ):
@@ -156,7 +156,7 @@ def test_launch_refuses_what_is_no_argument(backend):
 
 
 def test_launch_after_unload(backend, driver):
-    function = backend.load(Binary("axpy", b"image"))
+    function = backend.device.load(Binary("axpy", b"image"))
     function.unload()
     function.unload()
     assert not driver.loaded
@@ -165,7 +165,7 @@ def test_launch_after_unload(backend, driver):
 
 
 def test_a_block_with_more_threads_than_the_registers_allow_is_refused_before_it_is_launched(backend, driver):
-    function = backend.load(Binary("axpy", b"image"))
+    function = backend.device.load(Binary("axpy", b"image"))
     message = r"axpy needs so many registers that at most 256 threads fit a block; the block \(128, 4, 1\) has 512"
     with pytest.raises(LaunchError, match=message):
         function.launch(LaunchShape((1, 1, 1), (128, 4, 1)), [])
@@ -173,7 +173,7 @@ def test_a_block_with_more_threads_than_the_registers_allow_is_refused_before_it
 
 
 def test_parts_share_the_memory_and_end_with_the_whole(backend):
-    whole = backend.allocate(80)
+    whole = backend.device.allocate(80)
     whole.fill(7)
     part = whole.part(8, 16)
     part.fill(1)
@@ -192,16 +192,16 @@ def test_parts_share_the_memory_and_end_with_the_whole(backend):
 
 
 def test_arrays_see_the_memory_of_buffers(backend):
-    buffer = backend.allocate(64)
+    buffer = backend.device.allocate(64)
     buffer.part(16, 32).write(np.arange(4, dtype=np.uint64))
-    assert backend.array(buffer.part(16, 32), np.dtype(np.uint64)).tolist() == [0, 1, 2, 3]
-    assert backend.array_namespace() is np
+    assert backend.device.array(buffer.part(16, 32), np.dtype(np.uint64)).tolist() == [0, 1, 2, 3]
+    assert backend.device.array_namespace() is np
     with pytest.raises(LaunchError, match="an array needs a device buffer, not int 3"):
-        backend.array(3, np.dtype(np.uint64))
+        backend.device.array(3, np.dtype(np.uint64))
 
 
 def test_constraints_are_the_devices_limits(backend):
-    assert backend.constraints() == (
+    assert backend.device.constraints() == (
         *("threads_per_block <= 512", "shared_bytes <= 49152"),
         *("block_x <= 512", "block_y <= 8", "block_z <= 64"),
         *("grid_x <= 99", "grid_y <= 65535", "grid_z <= 7"),
@@ -213,7 +213,7 @@ def test_constraints_without_a_device(monkeypatch):
         raise BackendUnavailableError("none")
 
     monkeypatch.setattr(CudaBackend, "open_driver", staticmethod(no_device))
-    assert CudaBackend().constraints() == ("threads_per_block <= 1024",)
+    assert CudaBackend().device.constraints() == ("threads_per_block <= 1024",)
 
 
 def test_identity_tells_devices_and_flags_apart(backend):
@@ -252,10 +252,10 @@ class TestChoosing:
 
 def test_a_fault_leaves_the_device_unusable(driver):
     backend = CudaBackend(driver=driver)
-    assert backend.is_usable()
+    assert backend.device.is_usable()
     driver.fault = "CUDA_ERROR_ILLEGAL_ADDRESS"
-    assert not backend.is_usable()
-    assert CudaBackend().is_usable()
+    assert not backend.device.is_usable()
+    assert CudaBackend().device.is_usable()
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_each_device_has_an_environment_of_its_own(monkeypatch, backend, given, 
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(BACKENDS[backend], "device_count", staticmethod(lambda: 3))
-    assert get_backend(backend).environments() == expected
+    assert get_backend(backend).device.environments() == expected
 
 
 def test_host_is_one_device():
-    assert list(get_backend("host").environments()) == [{}]
+    assert list(get_backend("host").device.environments()) == [{}]

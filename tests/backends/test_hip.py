@@ -28,7 +28,7 @@ extern "C" __global__ void axpy(const half a, const bfloat16* __restrict__ x, fl
 
 def _hiprtc_missing() -> str:
     try:
-        HipBackend.compiler()
+        HipBackend.runtime_compiler()
     except BackendUnavailableError as error:
         return str(error)
     return ""
@@ -49,21 +49,21 @@ class TestCompiling:
     pytestmark = needs_hiprtc
 
     def test_makes_a_binary_without_a_device(self, backend):
-        binary = backend.compile(prelude() + AXPY, "axpy", CompileOptions("gfx90a"))
+        binary = backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions("gfx90a"))
         assert b"gfx90a" in binary.image
         assert b"axpy" in binary.image
         assert not binary.cached
-        assert backend.compile(prelude() + AXPY, "axpy", CompileOptions("gfx90a")).cached
+        assert backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions("gfx90a")).cached
 
     def test_rejected_source_names_the_template_line(self, backend):
         source = prelude() + AXPY.replace("int i =", "int j =")
         with pytest.raises(CompileError, match=r"hiprtc rejected axpy .*\n.*axpy\.cu:3:\d+: error: .*'i'"):
-            backend.compile(source, "axpy", CompileOptions("gfx90a"))
+            backend.compiler.compile(source, "axpy", CompileOptions("gfx90a"))
 
     def test_needs_an_architecture_where_there_is_no_device(self, backend, monkeypatch):
         monkeypatch.setattr(HipBackend, "open_driver", staticmethod(_no_device))
         with pytest.raises(BackendUnavailableError, match=r"no HIP device here; .* give an architecture"):
-            backend.compile(prelude() + AXPY, "axpy", CompileOptions())
+            backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions())
 
 
 def _no_device():
@@ -112,8 +112,8 @@ def test_runs_a_mixed_precision_kernel(backend):
     rng = np.random.default_rng(3)
     x = rng.standard_normal(4096).astype(ml_dtypes.bfloat16)
     y = rng.standard_normal(4096).astype(np.float32)
-    function = backend.load(backend.compile(prelude() + AXPY, "axpy", CompileOptions()))
-    buffers = [backend.allocate(v.nbytes) for v in (x, y)]
+    function = backend.device.load(backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions()))
+    buffers = [backend.device.allocate(v.nbytes) for v in (x, y)]
     for buffer, values in zip(buffers, (x, y), strict=True):
         buffer.write(values)
     assert function.launch(LaunchShape((8, 1, 1), (128, 1, 1)), [np.float16(1.5), *buffers, np.int32(4096)]) > 0

@@ -102,7 +102,7 @@ def fake(monkeypatch):
     monkeypatch.setitem(sys.modules, "hip", package)
     monkeypatch.setitem(sys.modules, "hip.hip", fake)
     monkeypatch.setattr(HipBackend, "require_device", staticmethod(lambda: None))
-    monkeypatch.setattr(hip_backend, "_hiprtc", lambda: types.SimpleNamespace(version="6.0"))
+    monkeypatch.setattr(hip_backend, "_hiprtc", lambda: types.SimpleNamespace(name="hiprtc", version="6.0"))
     return fake
 
 
@@ -112,17 +112,17 @@ def backend(fake):
 
 
 def test_it_describes_the_device(backend):
-    info = backend.device()
+    info = backend.describe()
     assert (info.name, info.architecture, info.memory_bytes) == ("AMD Instinct MI250X", "gfx90a", 64 << 30)
     assert info.limits["warp_size"] == 64
     assert info.limits["cache_bytes"] == 8 << 20
     assert info.versions == {"hip": "60032830", "hiprtc": "6.0"}
-    assert {"shared_bytes <= 65536", "block_z <= 1024", "grid_y <= 65536"} <= set(backend.constraints())
+    assert {"shared_bytes <= 65536", "block_z <= 1024", "grid_y <= 65536"} <= set(backend.device.constraints())
 
 
 def test_a_launch_is_one_kernel_between_two_events_on_the_stream(backend, fake):
-    function = backend.load(Binary("axpy", b"code object"))
-    buffer = backend.allocate(16)
+    function = backend.device.load(Binary("axpy", b"code object"))
+    buffer = backend.device.allocate(16)
     fake.calls.clear()
     assert function.launch(SHAPE, [buffer, np.float32(2)]) == 1.5
     names = [call[0] for call in fake.calls]
@@ -137,14 +137,14 @@ def test_a_launch_is_one_kernel_between_two_events_on_the_stream(backend, fake):
 
 
 def test_a_block_beyond_the_registers_is_not_launched(backend, fake):
-    function = backend.load(Binary("axpy", b"code object"))
+    function = backend.device.load(Binary("axpy", b"code object"))
     with pytest.raises(LaunchError, match="at most 512 threads fit a block"):
         function.launch(LaunchShape((1, 1, 1), (1024, 1, 1)), [])
 
 
 def test_copies_go_through_the_stream_and_only_those_with_the_host_are_waited_for(backend, fake):
     data = np.arange(8.0)
-    first, second = backend.allocate(64), backend.allocate(64)
+    first, second = backend.device.allocate(64), backend.device.allocate(64)
     fake.calls.clear()
     first.write(data)
     second.copy_from(first)
@@ -167,7 +167,7 @@ def test_copies_go_through_the_stream_and_only_those_with_the_host_are_waited_fo
 
 
 def test_constant_memory_is_copied_to_where_the_module_has_it(backend, fake):
-    function = backend.load(Binary("smooth", b"code object"))
+    function = backend.device.load(Binary("smooth", b"code object"))
     symbol = Pointer(ctypes.create_string_buffer(32))
     fake.results["hipModuleGetGlobal"] = lambda module, name: symbol
     fake.calls.clear()
@@ -178,20 +178,20 @@ def test_constant_memory_is_copied_to_where_the_module_has_it(backend, fake):
 
 
 def test_failures_carry_the_name_of_their_status(backend, fake):
-    function = backend.load(Binary("axpy", b"code object"))
+    function = backend.device.load(Binary("axpy", b"code object"))
     fake.failing["hipMalloc"] = Status.hipErrorOutOfMemory
     with pytest.raises(OutOfMemoryError, match="64 bytes were asked for: hipErrorOutOfMemory"):
-        backend.allocate(64)
+        backend.device.allocate(64)
     fake.failing["hipEventSynchronize"] = fake.failing["hipStreamSynchronize"] = Status.hipErrorIllegalAddress
     with pytest.raises(LaunchError, match="hipErrorIllegalAddress"):
         function.launch(SHAPE, [])
-    assert not backend.is_usable()
+    assert not backend.device.is_usable()
 
 
 def test_outputs_are_compared_on_the_host(backend):
-    assert backend.array_namespace() is None
+    assert backend.device.array_namespace() is None
     with pytest.raises(BackendUnavailableError, match="HIP has no arrays"):
-        backend.array(backend.allocate(8), np.dtype(np.uint64))
+        backend.device.array(backend.device.allocate(8), np.dtype(np.uint64))
 
 
 def test_a_hip_library_of_another_version_is_explained(backend, fake, monkeypatch):
@@ -200,7 +200,7 @@ def test_a_hip_library_of_another_version_is_explained(backend, fake, monkeypatc
 
     monkeypatch.setattr(fake, "hipGetDeviceProperties", missing, raising=False)
     with pytest.raises(BackendUnavailableError, match=r"does not fit the installed HIP library .*R0600.*: install"):
-        backend.device()
+        backend.describe()
 
 
 class TestRealHipPython:
@@ -247,4 +247,4 @@ class TestRealHipPython:
 
     def test_opening_a_device_that_is_not_there(self, driver):
         with pytest.raises(BackendUnavailableError, match=r"hipError|no HIP device"):
-            HipBackend().device()
+            HipBackend().describe()

@@ -83,7 +83,7 @@ class TestFindingACompiler:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("CXX", "./mine")
         assert find_compiler().command == (compiler,)
-        HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions())
+        HostBackend(cache=cache).compiler.compile(axpy(), "axpy", CompileOptions())
 
     def test_a_cxx_that_does_not_exist_is_an_error(self, monkeypatch):
         monkeypatch.setenv("CXX", "no-such-compiler -O1")
@@ -122,7 +122,7 @@ class TestCompiling:
     def test_an_error_names_kernel_line_and_cause(self, cache):
         body = 'extern "C" __global__ void f(float* x) {\n    x[0] = undefined_name;\n    x[1] = other;\n}'
         with pytest.raises(CompileError, match=r"f\.cu:2:12: error: .*undefined_name") as caught:
-            HostBackend(cache=cache).compile(source("f", body), "f", CompileOptions())
+            HostBackend(cache=cache).compiler.compile(source("f", body), "f", CompileOptions())
         text = str(caught.value)
         assert "rejected f" in text
         assert "f.cu:3:12" in text
@@ -132,22 +132,22 @@ class TestCompiling:
 
     def test_a_barrier_in_a_kernel_without_an_entry_is_not_launchable(self, cache):
         backend = HostBackend(cache=cache)
-        binary = backend.compile('extern "C" void f(float* x) { x[0] = 1; }', "f", CompileOptions())
+        binary = backend.compiler.compile('extern "C" void f(float* x) { x[0] = 1; }', "f", CompileOptions())
         with pytest.raises(LaunchError, match="library of f has no host entry"):
-            backend.load(binary)
+            backend.device.load(binary)
 
     def test_flags_and_architecture_reach_the_compiler(self, cache):
         body = '#if !defined(WANTED) || defined(__AVX__)\n#error "no"\n#endif\n' + AXPY.format(type="float")
         backend = HostBackend(cache=cache)
         if platform.machine() != "x86_64":
             pytest.skip("needs an architecture's name")
-        backend.compile(source("axpy", body), "axpy", CompileOptions("x86-64", ("-DWANTED",)))
+        backend.compiler.compile(source("axpy", body), "axpy", CompileOptions("x86-64", ("-DWANTED",)))
         with pytest.raises(CompileError):
-            backend.compile(source("axpy", body), "axpy", CompileOptions("x86-64"))
+            backend.compiler.compile(source("axpy", body), "axpy", CompileOptions("x86-64"))
 
     def test_an_unknown_architecture_is_a_compile_error(self, cache):
         with pytest.raises(CompileError, match="sm_90"):
-            HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions("sm_90"))
+            HostBackend(cache=cache).compiler.compile(axpy(), "axpy", CompileOptions("sm_90"))
 
     def test_a_compiler_that_hangs_is_killed_with_its_children(self, monkeypatch, tmp_path, cache):
         pid_file = tmp_path / "pid"
@@ -160,7 +160,7 @@ class TestCompiling:
         )
         monkeypatch.setenv("CXX", hanging)
         with pytest.raises(CompileError, match="hanging did not finish axpy within 1 s"):
-            HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions(timeout_s=1.0))
+            HostBackend(cache=cache).compiler.compile(axpy(), "axpy", CompileOptions(timeout_s=1.0))
         child = int(pid_file.read_text())
         for _ in range(500):
             if not _is_running(child):
@@ -181,7 +181,7 @@ class TestCompiling:
     def test_how_a_compiler_ends(self, monkeypatch, tmp_path, cache, ending, message):
         monkeypatch.setenv("CXX", program(tmp_path, "ending", f"{VERSION}sys.stdin.read()\n{ending}\n"))
         with pytest.raises(CompileError, match=message):
-            HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions())
+            HostBackend(cache=cache).compiler.compile(axpy(), "axpy", CompileOptions())
         assert _leftovers(cache) == []
 
     def test_nothing_appears_in_the_working_directory_or_the_temporary_one(self, monkeypatch, tmp_path, cache):
@@ -191,7 +191,7 @@ class TestCompiling:
         monkeypatch.setenv("TMPDIR", str(temporary))
         monkeypatch.chdir(working)
         backend = HostBackend(cache=cache)
-        function = backend.load(backend.compile(axpy(), "axpy", CompileOptions()))
+        function = backend.device.load(backend.compiler.compile(axpy(), "axpy", CompileOptions()))
         run(function, (1,), (4,), np.ones(4, np.float32), np.ones(4, np.float32), np.float32(1), np.int32(4))
         function.unload()
         assert list(temporary.iterdir()) == []
@@ -212,11 +212,11 @@ def _leftovers(cache: BinaryCache) -> list[Path]:
 
 class TestCachedBinaries:
     def test_the_second_time_comes_from_disk(self, cache, monkeypatch):
-        first = HostBackend(cache=cache).compile(axpy(), "axpy", CompileOptions())
+        first = HostBackend(cache=cache).compiler.compile(axpy(), "axpy", CompileOptions())
         assert not first.cached
         assert first.compile_s > 0
         monkeypatch.setattr(host_compiler.Compiler, "compile", lambda *_: pytest.fail("compiled again"))
-        second = HostBackend(cache=BinaryCache(cache.directory)).compile(axpy(), "axpy", CompileOptions())
+        second = HostBackend(cache=BinaryCache(cache.directory)).compiler.compile(axpy(), "axpy", CompileOptions())
         assert second.cached
         assert second.compile_s == 0
         assert second.image == first.image
@@ -224,13 +224,13 @@ class TestCachedBinaries:
     def test_source_flags_compiler_and_processor_each_make_another_entry(self, cache, monkeypatch, tmp_path):
         backend = HostBackend(cache=cache)
         options = CompileOptions()
-        assert not backend.compile(axpy(), "axpy", options).cached
-        assert not backend.compile(axpy("double"), "axpy", options).cached
-        assert not backend.compile(axpy(), "axpy", CompileOptions(flags=("-O1",))).cached
+        assert not backend.compiler.compile(axpy(), "axpy", options).cached
+        assert not backend.compiler.compile(axpy("double"), "axpy", options).cached
+        assert not backend.compiler.compile(axpy(), "axpy", CompileOptions(flags=("-O1",))).cached
         other = processor.Processor("other", "x86-64", "other fingerprint")
         with monkeypatch.context() as patch:
-            patch.setattr("mptune.backends.host.processor", lambda: other)
-            assert not backend.compile(axpy(), "axpy", options).cached
+            patch.setattr("mptune.backends.host_compiler.processor", lambda: other)
+            assert not backend.compiler.compile(axpy(), "axpy", options).cached
         with monkeypatch.context() as patch:
             real = find_compiler()
             wrapper = tmp_path / "newer"
@@ -240,27 +240,27 @@ class TestCachedBinaries:
             )
             wrapper.chmod(0o755)
             patch.setenv("CXX", str(wrapper))
-            assert not backend.compile(axpy(), "axpy", options).cached
-        assert backend.compile(axpy(), "axpy", options).cached
+            assert not backend.compiler.compile(axpy(), "axpy", options).cached
+        assert backend.compiler.compile(axpy(), "axpy", options).cached
 
     def test_a_failed_compilation_is_not_kept(self, cache):
         backend = HostBackend(cache=cache)
         for _ in range(2):
             with pytest.raises(CompileError):
-                backend.compile("nonsense", "f", CompileOptions())
+                backend.compiler.compile("nonsense", "f", CompileOptions())
         assert [path for path in cache.directory.rglob("*") if path.is_file()] == []
 
     def test_a_damaged_entry_is_compiled_again(self, cache):
         backend = HostBackend(cache=cache)
-        backend.compile(axpy(), "axpy", CompileOptions())
+        backend.compiler.compile(axpy(), "axpy", CompileOptions())
         (entry,) = (path for path in cache.directory.rglob("*") if path.is_file())
         content = bytearray(entry.read_bytes())
         content[len(content) // 2] ^= 1
         entry.write_bytes(content)
-        again = backend.compile(axpy(), "axpy", CompileOptions())
+        again = backend.compiler.compile(axpy(), "axpy", CompileOptions())
         assert not again.cached
-        backend.load(again).unload()
-        assert backend.compile(axpy(), "axpy", CompileOptions()).cached
+        backend.device.load(again).unload()
+        assert backend.compiler.compile(axpy(), "axpy", CompileOptions()).cached
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
     def test_a_folder_that_cannot_be_written_only_costs_time(self, tmp_path):
@@ -275,9 +275,9 @@ class TestCachedBinaries:
 def _compiles_without_keeping(cache: BinaryCache) -> None:
     backend = HostBackend(cache=cache)
     for _ in range(2):
-        binary = backend.compile(axpy(), "axpy", CompileOptions())
+        binary = backend.compiler.compile(axpy(), "axpy", CompileOptions())
         assert not binary.cached
-    backend.load(binary).unload()
+    backend.device.load(binary).unload()
 
 
 class TestLaunching:
@@ -298,14 +298,14 @@ class TestLaunching:
         assert 0 < elapsed_ms < 60_000
 
     def test_arguments_are_checked_against_the_signature(self, function, backend):
-        x, y = backend.allocate(16), backend.allocate(16)
+        x, y = backend.device.allocate(16), backend.device.allocate(16)
         good = [x, y, np.float32(1), np.int32(0)]
         function.launch(ONE_THREAD, good)
         for i, wrong, message in [
             (0, np.float32(1), r"parameter 0 of axpy is a host buffer, given a float32 scalar of 4 bytes"),
             (2, np.float64(1), r"parameter 2 of axpy is a scalar of 4 bytes, given a float64 scalar of 8 bytes"),
             (3, x, r"parameter 3 of axpy is a scalar of 4 bytes, given a HostBuffer of 16 bytes"),
-            (3, 7, r"parameter 3 of axpy is a scalar of 4 bytes, given a int"),
+            (3, 7, r"parameter 3 of axpy is a scalar of 4 bytes, given int 7"),
         ]:
             with pytest.raises(LaunchError, match=message):
                 function.launch(ONE_THREAD, [*good[:i], wrong, *good[i + 1 :]])
@@ -331,7 +331,9 @@ class TestLaunching:
         function.unload()
         function.unload()
         with pytest.raises(LaunchError, match="axpy was launched after it was unloaded"):
-            function.launch(ONE_THREAD, [backend.allocate(4), backend.allocate(4), np.float32(1), np.int32(1)])
+            function.launch(
+                ONE_THREAD, [backend.device.allocate(4), backend.device.allocate(4), np.float32(1), np.int32(1)]
+            )
 
     def test_many_libraries_load_and_leave_no_descriptors_or_threads(self, backend):
         open_before = len(list(Path("/proc/self/fd").iterdir()))
@@ -351,13 +353,13 @@ class TestLaunching:
 
     def test_what_is_not_a_library_cannot_be_loaded(self, backend):
         with pytest.raises(LaunchError, match="library of f cannot be opened"):
-            backend.load(Binary("f", b"no library"))
+            backend.device.load(Binary("f", b"no library"))
 
     def test_a_symbol_nobody_has_is_a_launch_error(self, backend):
         body = 'extern "C" int nobody_has_this();\nextern "C" __global__ void f(int* x) { x[0] = nobody_has_this(); }'
-        binary = backend.compile(source("f", body), "f", CompileOptions())
+        binary = backend.compiler.compile(source("f", body), "f", CompileOptions())
         with pytest.raises(LaunchError, match="nobody_has_this"):
-            backend.load(binary)
+            backend.device.load(binary)
 
     def test_the_math_library_is_there(self):
         body = 'extern "C" double exp(double);\nextern "C" __global__ void f(double* x) { x[0] = exp(x[0]); }'
@@ -373,7 +375,7 @@ class TestBuffers:
 
     def test_memory_is_aligned_and_zeroed(self, backend):
         for nbytes in (1, 17, 4096, 100_001):
-            buffer = backend.allocate(nbytes)
+            buffer = backend.device.allocate(nbytes)
             assert buffer.address % 64 == 0
             data = np.ones(nbytes, np.uint8)
             buffer.read(data)
@@ -381,7 +383,7 @@ class TestBuffers:
 
     def test_round_trip_and_copy(self, backend):
         data = np.random.default_rng(0).random((7, 9))
-        first, second = backend.allocate(data.nbytes), backend.allocate(data.nbytes)
+        first, second = backend.device.allocate(data.nbytes), backend.device.allocate(data.nbytes)
         first.write(data)
         second.copy_from(first)
         first.write(np.zeros_like(data))
@@ -390,7 +392,7 @@ class TestBuffers:
         np.testing.assert_array_equal(back, data)
 
     def test_sizes_and_layout_have_to_match(self, backend):
-        buffer = backend.allocate(80)
+        buffer = backend.device.allocate(80)
         with pytest.raises(LaunchError, match="80 bytes was given an array of 88 bytes"):
             buffer.write(np.zeros(11))
         with pytest.raises(LaunchError, match="array of 80 bytes, not contiguous"):
@@ -398,7 +400,7 @@ class TestBuffers:
         with pytest.raises(LaunchError, match="given an array of 72 bytes"):
             buffer.read(np.zeros(9))
         with pytest.raises(LaunchError, match="80 bytes cannot be copied from a HostBuffer of 8 bytes"):
-            buffer.copy_from(backend.allocate(8))
+            buffer.copy_from(backend.device.allocate(8))
 
         class Foreign(Buffer):
             nbytes = 80
@@ -409,7 +411,7 @@ class TestBuffers:
             buffer.copy_from(Foreign())
 
     def test_use_after_free(self, backend):
-        buffer = backend.allocate(8)
+        buffer = backend.device.allocate(8)
         buffer.free()
         buffer.free()
         for use in (lambda: buffer.write(np.zeros(1)), lambda: buffer.read(np.zeros(1)), lambda: buffer.address):
@@ -418,7 +420,7 @@ class TestBuffers:
 
     def test_more_than_there_is(self, backend):
         with pytest.raises(OutOfMemoryError, match=f"{2**60} bytes were asked for"):
-            backend.allocate(2**60)
+            backend.device.allocate(2**60)
         with pytest.raises(OutOfMemoryError, match=f"{2**62} bytes could not be allocated"):
             HostBuffer(2**62)
 
@@ -426,7 +428,7 @@ class TestBuffers:
 class TestDevice:
     def test_describes_this_machine(self, cache):
         backend = HostBackend(cache=cache)
-        info = backend.device()
+        info = backend.describe()
         assert info.backend == "host"
         assert info.name
         assert 0 < info.memory_bytes <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -517,7 +519,9 @@ class TestVectorCode:
         if find_compiler().family != "gcc":
             pytest.skip("asks g++ what it did")
         text = source("axpy", body.format(type=type_name), block)
-        binary = HostBackend(cache=cache).compile(text, "axpy", CompileOptions(flags=("-fopt-info-vec-optimized",)))
+        binary = HostBackend(cache=cache).compiler.compile(
+            text, "axpy", CompileOptions(flags=("-fopt-info-vec-optimized",))
+        )
         assert _thread_loop_is_vectorised(binary.log, text), binary.log
         if shutil.which("objdump") is None:
             return
@@ -532,7 +536,9 @@ class TestVectorCode:
             pytest.skip("asks g++ what it did")
         body = AXPY.replace("y[i] = a * x[i] + y[i];", "atomicAdd(y, a * x[i]);")
         text = source("axpy", body.format(type="float"))
-        binary = HostBackend(cache=cache).compile(text, "axpy", CompileOptions(flags=("-fopt-info-vec-optimized",)))
+        binary = HostBackend(cache=cache).compiler.compile(
+            text, "axpy", CompileOptions(flags=("-fopt-info-vec-optimized",))
+        )
         assert not _thread_loop_is_vectorised(binary.log, text)
 
 
@@ -542,4 +548,4 @@ def test_the_last_level_cache_is_the_largest_there_is(tmp_path):
         (tmp_path / f"index{index}" / "size").write_text(f"{size}\n")
     assert last_level_cache_bytes(tmp_path) == 384 << 20
     assert last_level_cache_bytes(tmp_path / "nowhere") == 0
-    assert HostBackend().device().limits["cache_bytes"] == last_level_cache_bytes()
+    assert HostBackend().describe().limits["cache_bytes"] == last_level_cache_bytes()

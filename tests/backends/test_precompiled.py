@@ -32,7 +32,9 @@ MPTUNE_HOST_ENTRY(reverse, 64)
 
 
 def compiled(cache: BinaryCache, body: str = BODY, *flags: str) -> Binary:
-    return HostBackend(workers=2, cache=cache).compile(prelude() + body, "reverse", CompileOptions(flags=flags))
+    return HostBackend(workers=2, cache=cache).compiler.compile(
+        prelude() + body, "reverse", CompileOptions(flags=flags)
+    )
 
 
 def precompiled(cache: BinaryCache) -> list[Path]:
@@ -43,7 +45,7 @@ def assert_reverses(binary: Binary) -> None:
     backend = HostBackend(workers=2)
     x = np.arange(192, dtype=np.float16)
     y = np.full(192, np.nan, np.float32)
-    launch_on_arrays(backend, backend.load(binary), (3,), (64,), y, x)
+    launch_on_arrays(backend, backend.device.load(binary), (3,), (64,), y, x)
     assert (y.reshape(3, 64) == x.reshape(3, 64)[:, ::-1]).all()
 
 
@@ -73,7 +75,7 @@ def test_header_that_is_gone_or_damaged_is_not_needed(tmp_path: Path) -> None:
     backend = HostBackend(workers=2, cache=cache)
     for change in range(3):
         body = BODY.replace("63 -", f"{63 - change} + {change} -")
-        assert_reverses(backend.compile(prelude() + body, "reverse", CompileOptions()))
+        assert_reverses(backend.compiler.compile(prelude() + body, "reverse", CompileOptions()))
         if change == 0:
             precompiled(cache)[0].write_bytes(b"damaged")
         elif change == 1:
@@ -83,10 +85,10 @@ def test_header_that_is_gone_or_damaged_is_not_needed(tmp_path: Path) -> None:
 def test_runtime_that_is_damaged_is_not_needed(tmp_path: Path) -> None:
     cache = BinaryCache(tmp_path)
     backend = HostBackend(workers=2, cache=cache)
-    backend.compile(prelude() + BODY, "reverse", CompileOptions())
+    backend.compiler.compile(prelude() + BODY, "reverse", CompileOptions())
     (runtime,) = (tmp_path / "headers").glob("*.o")
     runtime.write_bytes(b"damaged")
-    assert_reverses(backend.compile(prelude() + BODY.replace("63 -", "62 + 1 -"), "reverse", CompileOptions()))
+    assert_reverses(backend.compiler.compile(prelude() + BODY.replace("63 -", "62 + 1 -"), "reverse", CompileOptions()))
 
 
 def test_memory_sized_at_launch_is_shared_with_the_runtime(tmp_path: Path) -> None:
@@ -103,7 +105,9 @@ MPTUNE_HOST_ENTRY(reverse, 64)
     x = np.arange(192, dtype=np.float16)
     y = np.full(192, np.nan, np.float32)
     backend = HostBackend(workers=2)
-    launch_on_arrays(backend, backend.load(compiled(BinaryCache(tmp_path), body)), (3,), (64,), y, x, shared_bytes=256)
+    launch_on_arrays(
+        backend, backend.device.load(compiled(BinaryCache(tmp_path), body)), (3,), (64,), y, x, shared_bytes=256
+    )
     assert (y.reshape(3, 64) == x.reshape(3, 64)[:, ::-1]).all()
 
 
@@ -115,7 +119,7 @@ def test_cache_that_cannot_be_written_is_not_needed(tmp_path: Path) -> None:
 def test_sources_that_begin_otherwise_are_compiled_whole(tmp_path: Path) -> None:
     cache = BinaryCache(tmp_path)
     source = "// mine\n" + prelude() + BODY
-    assert_reverses(HostBackend(workers=2, cache=cache).compile(source, "reverse", CompileOptions()))
+    assert_reverses(HostBackend(workers=2, cache=cache).compiler.compile(source, "reverse", CompileOptions()))
     assert precompiled(cache) == []
 
 

@@ -40,7 +40,7 @@ def run(
     backend: Backend, name: str, body: str, grid: tuple[int, ...], block: tuple[int, ...], *arguments, shared_bytes=0
 ) -> float:
     """Compile, load and launch on arrays, which come back changed, and scalars; return the time in ms."""
-    function = backend.load(backend.compile(source(name, body), name, CompileOptions()))
+    function = backend.device.load(backend.compiler.compile(source(name, body), name, CompileOptions()))
     elapsed_ms = launch_on_arrays(backend, function, grid, block, *arguments, shared_bytes=shared_bytes)
     function.unload()
     return elapsed_ms
@@ -74,7 +74,7 @@ class TestNames:
 
 class TestDevice:
     def test_describes_itself(self, backend):
-        info = backend.device()
+        info = backend.describe()
         assert info.backend == backend.name
         assert info.name
         assert info.architecture
@@ -87,7 +87,7 @@ class TestDevice:
         axes = [f"{what}_{axis}" for what in ("block", "grid") for axis in "xyz"]
         small = {"threads_per_block": 32, "shared_bytes": 0, **dict.fromkeys(axes, 1)}
         large = {"threads_per_block": 10**6, "shared_bytes": 10**9, **dict.fromkeys(axes, 2**40)}
-        constraints = [Expression(text) for text in backend.constraints()]
+        constraints = [Expression(text) for text in backend.device.constraints()]
         assert all(constraint.names <= small.keys() for constraint in constraints)
         assert all(constraint.evaluate(small) for constraint in constraints)
         assert not all(constraint.evaluate(large) for constraint in constraints)
@@ -100,38 +100,38 @@ class TestDevice:
 
 class TestCompiling:
     def test_a_binary_can_be_loaded_again_and_again(self, backend):
-        first = backend.compile(source("axpy", AXPY), "axpy", CompileOptions())
-        second = backend.compile(source("axpy", AXPY), "axpy", CompileOptions())
+        first = backend.compiler.compile(source("axpy", AXPY), "axpy", CompileOptions())
+        second = backend.compiler.compile(source("axpy", AXPY), "axpy", CompileOptions())
         assert first.function == second.function == "axpy"
         assert first.compile_s >= 0
         assert second.cached
         assert second.compile_s == 0
         for _ in range(2):
-            backend.load(first).unload()
-            backend.load(second).unload()
+            backend.device.load(first).unload()
+            backend.device.load(second).unload()
 
     def test_flags_reach_the_compiler(self, backend):
         body = "#if !defined(WANTED)\n#error WANTED is missing\n#endif\n" + AXPY
         with pytest.raises(CompileError, match="WANTED is missing"):
-            backend.compile(source("axpy", body), "axpy", CompileOptions())
-        backend.compile(source("axpy", body), "axpy", CompileOptions(flags=("-DWANTED",)))
+            backend.compiler.compile(source("axpy", body), "axpy", CompileOptions())
+        backend.compiler.compile(source("axpy", body), "axpy", CompileOptions(flags=("-DWANTED",)))
 
     def test_an_error_shows_line_and_cause(self, backend):
         body = AXPY.replace("a * x[i]", "factor * x[i]")
         with pytest.raises(CompileError, match=r"axpy\.cu\D*5\b") as caught:
-            backend.compile(source("axpy", body), "axpy", CompileOptions())
+            backend.compiler.compile(source("axpy", body), "axpy", CompileOptions())
         assert "factor" in str(caught.value)
 
     def test_a_damaged_binary_is_refused(self, backend):
         with pytest.raises(LaunchError):
-            backend.load(Binary("axpy", b"\x7fELF damaged"))
+            backend.device.load(Binary("axpy", b"\x7fELF damaged"))
 
 
 class TestBuffers:
     @pytest.mark.parametrize("nbytes", [1, 3, 4096, 1_000_003])
     def test_round_trip(self, backend, nbytes):
         data = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype=np.uint8)
-        first, second = backend.allocate(nbytes), backend.allocate(nbytes)
+        first, second = backend.device.allocate(nbytes), backend.device.allocate(nbytes)
         assert first.nbytes == nbytes
         first.write(data)
         second.copy_from(first)
@@ -145,7 +145,7 @@ class TestBuffers:
     @pytest.mark.parametrize("name", PRECISIONS)
     def test_every_storage_type(self, backend, name):
         data = np.linspace(-2, 2, 24).reshape(4, 6).astype(PRECISIONS[name].dtype)
-        buffer = backend.allocate(data.nbytes)
+        buffer = backend.device.allocate(data.nbytes)
         buffer.write(data)
         back = np.zeros_like(data)
         buffer.read(back)
@@ -153,7 +153,7 @@ class TestBuffers:
         buffer.free()
 
     def test_sizes_have_to_match(self, backend):
-        buffer, other = backend.allocate(16), backend.allocate(8)
+        buffer, other = backend.device.allocate(16), backend.device.allocate(8)
         for wrong in (
             lambda: buffer.write(np.zeros(3)),
             lambda: buffer.read(np.zeros(1)),
@@ -165,7 +165,7 @@ class TestBuffers:
         other.free()
 
     def test_parts_and_fills(self, backend):
-        whole = backend.allocate(1000)
+        whole = backend.device.allocate(1000)
         whole.fill(0xA5)
         part = whole.part(256, 24)
         part.write(np.arange(24, dtype=np.uint8))
@@ -185,19 +185,19 @@ class TestBuffers:
             part.fill(0)
 
     def test_arrays_on_the_device_are_its_memory(self, backend):
-        xp = backend.array_namespace()
+        xp = backend.device.array_namespace()
         if xp is None:
             with pytest.raises(MptuneError):
-                backend.array(backend.allocate(8), np.dtype(np.uint64))
+                backend.device.array(backend.device.allocate(8), np.dtype(np.uint64))
             return
         data = np.random.default_rng(0).random(1000)
-        buffer = backend.allocate(data.nbytes + 16)
+        buffer = backend.device.allocate(data.nbytes + 16)
         buffer.part(16, data.nbytes).write(data)
-        array = backend.array(buffer.part(16, data.nbytes), np.dtype(np.uint64)).view(np.float64)
+        array = backend.device.array(buffer.part(16, data.nbytes), np.dtype(np.uint64)).view(np.float64)
         assert float(xp.abs(array - 1).sum()) == pytest.approx(np.abs(data - 1).sum(), rel=1e-13)
 
     def test_a_freed_buffer_is_refused(self, backend):
-        buffer = backend.allocate(8)
+        buffer = backend.device.allocate(8)
         buffer.free()
         buffer.free()
         with pytest.raises(LaunchError):
@@ -205,7 +205,7 @@ class TestBuffers:
 
     def test_more_memory_than_any_device_has(self, backend):
         with pytest.raises(OutOfMemoryError):
-            backend.allocate(2**55)
+            backend.device.allocate(2**55)
 
 
 class TestLaunching:
@@ -300,14 +300,14 @@ class TestLaunching:
         }
         """
         functions = [
-            backend.load(backend.compile(source("scale", body + f"// {i}"), "scale", CompileOptions()))
+            backend.device.load(backend.compiler.compile(source("scale", body + f"// {i}"), "scale", CompileOptions()))
             for i in range(2)
         ]
         values = np.random.default_rng(4).random((2, 2, 3))
         for function, mine in zip(functions, values, strict=True):
             function.set_constant("factor", mine)
         for function, mine in zip(functions, values, strict=True):
-            buffer = backend.allocate(48)
+            buffer = backend.device.allocate(48)
             function.launch(LaunchShape((1, 1, 1), (6, 1, 1)), [buffer])
             back = np.empty((2, 3))
             buffer.read(back)
@@ -327,7 +327,7 @@ class TestLaunching:
             y[threadIdx.x] = scratch[n - 1] + threadIdx.x;
         }
         """
-        most = backend.device().limits["max_shared_bytes"]
+        most = backend.describe().limits["max_shared_bytes"]
         y = np.zeros(32, np.int32)
         run(backend, "last", body, (1,), (32,), y, np.int32(most // 4), shared_bytes=most)
         np.testing.assert_array_equal(y, 41 + np.arange(32))
@@ -335,10 +335,12 @@ class TestLaunching:
     def test_functions_of_one_name_live_side_by_side(self, backend):
         body = 'extern "C" __global__ void same(int* x) {{ __shared__ int s; s = {value}; x[0] = s; }}'
         functions = [
-            backend.load(backend.compile(source("same", body.format(value=v)), "same", CompileOptions()))
+            backend.device.load(
+                backend.compiler.compile(source("same", body.format(value=v)), "same", CompileOptions())
+            )
             for v in range(3)
         ]
-        buffer = backend.allocate(4)
+        buffer = backend.device.allocate(4)
         shape = LaunchShape((1, 1, 1), (1, 1, 1), 0)
         for value in (2, 0, 1):
             functions[value].launch(shape, [buffer])
@@ -352,9 +354,9 @@ class TestLaunching:
         buffer.free()
 
     def test_a_block_past_the_limit_is_refused_and_does_no_harm(self, backend):
-        function = backend.load(backend.compile(source("axpy", AXPY), "axpy", CompileOptions()))
+        function = backend.device.load(backend.compiler.compile(source("axpy", AXPY), "axpy", CompileOptions()))
         x = np.ones(4, np.float32)
-        buffer = backend.allocate(x.nbytes)
+        buffer = backend.device.allocate(x.nbytes)
         buffer.write(x)
         arguments = [buffer, buffer, np.float32(1), np.int32(4)]
         with pytest.raises(LaunchError):
@@ -364,7 +366,7 @@ class TestLaunching:
         assert (x == 2).all()
 
     def test_a_plain_number_is_no_argument(self, backend):
-        function = backend.load(backend.compile(source("axpy", AXPY), "axpy", CompileOptions()))
-        buffer = backend.allocate(4)
+        function = backend.device.load(backend.compiler.compile(source("axpy", AXPY), "axpy", CompileOptions()))
+        buffer = backend.device.allocate(4)
         with pytest.raises(LaunchError, match="parameter 2 of axpy"):
             function.launch(LaunchShape((1, 1, 1), (1, 1, 1), 0), [buffer, buffer, 1.0, np.int32(1)])

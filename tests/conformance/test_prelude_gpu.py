@@ -46,7 +46,7 @@ def target(backend, architecture, mark):
 )
 def test_everything_compiles_without_a_warning(backend, architecture, tmp_path):
     handle = BACKENDS[backend](cache=BinaryCache(tmp_path))
-    binary = handle.compile(prelude() + SOURCE, "functions", CompileOptions(architecture))
+    binary = handle.compiler.compile(prelude() + SOURCE, "functions", CompileOptions(architecture))
     assert binary.log == ""
     for name in (b"functions", b"types", b"vectors", b"wide", b"rough"):
         assert name in binary.image

@@ -81,7 +81,7 @@ def run(where, name, threads, *arguments, reciprocal_ulps=0):
         return
     backend = get_backend(where)
     entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({name})\n#endif\n"
-    function = backend.load(backend.compile(prelude() + SOURCE + entry, name, CompileOptions()))
+    function = backend.device.load(backend.compiler.compile(prelude() + SOURCE + entry, name, CompileOptions()))
     launch_on_arrays(backend, function, (threads // BLOCK,), (BLOCK,), *arguments)
     function.unload()
 
@@ -244,5 +244,5 @@ extern "C" __global__ void packed(const half* x, half* y) {
     store(y + 8 * (threadIdx.x + 512), a * b);
 }"""
     backend = BACKENDS["hip"](cache=BinaryCache(tmp_path))
-    words = code_words(backend.compile(prelude() + kernel, "packed", CompileOptions("gfx90a")).image)
+    words = code_words(backend.compiler.compile(prelude() + kernel, "packed", CompileOptions("gfx90a")).image)
     assert {name: int((words == word).sum()) for name, word in CDNA.items()} == dict.fromkeys(CDNA, 4)

@@ -177,7 +177,7 @@ def test_nvrtc_compiles_the_source_and_what_the_cupy_example_adds(awkward: Path)
     assert "store_fp8_e4m3" in conversions
     assert "fetch_long_long" in conversions
     source = (awkward / "tuned_awkward.cu").read_text() + conversions
-    assert CudaBackend().compile(source, "awkward", CompileOptions("sm_80")).image
+    assert CudaBackend().compiler.compile(source, "awkward", CompileOptions("sm_80")).image
 
 
 @pytest.mark.hiprtc
@@ -185,7 +185,7 @@ def test_nvrtc_compiles_the_source_and_what_the_cupy_example_adds(awkward: Path)
 def test_hiprtc_compiles_the_source(awkward: Path) -> None:
     backend: Backend = HipBackend()
     source = (awkward / "tuned_awkward.cu").read_text()
-    assert b"gfx90a" in backend.compile(source, "awkward", CompileOptions("gfx90a")).image
+    assert b"gfx90a" in backend.compiler.compile(source, "awkward", CompileOptions("gfx90a")).image
 
 
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")

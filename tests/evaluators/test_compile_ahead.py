@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mptune.backends.base import Binary, CompileOptions
-from mptune.backends.host import HostBackend
+from mptune.backends.host_compiler import HostCompiler
 from mptune.errors import CompileError
 from mptune.evaluators.compile_ahead import CompileAhead
 from mptune.evaluators.device import DeviceEvaluator, Limits
@@ -24,7 +24,7 @@ from mptune.results import Status
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
 
 
-class Compiling(HostBackend):
+class Compiling(HostCompiler):
     """Compiles a source as soon as the test lets it."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Compiling(HostBackend):
             raise CompileError(f"rejected {function} for {options.architecture}")
         return Binary(function, source.encode(), compile_s=0.25)
 
-    def give_up_compilations(self) -> None:
+    def close(self) -> None:
         self.given_up = True
         self.may_end.release(100)
 
@@ -52,49 +52,49 @@ class Compiling(HostBackend):
 
 
 @pytest.fixture
-def backend() -> Compiling:
+def compiler() -> Compiling:
     return Compiling()
 
 
 @pytest.fixture
-def ahead(backend: Compiling) -> Iterator[CompileAhead]:
-    ahead = CompileAhead(backend, "f", CompileOptions("best"), 2)
+def ahead(compiler: Compiling) -> Iterator[CompileAhead]:
+    ahead = CompileAhead(compiler, "f", CompileOptions("best"), 2)
     yield ahead
     ahead.close()
 
 
-def test_as_many_at_a_time_as_there_are_compilers_in_the_order_given(backend: Compiling, ahead: CompileAhead) -> None:
+def test_as_many_at_a_time_as_there_are_compilers_in_the_order_given(compiler: Compiling, ahead: CompileAhead) -> None:
     for source in ("a", "b", "c", "d", "a"):
         ahead.submit(source)
-    backend.wait_for("a", "b")
-    backend.may_end.release()
-    backend.wait_for("a", "b", "c")
-    backend.may_end.release(3)
+    compiler.wait_for("a", "b")
+    compiler.may_end.release()
+    compiler.wait_for("a", "b", "c")
+    compiler.may_end.release(3)
     assert [ahead.take(source) for source in ("a", "b", "c", "d")] == [0.25] * 4
-    assert backend.begun == ["a", "b", "c", "d"]
+    assert compiler.begun == ["a", "b", "c", "d"]
 
 
-def test_taking_what_was_not_submitted_compiles_it(backend: Compiling, ahead: CompileAhead) -> None:
-    backend.may_end.release()
+def test_taking_what_was_not_submitted_compiles_it(compiler: Compiling, ahead: CompileAhead) -> None:
+    compiler.may_end.release()
     assert ahead.take("a") == 0.25
 
 
-def test_refusal_is_told_when_taken(backend: Compiling, ahead: CompileAhead) -> None:
+def test_refusal_is_told_when_taken(compiler: Compiling, ahead: CompileAhead) -> None:
     ahead.submit("wrong")
     ahead.submit("a")
-    backend.may_end.release(2)
+    compiler.may_end.release(2)
     with pytest.raises(CompileError, match="rejected f for best"):
         ahead.take("wrong")
     assert ahead.take("a") == 0.25
 
 
-def test_closing_gives_up_what_is_under_way_and_what_waits(backend: Compiling) -> None:
-    ahead = CompileAhead(backend, "f", CompileOptions("best"), 1)
+def test_closing_gives_up_what_is_under_way_and_what_waits(compiler: Compiling) -> None:
+    ahead = CompileAhead(compiler, "f", CompileOptions("best"), 1)
     ahead.submit("a")
     ahead.submit("b")
-    backend.wait_for("a")
+    compiler.wait_for("a")
     ahead.close()
-    assert backend.begun == ["a"]
+    assert compiler.begun == ["a"]
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +115,10 @@ def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
         finally:
             pauses.append("end")
 
-    def paused(_: HostBackend) -> AbstractContextManager[None]:
+    def paused(_: HostCompiler) -> AbstractContextManager[None]:
         return counted()
 
-    monkeypatch.setattr(HostBackend, "compilations_paused", paused)
+    monkeypatch.setattr(HostCompiler, "paused", paused)
     faults = [kernel.configuration({"fault": fault}) for fault in ("none", "unwritten", "compile", "segfault")]
     with DeviceEvaluator(
         kernel,
@@ -138,14 +138,14 @@ def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
 def test_worker_finds_what_was_compiled_ahead(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
     compiled = []
-    compile_one = HostBackend.compile
+    compile_one = HostCompiler.compile
 
-    def counted(self: HostBackend, source: str, function: str, options: CompileOptions) -> Binary:
+    def counted(self: HostCompiler, source: str, function: str, options: CompileOptions) -> Binary:
         binary = compile_one(self, source, function, options)
         compiled.append(binary.cached)
         return binary
 
-    monkeypatch.setattr(HostBackend, "compile", counted)
+    monkeypatch.setattr(HostCompiler, "compile", counted)
     configurations = [kernel.configuration({"block": block}) for block in (32, 64)]
     with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN, compilers=2) as evaluator:
         assert [trial.status for trial in evaluator.evaluate(configurations)] == [Status.OK] * 2

@@ -137,7 +137,7 @@ def test_a_kernel_cannot_write_them() -> None:
 def test_setting_one_a_library_does_not_have() -> None:
     backend = HostBackend(workers=1)
     source = render(KERNEL, KERNEL.configuration({}), KERNEL.resolve_sizes())
-    function = backend.load(backend.compile(source, KERNEL.function, CompileOptions()))
+    function = backend.device.load(backend.compiler.compile(source, KERNEL.function, CompileOptions()))
     with pytest.raises(LaunchError, match="smooth has no __constant__ array 'weight'"):
         function.set_constant("weight", np.zeros(3))
     function.unload()
@@ -149,10 +149,12 @@ def test_two_kernels_have_arrays_of_their_own() -> None:
     backend = HostBackend(workers=1)
     body = 'extern "C" __global__ void same(int* y) { y[0] = values[0]; }'
     source = f"{prelude()}\n__constant__ int values[1];\n{body}\nMPTUNE_HOST_ENTRY(same)\n"
-    functions = [backend.load(backend.compile(source + f"// {i}", "same", CompileOptions())) for i in range(2)]
+    functions = [
+        backend.device.load(backend.compiler.compile(source + f"// {i}", "same", CompileOptions())) for i in range(2)
+    ]
     for value, function in zip((5, 6), functions, strict=True):
         function.set_constant("values", np.array([value], np.int32))
-    buffer = backend.allocate(4)
+    buffer = backend.device.allocate(4)
     found = np.empty(1, np.int32)
     for value, function in zip((5, 6), functions, strict=True):
         function.launch(KERNEL.launch_shape(KERNEL.configuration({}), KERNEL.resolve_sizes()), [buffer])

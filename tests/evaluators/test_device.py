@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from mptune.backends.host import HostBackend, HostBuffer
+from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.errors import KernelError
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator, Limits
@@ -204,20 +204,24 @@ def test_worker_whose_device_is_unusable_is_replaced(kernel: Kernel, evaluator: 
 
 @pytest.mark.parametrize(("status", "usable"), [(Status.LAUNCH_ERROR, False), (Status.COMPILE_ERROR, True)])
 def test_device_is_looked_at_after_a_launch_error_only(kernel: Kernel, status: Status, usable: bool) -> None:
-    class Broken(HostBackend):
+    class Broken(HostDevice):
         def is_usable(self) -> bool:
             return False
 
-    bench = Bench(kernel, kernel.resolve_sizes(), Broken())
+    backend = HostBackend()
+    backend.device = Broken(1)
+    bench = Bench(kernel, kernel.resolve_sizes(), backend)
     assert bench.is_usable(Trial(kernel.configuration({}), status)) is usable
 
 
 def test_memory_that_runs_out_is_a_status(kernel: Kernel) -> None:
-    class Greedy(HostBackend):
+    class Greedy(HostDevice):
         def allocate(self, nbytes: int) -> HostBuffer:
             raise MemoryError(f"{nbytes} bytes")
 
-    bench = Bench(kernel, kernel.resolve_sizes(), Greedy())
+    backend = HostBackend()
+    backend.device = Greedy(1)
+    bench = Bench(kernel, kernel.resolve_sizes(), backend)
     configuration = kernel.configuration({})
     trial = bench.evaluate(Request(configuration, render(kernel, configuration, kernel.resolve_sizes())))
     assert trial.status is Status.OUT_OF_MEMORY

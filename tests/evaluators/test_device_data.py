@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from mptune.backends.host import HostBackend, HostBuffer
+from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.buffers import DataManager
 from mptune.errors import OutOfMemoryError
 from mptune.evaluators.device_data import DeviceData
@@ -115,22 +116,22 @@ def test_scalars_come_in_the_precision(data: DataManager) -> None:
 
 
 def test_buffers_of_other_configurations_make_room_when_the_device_is_full(data: DataManager) -> None:
-    class Small(HostBackend):
+    class Small(HostDevice):
         """A device that holds what one configuration in fp64 needs, and no more."""
 
-        held: list[Counted]
+        held: ClassVar[list[Counted]] = []
 
         def allocate(self, nbytes: int) -> HostBuffer:
-            self.held = [buffer for buffer in self.held if not buffer.freed]
+            self.held[:] = [buffer for buffer in self.held if not buffer.freed]
             if sum(buffer.nbytes for buffer in self.held) + nbytes > 4 * (8 * N + 2 * GUARD_BYTES):
                 raise OutOfMemoryError(f"{nbytes} bytes were asked for")
             self.held.append(Counted(nbytes))
             return self.held[-1]
 
-    backend = Small()
-    backend.held = []
+    backend = HostBackend()
+    backend.device = Small(1)
     device = DeviceData(backend, data, budget_bytes=10**9)
     bind_all(device, data)
     device.bind(data.kernel.configuration({"t": "fp64"}))
     device.free()
-    assert all(buffer.freed for buffer in backend.held)
+    assert all(buffer.freed for buffer in Small.held)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mptune.backends.base import DeviceInfo
-from mptune.backends.host import HostBackend, HostBuffer
+from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.buffers import DataManager
 from mptune.errors import MptuneError, OutOfMemoryError
 from mptune.evaluators.bench import Bench, Request
@@ -41,18 +41,16 @@ extern "C" __global__ void twice({{ t }}* y, int n) {
 )
 
 
-class Cached(HostBackend):
-    """The host with a small cache, posing as a GPU; tells of what is filled and launched."""
+class CachedDevice(HostDevice):
+    """The host with a small cache, which tells of what is launched."""
 
-    shares_memory = False
-
-    def __init__(self, cache_bytes: int = CACHE) -> None:
+    def __init__(self, cache_bytes: int) -> None:
         super().__init__(workers=1)
         self.cache_bytes = cache_bytes
         self.events: list[str] = []
 
-    def device(self) -> DeviceInfo:
-        info = super().device()
+    def describe(self) -> DeviceInfo:
+        info = super().describe()
         return dataclasses.replace(info, limits={**info.limits, "cache_bytes": self.cache_bytes})
 
     def load(self, binary: Any) -> Any:
@@ -65,6 +63,17 @@ class Cached(HostBackend):
 
         function.launch = told  # type: ignore[method-assign]
         return function
+
+
+class Cached(HostBackend):
+    """The host with a small cache, posing as a GPU; tells of what is filled and launched."""
+
+    shares_memory = False
+
+    def __init__(self, cache_bytes: int = CACHE) -> None:
+        super().__init__()
+        self.device = CachedDevice(cache_bytes)
+        self.events = self.device.events
 
 
 @pytest.fixture

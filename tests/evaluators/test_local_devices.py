@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mptune.backends.base import CompileOptions, DeviceInfo
-from mptune.backends.host import HostBackend
+from mptune.backends.host import HostDevice
 from mptune.errors import LaunchError, MptuneError
 from mptune.evaluators import device_worker
 from mptune.evaluators.bench import Ready
@@ -42,7 +42,7 @@ def kernel() -> Kernel:
 @pytest.fixture
 def three_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the host backend have three devices, as a machine with three GPUs has."""
-    monkeypatch.setattr(HostBackend, "environments", lambda _: [{"MPTUNE_TEST_DEVICE": str(i)} for i in range(3)])
+    monkeypatch.setattr(HostDevice, "environments", lambda _: [{"MPTUNE_TEST_DEVICE": str(i)} for i in range(3)])
 
 
 def evaluator(kernel: Kernel, workers: int, **options: Any) -> DeviceEvaluator:

@@ -14,7 +14,7 @@ from mptune.accuracy import METRICS
 from mptune.accuracy.pairs import DevicePairs
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
-from mptune.backends.host import HostBackend, HostBuffer
+from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.buffers import DataManager
 from mptune.errors import OutOfMemoryError
 from mptune.evaluators.bench import Bench, Request
@@ -30,10 +30,8 @@ N = 1001
 METRICS_OF = dict.fromkeys(["y", "z", "labels"], METRICS["MaxAE"])
 
 
-class Arrays(HostBackend):
-    """Runs kernels on the host, but has a namespace of arrays as a GPU would; counts what is read back."""
-
-    shares_memory = False
+class ArraysDevice(HostDevice):
+    """The host with a namespace of arrays as a GPU has one; counts what is read back."""
 
     def __init__(self) -> None:
         super().__init__(workers=1)
@@ -46,6 +44,17 @@ class Arrays(HostBackend):
     def array(self, buffer: Any, dtype: np.dtype[Any]) -> Any:
         self.views += 1
         return Strict(buffer._memory().view(dtype))
+
+
+class Arrays(HostBackend):
+    """Runs kernels on the host, and compares their outputs there with the arrays of the device."""
+
+    shares_memory = False
+    device: ArraysDevice
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.device = ArraysDevice()
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +75,7 @@ def test_errors_are_those_of_the_host(kernel: Kernel, t: str) -> None:
     backend = Arrays()
     there, here = evaluate(backend, kernel, "NRMSE", t=t), evaluate(HostBackend(workers=1), kernel, "NRMSE", t=t)
     assert there.status is here.status is Status.OK
-    assert backend.views == 6
+    assert backend.device.views == 6
     for name in ("error", "error.y", "error.z", "error.labels"):
         assert there.metric(name) == pytest.approx(here.metric(name), rel=1e-12)
 
@@ -114,7 +123,7 @@ def test_a_user_s_metric_gets_its_arrays_on_the_host(kernel: Kernel) -> None:
         return float(np.abs(output - reference).max())
 
     assert evaluate(backend, kernel, mine).status is Status.OK
-    assert backend.views == 0
+    assert backend.device.views == 0
 
 
 def test_a_device_without_room_to_compare_leaves_it_to_the_host(
@@ -129,7 +138,7 @@ def test_a_device_without_room_to_compare_leaves_it_to_the_host(
             return super().__getattr__(name)
 
     backend = Arrays()
-    backend.namespace = Full()
+    backend.device.namespace = Full()
     plain = DeviceData.outputs
     monkeypatch.setattr(
         DeviceData, "outputs", lambda self, bound: (setattr(Full, "is_full", True), plain(self, bound))[1]
@@ -156,14 +165,14 @@ def test_a_namespace_that_does_not_work_here_is_told_of_and_not_used(
             return wrong(function) if name == "abs" else function
 
     backend = Arrays()
-    backend.namespace = Broken()
+    backend.device.namespace = Broken()
     bench = Bench(kernel, kernel.resolve_sizes(), backend, metric="MaxAE", plan=PLAN)
     told = bench.ready.unavailable["comparing outputs on the device"]
     assert told.startswith(reason)
     assert told.endswith("they are compared on the host")
     bench.close()
     assert evaluate(backend, kernel).status is Status.OK
-    assert backend.views == 0
+    assert backend.device.views == 0
 
 
 @pytest.mark.gpu
@@ -218,7 +227,7 @@ class TestReferences:
         def full(nbytes: int) -> HostBuffer:
             raise OutOfMemoryError(f"no {nbytes} bytes")
 
-        backend.allocate = full  # type: ignore[method-assign]
+        backend.device.allocate = full  # type: ignore[method-assign]
         assert {type(output) for output in device.outputs(bound).values()} == {np.ndarray}
         device.free()
 

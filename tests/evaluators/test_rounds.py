@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mptune.backends.base import Binary, CompileOptions
-from mptune.backends.host import HostBackend, HostFunction
+from mptune.backends.host import HostBackend, HostDevice, HostFunction
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.rounds import VISIT, Remeasured, measure_in_turn, remeasure
@@ -150,9 +150,9 @@ class TestRemeasuring:
 def test_functions_are_loaded_once_for_all_rounds_and_unloaded_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[HostFunction] = []
     unloaded: list[HostFunction] = []
-    load, unload = HostBackend.load, HostFunction.unload
+    load, unload = HostDevice.load, HostFunction.unload
 
-    def watched_load(self: HostBackend, binary: Binary) -> HostFunction:
+    def watched_load(self: HostDevice, binary: Binary) -> HostFunction:
         assert not unloaded
         loaded.append(load(self, binary))
         return loaded[-1]
@@ -161,7 +161,7 @@ def test_functions_are_loaded_once_for_all_rounds_and_unloaded_after_them(monkey
         unloaded.append(self)
         unload(self)
 
-    monkeypatch.setattr(HostBackend, "load", watched_load)
+    monkeypatch.setattr(HostDevice, "load", watched_load)
     monkeypatch.setattr(HostFunction, "unload", watched_unload)
     bench = Bench(AXPY, AXPY.resolve_sizes("smoke"), HostBackend(), plan=VISIT)
     try:

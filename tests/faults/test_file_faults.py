@@ -250,28 +250,35 @@ def test_memory_one_configuration_lacks(tmp_path: Path, record: Record) -> None:
 
 
 SMALL_DEVICE = """\
-from mptune.backends.host import HostBackend
+from mptune.backends.host import HostBackend, HostDevice
 from mptune.errors import OutOfMemoryError
 
 
-class SmallBackend(HostBackend):
-    name = "small"
+class SmallDevice(HostDevice):
     held = 0
 
     def allocate(self, nbytes):
-        SmallBackend.held += nbytes
-        if SmallBackend.held > CAPACITY:
-            SmallBackend.held -= nbytes
-            raise OutOfMemoryError(f"{nbytes} bytes were asked for and the device has {CAPACITY - SmallBackend.held}")
+        SmallDevice.held += nbytes
+        if SmallDevice.held > CAPACITY:
+            SmallDevice.held -= nbytes
+            raise OutOfMemoryError(f"{nbytes} bytes were asked for and the device has {CAPACITY - SmallDevice.held}")
         buffer = super().allocate(nbytes)
         free = buffer.free
 
         def give_back():
-            SmallBackend.held -= nbytes
+            SmallDevice.held -= nbytes
             free()
 
         buffer.free = give_back
         return buffer
+
+
+class SmallBackend(HostBackend):
+    name = "small"
+
+    def __init__(self):
+        super().__init__()
+        self.device = SmallDevice(1)
 
 
 CAPACITY = 3_000_000

@@ -53,7 +53,7 @@ class Launcher:
     def function(self, configuration: Configuration) -> Iterator[Function]:
         """Compile and load a configuration, and unload it at the end."""
         source = render(self.kernel, configuration, self.data.sizes)
-        function = self.backend.load(self.backend.compile(source, self.kernel.function, self.options))
+        function = self.backend.device.load(self.backend.compiler.compile(source, self.kernel.function, self.options))
         try:
             yield function
         finally:
@@ -76,7 +76,7 @@ class Launcher:
         if argument.role is Role.SCALAR:
             return self.data.scalar(argument, self.kernel.precision_of(argument, configuration))
         initial = np.ascontiguousarray(self._initial(argument, configuration))
-        buffer = self.backend.allocate(initial.nbytes + len(_GUARD))
+        buffer = self.backend.device.allocate(initial.nbytes + len(_GUARD))
         buffer.write(np.concatenate([initial.reshape(-1).view(np.uint8), _GUARD]))
         return buffer
 

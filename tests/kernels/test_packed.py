@@ -60,7 +60,7 @@ def test_two_at_a_time_in_ptx(name: str, architecture: str, precision: str) -> N
 @pytest.mark.parametrize("name", KERNELS)
 def test_two_at_a_time_on_cdna(name: str) -> None:
     values, pairs, singles = KERNELS[name]
-    binary = BACKENDS["hip"]().compile(source(name, "fp16", values), name, CompileOptions("gfx90a"))
+    binary = BACKENDS["hip"]().compiler.compile(source(name, "fp16", values), name, CompileOptions("gfx90a"))
     # The first halves of v_pk_fma_f16 and of v_fma_f16, which are two words each.
     words = np.frombuffer(binary.image[: len(binary.image) // 4 * 4], dtype="<u4") >> 16
     assert int((words == 0xD38E).sum()) >= pairs

@@ -41,7 +41,7 @@ def compiled(name, precision, values):
     types = {p.name: precision for p in kernel.parameters if isinstance(p, PrecisionParameter)}
     source = render(kernel, kernel.configuration({**types, **values}), launcher(kernel).data.sizes)
     options = CompileOptions(flags=("-fopt-info-vec-optimized",))
-    return source, HostBackend().compile(source, name, options).log
+    return source, HostBackend().compiler.compile(source, name, options).log
 
 
 def lines_with(text, source):

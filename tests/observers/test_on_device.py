@@ -88,15 +88,17 @@ class TestCuda:
         sizes = definition.resolve_sizes()
         space = definition.search_space(sizes)
         backend = get_backend("cuda")
-        unit = multiprocessor(backend.device().architecture)
+        unit = multiprocessor(backend.describe().architecture)
         if unit is None:
-            pytest.skip(f"the multiprocessor of {backend.device().architecture} is not known")
+            pytest.skip(f"the multiprocessor of {backend.describe().architecture} is not known")
         for index in range(0, space.size, max(1, space.size // 4)):
             configuration = space.configuration(index)
             shape = definition.launch_shape(configuration, sizes)
-            binary = backend.compile(render(definition, configuration, sizes), definition.function, CompileOptions())
-            found = backend.resources(binary)
-            function = backend.load(binary)
+            binary = backend.compiler.compile(
+                render(definition, configuration, sizes), definition.function, CompileOptions()
+            )
+            found = backend.compiler.resources(binary)
+            function = backend.device.load(binary)
             handle = function._function
             assert found.registers == driver.funcGetAttribute(NUM_REGS, handle)
             assert found.local_bytes == driver.funcGetAttribute(LOCAL_SIZE_BYTES, handle)

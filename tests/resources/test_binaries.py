@@ -76,10 +76,10 @@ NO_NVRTC, NO_HIPRTC = missing(CudaBackend), missing(HipBackend)
 def test_what_nvrtc_compiles_here(architecture, tmp_path):
     """Registers are the compiler's choice, which a bound on them changes; memory follows from the source."""
     backend = CudaBackend(cache=BinaryCache(tmp_path))
-    found = backend.resources(backend.compile(SOURCE, "arrays", CompileOptions(architecture)))
+    found = backend.compiler.resources(backend.compiler.compile(SOURCE, "arrays", CompileOptions(architecture)))
     assert (found.local_bytes, found.shared_bytes, found.spilled_registers) == (256, 1200, None)
     bounded = CompileOptions(architecture, flags=("--maxrregcount=24",))
-    narrow = backend.resources(backend.compile(SOURCE, "arrays", bounded))
+    narrow = backend.compiler.resources(backend.compiler.compile(SOURCE, "arrays", bounded))
     assert 8 <= narrow.registers <= 24 < found.registers
     assert narrow.shared_bytes == 1200
 
@@ -88,7 +88,7 @@ def test_what_nvrtc_compiles_here(architecture, tmp_path):
 @pytest.mark.skipif(bool(NO_HIPRTC), reason=NO_HIPRTC or "hiprtc is there")
 def test_what_hiprtc_compiles_here(tmp_path):
     backend = HipBackend(cache=BinaryCache(tmp_path))
-    found = backend.resources(backend.compile(SOURCE, "arrays", CompileOptions("gfx90a")))
+    found = backend.compiler.resources(backend.compiler.compile(SOURCE, "arrays", CompileOptions("gfx90a")))
     assert found.shared_bytes == 1200
     assert found.local_bytes >= 256
     assert found.warp_threads == 64
