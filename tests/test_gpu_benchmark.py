@@ -211,7 +211,7 @@ def test_copies_are_timed_without_what_it_takes_to_wait(monkeypatch: pytest.Monk
             held[0] -= 1
 
     monkeypatch.setattr(axpy.time, "perf_counter", lambda: now_s[0])
-    backend: Any = SimpleNamespace(name="cuda", allocate=Memory)
+    backend: Any = SimpleNamespace(name="cuda", device=SimpleNamespace(allocate=Memory))
     assert axpy.copy_bytes_per_s(backend, 10**9) == pytest.approx(2e12)
     assert held == [0]
 

@@ -20,7 +20,7 @@ SOURCE = (Path(__file__).parent / "prelude_gpu.cu").read_text(encoding="utf-8")
 
 def missing(backend):
     try:
-        BACKENDS[backend].compiler()
+        BACKENDS[backend].runtime_compiler()
     except BackendUnavailableError as error:
         return str(error)
     return ""

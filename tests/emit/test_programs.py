@@ -36,7 +36,7 @@ NARROW = {"register": NASTY, "order": (2, 0, 1), "x_type": "bf16", "a_type": "fp
 
 def _missing(backend: type[CudaBackend] | type[HipBackend]) -> str:
     try:
-        backend.compiler()
+        backend.runtime_compiler()
     except BackendUnavailableError as error:
         return str(error)
     return ""

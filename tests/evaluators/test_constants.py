@@ -94,12 +94,12 @@ def test_they_count_to_the_footprint() -> None:
 )
 def test_the_same_source_compiles_for_gpus(backend: type[CudaBackend | HipBackend], architecture: str) -> None:
     try:
-        backend.compiler()
+        backend.runtime_compiler()
     except BackendUnavailableError as error:
         pytest.skip(str(error))
     configuration = KERNEL.configuration({"w_type": "bf16"})
     source = render(KERNEL, configuration, KERNEL.resolve_sizes())
-    binary = backend().compile(source, KERNEL.function, CompileOptions(architecture))
+    binary = backend().compiler.compile(source, KERNEL.function, CompileOptions(architecture))
     # Symbols are found by these very names.
     assert b"\0weights\0" in binary.image
     assert b"\0offset\0" in binary.image

@@ -61,7 +61,7 @@ def test_a_code_object_in_a_bundle():
 
 def missing(backend) -> str:
     try:
-        backend.compiler()
+        backend.runtime_compiler()
     except BackendUnavailableError as error:
         return str(error)
     return ""
