@@ -238,7 +238,7 @@ def _availability(name: str) -> dict[str, Any]:
     }
     if found.can_run:
         try:
-            device = backend.device()
+            device = backend.describe()
         except BackendUnavailableError as error:
             return row | {"can_run": False, "reason": str(error)}
         row |= {
