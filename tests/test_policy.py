@@ -52,6 +52,7 @@ def test_errors_are_reused_only_if_whatever_can_win_is_sure_to_have_its_own(obje
     ("objective", "limits"),
     [
         (Objective(), {}),
+        (Objective(penalty="hard"), {}),
         (Objective(threshold=1e-3, penalty="decay"), {}),
         (Objective(threshold=1e-3, penalty="hard"), {"error": 1e-3}),
         (Objective(threshold=1e-3, penalty="linear"), {"error": 1e-3}),
@@ -65,7 +66,7 @@ def test_inaccurate_trials_are_timed_only_where_their_speed_scores(
 
 
 GOOD, BAD = trial(5.0, 1e-5), trial(5.0, 1e-2)
-CHECKED = [trial(9.0, 1e-9), trial(7.0, 1e-5), trial(3.0, 1e-1), trial(math.nan, 1e-6)]
+CHECKED = [trial(math.nan, 1e-6), trial(9.0, 1e-9), trial(7.0, 1e-5), trial(3.0, 1e-1)]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,7 @@ CHECKED = [trial(9.0, 1e-9), trial(7.0, 1e-5), trial(3.0, 1e-1), trial(math.nan,
         (BY_OUTPUT, Facts([trial(1.0, 1e-5, **{"error.z": 1e-8})]), Action.REJECT, 0.0, "not timed: .*"),
         (MEMORY, Facts([GOOD], CHECKED), Action.CHECK, 0.0, "errors are not reused"),
         (EVERY, Facts([GOOD], CHECKED), Action.CHECK, 0.0, "errors are not reused"),
+        (dataclasses.replace(HARD, may_reuse_errors=False), Facts([BAD]), Action.CHECK, 0.0, "errors are not reused"),
     ],
 )
 def test_plan_of_a_configuration(
@@ -122,7 +124,9 @@ def test_every_output_has_to_be_accurate_enough() -> None:
 
 @pytest.mark.parametrize(("time_ms", "is_checked"), [(6.9, True), (7.0, False), (8.0, False)])
 def test_what_would_join_the_front_is_checked_after_all(time_ms: float, is_checked: bool) -> None:
-    assert bool(TIMED.plan(Facts([GOOD], CHECKED)).checks_after_timing(time_ms)) is is_checked
+    decision = TIMED.plan(Facts([GOOD], CHECKED)).checks_after_timing(time_ms)
+    assert bool(decision) is is_checked
+    assert decision.reason
     assert not TIMED.plan(Facts()).checks_after_timing(time_ms)
 
 
@@ -155,6 +159,8 @@ LOOSE = MeasurementPolicy(Objective(threshold=1.0, penalty="hard"))
         (dataclasses.replace(TIMED, run_limit_s=30.0), TIMEOUT, True, True),
         (dataclasses.replace(TIMED, run_limit_s=31.0), TIMEOUT, True, False),
         (HARD, UNTIMED, True, True),
+        (HARD, trial(math.nan, 1e-3), True, False),
+        (dataclasses.replace(TIMED, run_limit_s=0.5), Trial(GOOD.configuration, Status.TIMEOUT), True, False),
         (TIMED, UNTIMED, True, False),
         (LOOSE, UNTIMED, True, False),
     ],
@@ -179,12 +185,16 @@ def test_a_stored_trial_stands(policy: MeasurementPolicy, stored: Trial, is_curr
 def test_a_stored_trial_with_a_reused_error_stands_if_it_cannot_win(
     policy: MeasurementPolicy, stored: Trial, is_backed: bool
 ) -> None:
-    assert bool(policy.is_backed(stored, CHECKED)) is is_backed
+    decision = policy.is_backed(stored, CHECKED)
+    assert bool(decision) is is_backed
+    assert decision.reason
 
 
 def test_nothing_is_reported_on_an_error_measured_elsewhere() -> None:
-    assert TIMED.checks_before_report(trial(1.0, 1e-9, reused=True))
-    assert not TIMED.checks_before_report(trial(1.0, 1e-9))
+    for is_reused in (True, False):
+        decision = TIMED.checks_before_report(trial(1.0, 1e-9, reused=is_reused))
+        assert bool(decision) is is_reused
+        assert decision.reason
 
 
 @pytest.mark.parametrize("changed", [{"action": Action.REUSE}, {"observe": False}])
