@@ -45,7 +45,7 @@ from mptune.rendering import render
 from mptune.results import Measurement, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunFile
+from mptune.store import RunFile, RunInfo
 from mptune.tuner.tuning import device_constraints
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -121,7 +121,7 @@ def measure(
         compilers: compilations at a time, ahead of the launches; they disturb none on a device of its own.
         until: no further configuration once the monotonic clock shows this.
     """
-    file = RunFile.open(path) if path.exists() else RunFile.create(path, {"kernel": task.kernel.name})
+    file = RunFile.open(path) if path.exists() else RunFile.create(path, RunInfo(kernel=task.kernel.name))
     with (
         file,
         DeviceEvaluator(

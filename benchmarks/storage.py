@@ -31,7 +31,7 @@ from mptune.backends.processor import processor, usable_cores
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
-from mptune.store import RunFile
+from mptune.store import RunFile, RunInfo, RunState
 
 OUTPUT: Final = Path(__file__).parent / "results" / "storage.md"
 #: Text below this line was written by hand and is kept when the report is written again.
@@ -166,7 +166,7 @@ def command(*words: str | Path) -> Cost:
 def write(path: Path, count: int, singly: int) -> list[Row]:
     """Fill a new run file, a few trials one at a time and then in batches."""
     source = trials(count)
-    with RunFile.create(path, SETTINGS) as file:
+    with RunFile.create(path, RunInfo.from_json(SETTINGS)) as file:
         one = _add_singly(file, list(islice(source, singly)))
         wall_s = cpu_s = 0.0
         while batch := list(islice(source, BATCH)):
@@ -182,8 +182,8 @@ def write(path: Path, count: int, singly: int) -> list[Row]:
 
 def _add_singly(file: RunFile, some: Sequence[Trial]) -> Cost:
     def add() -> None:
-        for trial in some:
-            file.add(trial, settings={"wall_s": 1.0})
+        for number, trial in enumerate(some):
+            file.add(trial, state=RunState(wall_s=float(number)))
 
     return cost(add)
 

@@ -7,6 +7,7 @@ compiler carry the line of the instantiated template, because a ``#line`` direct
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -182,6 +183,37 @@ def _candidates(kernel: Kernel) -> tuple[Path, ...]:
         raise KernelError(f"kernel {kernel.name}: give template= (it was not loaded from a file, so has no sibling)")
     name = f"{kernel.path.stem}.cu.j2"
     return folder.parent / "templates" / name, folder / name
+
+
+def template_hash(kernel: Kernel) -> str:
+    """Return the SHA-256 of a kernel's template and of the templates it includes, as hexadecimal digits.
+
+    Raises:
+        TemplateError: a template is missing or cannot be parsed.
+    """
+    source = _locate(kernel)
+    environment = _environment(source.folder)
+    text = str(source.version) if source.path is None else _read(source.path)
+    texts = {"": text}
+    pending = [text]
+    while pending:
+        try:
+            found = jinja2.meta.find_referenced_templates(environment.parse(pending.pop()))
+        except jinja2.TemplateSyntaxError as error:
+            raise TemplateError(f"{source.name}:{error.lineno}: {error.message}") from error
+        for name in found:
+            # A name that is computed, or that of a file that is not there, shows when the template is rendered.
+            if name is not None and name not in texts and (source.folder / name).is_file():
+                texts[name] = _read(source.folder / name)
+                pending.append(texts[name])
+    return hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"template {path} cannot be read: {error}") from error
 
 
 # -- compiling and running it --------------------------------------------------------------------

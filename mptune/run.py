@@ -1,4 +1,4 @@
-"""What a tuning run found: the trials with the settings they were made under, and the questions one asks of them."""
+"""What a tuning run found: its trials, what it is, and the questions one asks of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,7 +18,7 @@ from mptune.metric_expressions import MORE_IS_BETTER
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Status, Trial
-from mptune.store import RunFile
+from mptune.store import RunFile, RunInfo, RunState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,16 +42,18 @@ class FailureGroup:
 
 
 class Run:
-    """The trials of a run and the settings they were made under; nothing here changes after construction.
+    """A run as it stands; nothing here changes after construction.
 
     Args:
-        settings: what a run file keeps: ``kernel``, ``objective``, ``threshold``, ``baseline_values``, ...
+        info: what the run is.
         trials: in the order of evaluation. Of several trials of one configuration (it was evaluated again
             after the kernel or compiler had changed) the last counts.
+        state: how far it has come.
     """
 
-    def __init__(self, settings: Mapping[str, Any], trials: Sequence[Trial]) -> None:
-        self.settings: Mapping[str, Any] = MappingProxyType(dict(settings))
+    def __init__(self, info: RunInfo, trials: Sequence[Trial], state: RunState | None = None) -> None:
+        self.info = info
+        self.state = state or RunState()
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
 
     @classmethod
@@ -63,17 +64,17 @@ class Run:
             RunFileError: the file is missing, foreign, corrupt, half-written or of another version.
         """
         with RunFile.open(path, read_only=True) as file:
-            return cls(file.settings, file.trials())
+            return cls(file.info, file.trials(), file.state)
 
     def __repr__(self) -> str:
         best = self.best
         found = "no feasible trial" if best is None else f"best {best.time_ms:.4g} ms at {best.configuration}"
-        return f"Run({self.kernel} on {self.settings.get('backend')}, {self.evaluations} evaluations, {found})"
+        return f"Run({self.kernel} on {self.info.backend}, {self.evaluations} evaluations, {found})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the winner beside the baseline, the front, and how the trials ended."""
-        settings, best = self.settings, self.best
-        title = f"{self.kernel} on {settings.get('device')} ({settings.get('backend')}), {self.evaluations} evaluations"
+        info, best = self.info, self.best
+        title = f"{self.kernel} on {info.device} ({info.backend}), {self.evaluations} evaluations"
         second = ("best", best) if best is not None else ("closest, not feasible", self.closest)
         shown = {name: trial for name, trial in (("baseline", self.baseline), second) if trial is not None}
         rows: list[tuple[object, ...]] = [
@@ -83,7 +84,7 @@ class Run:
         ]
         rows += [(name, *(trial.configuration.get(name) for trial in shown.values())) for name in self.parameter_names]
         groups = [(group.status, group.count, group.message) for group in self.failure_groups]
-        objectives = self._plain_objective.metrics
+        objectives = info.objective.metrics
         front = [(*(f"{self.metric_of(t, name):.4g}" for name in objectives), t.configuration) for t in self.front]
         parts = [
             heading(title),
@@ -99,12 +100,12 @@ class Run:
     @property
     def kernel(self) -> str:
         """Name of the kernel."""
-        return str(self.settings.get("kernel", ""))
+        return self.info.kernel
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """Names of the parameters, in the order of the search space."""
-        described = tuple(str(entry["name"]) for entry in self.settings.get("parameters", ()))
+        described = tuple(parameter.name for parameter in self.info.parameters)
         return described or tuple(dict.fromkeys(name for trial in self.trials for name in trial.configuration))
 
     @property
@@ -127,7 +128,7 @@ class Run:
 
     @property
     def failures(self) -> tuple[Trial, ...]:
-        """The trials without numbers that mean something; their messages say why."""
+        """The trials that gave no usable numbers; their messages say why."""
         return tuple(trial for trial in self.trials if not trial.is_valid)
 
     @property
@@ -150,18 +151,18 @@ class Run:
         took that ended the worker, ``other`` the rest of the wall time. What so many devices spent at the same time
         counts once.
         """
-        devices = max(1, int(self.settings.get("workers") or 1))
-        spent = {name: float(self.settings.get(f"{name}_s") or 0.0) for name in ("prepare", "search")}
+        devices = max(1, self.state.workers)
+        spent = {"prepare": self.state.prepare_s, "search": self.state.search_s}
         for trial in self.trials:
             for phase, seconds in trial.measurement.durations_s.items():
                 spent[phase] = spent.get(phase, 0.0) + seconds / devices
-        rest_s = float(self.settings.get("wall_s") or 0.0) - math.fsum(spent.values())
+        rest_s = self.state.wall_s - math.fsum(spent.values())
         ordered = sorted(spent.items(), key=lambda item: -item[1])
         return {**{name: seconds for name, seconds in ordered if seconds > 0}, "other": max(0.0, rest_s)}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the data manager remarked, each remark once."""
+        """The warnings of the data manager, each once."""
         return tuple(dict.fromkeys(warning for trial in self.trials for warning in trial.warnings))
 
     # -- what was found ------------------------------------------------------------------------
@@ -169,18 +170,11 @@ class Run:
     @cached_property
     def objective(self) -> Objective:
         """What was optimised; its (first) performance is relative to the baseline where there is one."""
-        objective = self._plain_objective
+        objective = self.info.objective
         if self.baseline is None:
             return objective
         value = objective.value(self.baseline)
         return objective.with_baseline(value) if value >= 0 else objective
-
-    @cached_property
-    def _plain_objective(self) -> Objective:
-        names = {"objective": "metric", **{n: n for n in ("minimise", "threshold", "penalty", "alpha", "beta")}}
-        given = {field: self.settings[name] for name, field in names.items() if name in self.settings}
-        also = tuple(self.settings.get("objectives", ()))[1:]
-        return Objective(**given, constraints=tuple(self.settings.get("measured_constraints", ())), also=also)
 
     @cached_property
     def baseline(self) -> Trial | None:
@@ -189,21 +183,22 @@ class Run:
         Parameters other than types can change the numbers too: an infeasible trial is the baseline only where none of
         the others is feasible.
         """
-        fixed = {name: _plain(values) for name, values in self.settings.get("baseline_values", {}).items()}
-        sign = 1.0 if self._plain_objective.minimise else -1.0
+        objective = self.info.objective
+        fixed = self.info.baseline_values or {}
+        sign = 1.0 if objective.minimise else -1.0
         candidates = [
-            (not self._plain_objective.is_feasible(trial), sign * value, _or_inf(trial.time_ms), trial)
+            (not objective.is_feasible(trial), sign * value, _or_inf(trial.time_ms), trial)
             for trial in self.trials
             if trial.is_valid
             and all(trial.configuration.get(name) in values for name, values in fixed.items())
-            and math.isfinite(value := self._plain_objective.value(trial))
+            and math.isfinite(value := objective.value(trial))
         ]
         return min(candidates, key=lambda entry: entry[:3])[3] if candidates else None
 
     @cached_property
     def best(self) -> Trial | None:
         """The best feasible trial, of several objectives by the first; None where there is none."""
-        return self._plain_objective.best(self.trials)
+        return self.info.objective.best(self.trials)
 
     @cached_property
     def front(self) -> tuple[Trial, ...]:
@@ -211,39 +206,41 @@ class Run:
 
         Empty for a run with one objective; of any metrics, and infeasible trials too: :meth:`pareto`.
         """
-        if not self._plain_objective.also:
+        objective = self.info.objective
+        if not objective.also:
             return ()
-        feasible = [trial for trial in self.trials if self._plain_objective.is_feasible(trial)]
-        return self._front(feasible, self._plain_objective.metrics, (True,) * len(self._plain_objective.metrics))
+        feasible = [trial for trial in self.trials if objective.is_feasible(trial)]
+        return self._front(feasible, objective.metrics, (True,) * len(objective.metrics))
 
     @cached_property
     def closest(self) -> Trial | None:
         """The valid but infeasible trial that exceeds the threshold or a constraint least, None where there is none."""
-        return self._plain_objective.closest([t for t in self.trials if not self._plain_objective.is_feasible(t)])
+        return self.info.objective.closest([t for t in self.trials if not self.info.objective.is_feasible(t)])
 
     @property
     def feasible(self) -> int:
         """How many trials are valid, within the threshold and satisfy every measured constraint."""
-        return sum(self._plain_objective.is_feasible(trial) for trial in self.trials)
+        return sum(self.info.objective.is_feasible(trial) for trial in self.trials)
 
     def speedup(self, trial: Trial) -> float:
-        """Return how many times faster than the baseline a trial is, NaN where that is not known."""
+        """Return how many times faster than the baseline a trial is, NaN if unknown."""
         if self.baseline is None or not trial.is_valid or not trial.time_ms > 0:
             return math.nan
         return self.baseline.time_ms / trial.time_ms
 
     def metric_of(self, trial: Trial, metric: str) -> float:
-        """Return a metric of a trial, ``speedup`` and the objective included; NaN where the trial has it not."""
+        """Return a metric of a trial, ``speedup`` and the objective included; NaN if the trial lacks that metric."""
         if metric == _SPEEDUP:
             return self.speedup(trial)
-        if metric in self._plain_objective.metrics:
-            return self._plain_objective.values(trial)[self._plain_objective.metrics.index(metric)]
+        objective = self.info.objective
+        if metric in objective.metrics:
+            return objective.values(trial)[objective.metrics.index(metric)]
         return trial.metric(metric)
 
     @property
     def more_is_better(self) -> frozenset[str]:
         """Names of the metrics of which more is better."""
-        objective = self._plain_objective
+        objective = self.info.objective
         return MORE_IS_BETTER - set(objective.metrics) if objective.minimise else MORE_IS_BETTER | {objective.metric}
 
     def pareto(
@@ -273,7 +270,7 @@ class Run:
         return tuple(valid[i] for i in sorted(chosen, key=lambda i: (*(values[i] * signs), i)))
 
     def _directions(self, metrics: Sequence[str], maximise: Sequence[str]) -> list[bool]:
-        objective = self._plain_objective
+        objective = self.info.objective
         known = (*dict.fromkeys((*self.metric_names, _SPEEDUP, *objective.metrics)),)
         for name in (*metrics, *maximise):
             if name not in known and self.metric_names:
@@ -298,7 +295,7 @@ class Run:
         results: dict[str, list[Any]] = {
             "status": [trial.status.value for trial in self.trials],
             "message": [trial.message for trial in self.trials],
-            "feasible": [self._plain_objective.is_feasible(trial) for trial in self.trials],
+            "feasible": [self.info.objective.is_feasible(trial) for trial in self.trials],
             **{name: [trial.metric(name) for trial in self.trials] for name in self.metric_names},
             _SPEEDUP: [self.speedup(trial) for trial in self.trials],
         }
@@ -307,18 +304,24 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """Return the document ``mptune tune --json`` prints; a number that is not known is None."""
-        settings, objective = self.settings, self.objective
-        signature = tuple(settings.get("signature", ()))
+        info, objective = self.info, self.info.objective
         document = {
-            **{name: settings.get(name) for name in ("kernel", "backend", "device", "threshold", "metric")},
+            "kernel": info.kernel,
+            "backend": info.backend,
+            "device": info.device,
+            "threshold": objective.threshold,
+            "metric": info.metric,
             "objective": objective.metric,
             "objectives": objective.metrics,
             "minimise": objective.minimise,
             "measured_constraints": objective.constraints,
-            **{name: settings.get(name) for name in ("sizes", "strategy", "seed", "budget")},
+            "sizes": info.sizes,
+            "strategy": info.strategy,
+            "seed": info.seed,
+            "budget": info.budget,
             "evaluations": self.evaluations,
             "feasible": self.feasible,
-            "signatures": len({tuple(t.configuration.get(n) for n in signature) for t in self.trials}),
+            "signatures": len({tuple(t.configuration.get(n) for n in info.signature) for t in self.trials}),
             "baseline": self._entry(self.baseline),
             "best": self._entry(self.best),
             "front": [self._entry(trial) for trial in self.front],
@@ -330,7 +333,7 @@ class Run:
             ],
             "durations_s": self.durations_s,
             "warnings": self.warnings,
-            "wall_s": settings.get("wall_s"),
+            "wall_s": self.state.wall_s,
         }
         safe: dict[str, Any] = json_safe(document)
         return safe
@@ -343,14 +346,16 @@ class Run:
             MptuneError: fewer than two metrics, or one twice.
         """
         document = {
-            **{name: self.settings.get(name) for name in ("kernel", "backend", "device")},
+            "kernel": self.info.kernel,
+            "backend": self.info.backend,
+            "device": self.info.device,
             "metrics": list(metrics),
             "minimise": self._directions(metrics, ()),
             "evaluations": self.evaluations,
             "dominated": sum(trial.is_valid for trial in self.trials) - len(self.pareto(metrics)),
             "front": [
                 {"configuration": trial.configuration, **{name: self.metric_of(trial, name) for name in metrics}}
-                | {_SPEEDUP: self.speedup(trial), "feasible": self._plain_objective.is_feasible(trial)}
+                | {_SPEEDUP: self.speedup(trial), "feasible": self.info.objective.is_feasible(trial)}
                 for trial in self.pareto(metrics)
             ],
         }
@@ -384,11 +389,6 @@ def json_safe(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _plain(values: Sequence[Any]) -> list[Any]:
-    """Return values with the tuples that a run file gave back as lists."""
-    return [tuple(value) if isinstance(value, list) else value for value in values]
 
 
 def _or_inf(value: float) -> float:

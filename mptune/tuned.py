@@ -144,7 +144,7 @@ def _matched(runs: list[Run], backend: str | Backend) -> tuple[Backend, Run, boo
                 return chosen, run, True
         return chosen, runs[0], False
     for run in runs:
-        name = str(run.settings.get("backend"))
+        name = run.info.backend
         if name in BACKENDS and BACKENDS[name].availability().can_run:
             chosen = BACKENDS[name]()
             if _is_of(run, chosen):
@@ -157,7 +157,7 @@ def _is_of(run: Run, backend: Backend) -> bool:
         device = backend.describe()
     except BackendUnavailableError:
         return False
-    recorded = tuple(run.settings.get(name) for name in ("backend", "device", "architecture"))
+    recorded = (run.info.backend, run.info.device, run.info.architecture)
     return recorded == (device.backend, device.name, device.architecture)
 
 
@@ -166,7 +166,7 @@ def _choose(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run, matches: b
     recorded, best = sizes_of(run, kernel), run.best
     if not matches:
         device = backend.describe()
-        reason = f"the run is of {run.settings.get('device')}, this is {device.name} ({device.architecture})"
+        reason = f"the run is of {run.info.device}, this is {device.name} ({device.architecture})"
     elif dict(recorded) != dict(sizes):
         reason = f"the run was made at {recorded}, not at {sizes}, where errors may differ"
     elif best is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from described import described_run
 
 from mptune.backends.host import HostBackend
 from mptune.buffers import DataManager
@@ -111,7 +112,7 @@ def run_of(kernel: Kernel, trials: Sequence[Trial], sizes: Sizes | None = None, 
         "parameters": [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in kernel.parameters],
         "command": "mptune tune",
     }
-    return Run({**described, **settings}, trials)
+    return described_run({**described, **settings}, trials)
 
 
 def measured(kernel: Kernel, *configurations: Mapping[str, Any], sizes: Sizes | None = None) -> list[Trial]:

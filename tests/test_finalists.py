@@ -7,13 +7,13 @@ import math
 from pathlib import Path
 
 import pytest
+from described import described_run
 
 from mptune.errors import MptuneError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
-from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuner import tune
@@ -28,7 +28,7 @@ def trial(x_type: str, block: int, time_ms: float, error: float, status: Status 
 
 
 def chosen(objective: Objective, *trials: Trial) -> list[tuple[str, int]]:
-    run = Run({"objective": objective.metric}, list(trials))
+    run = described_run({"objective": objective.metric}, list(trials))
     return [
         (str(t.configuration["x_type"]), int(t.configuration["block"]))  # type: ignore[arg-type]
         for t in finalists(run, objective, BASELINE)

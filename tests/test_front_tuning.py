@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from described import described_run
 
 import mptune
 from mptune.buffers.manager import DataManager
@@ -55,8 +56,8 @@ def test_the_front_is_measured_itself_and_again(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(DeviceEvaluator, "submit", watched)
     run = tuned(tmp_path / "x.db")
-    assert run.settings["strategy"] == "bayesian-pareto"
-    assert run.settings["objectives"] == ["time_ms", "error"]
+    assert run.info.strategy == "bayesian-pareto"
+    assert run.info.objective.metrics == ("time_ms", "error")
     assert run.front[0] is run.best
     assert not any(trial.measurement.reused_error for trial in run.front)
     # What is slow may be on the front by its error: none is cut short.
@@ -79,10 +80,10 @@ def test_finalists_are_the_front_and_the_baseline() -> None:
         *(trial(k, "fp32", time_ms=float(k), error=10.0**-k) for k in range(1, 7)),
     ]
     objective = Objective(also=("error",))
-    run = Run({"objectives": ["time_ms", "error"]}, trials)
+    run = described_run({"objectives": ["time_ms", "error"]}, trials)
     chosen = finalists(run, objective, {"type": ["fp64"]})
     assert {id(t) for t in chosen} == {id(t) for t in trials}
-    assert len(finalists(Run({}, trials), Objective(), {"type": ["fp64"]})) == 5
+    assert len(finalists(described_run({}, trials), Objective(), {"type": ["fp64"]})) == 5
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_the_most_accurate_configuration_within_a_budget(kernel: Kernel) -> None
     assert {trial.status for trial in beyond} == {Status.VIOLATION}
     assert all(t.message == f"effort_j <= 1 does not hold: effort_j is {t.metric('effort_j'):g}" for t in beyond)
     assert run.feasible == len(within)
-    assert run.settings["observers"] == ["effort"]
+    assert run.info.observers == ("effort",)
 
 
 def test_the_other_way_round(kernel: Kernel) -> None:
@@ -136,7 +136,7 @@ def test_a_memory_budget_needs_no_observer_to_be_asked_for(kernel: Kernel) -> No
     assert run.best is not None
     assert run.best.metric("memory_bytes") <= 6 * 5003
     assert run.best.error == min(t.error for t in run.trials if t.metric("memory_bytes") <= 6 * 5003)
-    assert run.settings["observers"] == []
+    assert run.info.observers == ()
 
 
 def test_no_error_is_taken_from_a_sibling_that_may_break_a_constraint(kernel: Kernel) -> None:
@@ -170,7 +170,7 @@ def test_constraints_and_observed_metrics_survive_in_the_run_file(kernel: Kernel
     assert loaded.best.configuration == run.best.configuration
     assert loaded.summary() == run.summary()
     assert loaded.summary()["measured_constraints"] == ["effort_j <= 1.0"]
-    assert loaded.settings["observers"] == ["throughput", "effort"]
+    assert loaded.info.observers == ("throughput", "effort")
     assert loaded.best.metric("bandwidth_gb_s") > 0
     assert {"effort_j", "block_w", "bandwidth_gb_s"} <= set(loaded.best.measurement.metrics)
     frame = loaded.to_dataframe()
@@ -221,7 +221,7 @@ def test_an_observer_that_cannot_measure_is_told_of_once_and_before_the_first_tr
     assert events[0] == "observer absent is not available here: there is no meter for host: buy one"
     assert events[1].startswith("observer resources is not available here: backend 'host' has no registers")
     assert events[2:] == ["trial"] * 3
-    assert run.settings["observers"] == ["effort"]
+    assert run.info.observers == ("effort",)
     assert set(run.statuses) == {"ok"}
 
 

@@ -55,13 +55,13 @@ def test_each_output_has_its_own_and_the_worst_counts(kernel: Kernel, expected: 
     assert found.metric("error.label") == pytest.approx(expected["error.label"])
     assert found.metric("error.distance") == pytest.approx(expected["error.distance"], rel=1e-6)
     assert found.error == max(found.metric("error.label"), found.metric("error.distance"))
-    assert run.settings["metric"] == "label: MAE, distance: NRMSE"
+    assert run.info.metric == "label: MAE, distance: NRMSE"
 
 
 def test_a_metric_of_the_settings_replaces_all(kernel: Kernel, expected: dict[str, float]) -> None:
     run = tune(kernel, backend="host", budget=4, metric="MAE")
     assert narrow(run).metric("error.distance") == pytest.approx(expected["mae.distance"], rel=1e-6)
-    assert run.settings["metric"] == "MAE"
+    assert run.info.metric == "MAE"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import own_kernel
 import pytest
 from awkward_kernel import AWKWARD, NASTY, run_of
+from described import described_run
 
 import mptune
 from mptune import notebook, tuner
@@ -138,7 +139,7 @@ def test_a_run_with_several_objectives_shows_its_front() -> None:
         Trial(configuration, Status.OK, measurement=Measurement({"time_ms": 2.0 + i, "error": 10.0**-i}))
         for i, configuration in enumerate(POLY.search_space(POLY.resolve_sizes("smoke")).configurations(range(3)))
     ]
-    reader = Reader(Run({"objectives": ["time_ms", "error"]}, trials)._repr_html_())
+    reader = Reader(described_run({"objectives": ["time_ms", "error"]}, trials)._repr_html_())
     assert "configuration of the front" in reader.cells
     assert all(str(trial.configuration) in reader.cells for trial in trials)
-    assert "configuration of the front" not in Reader(Run({}, trials)._repr_html_()).cells
+    assert "configuration of the front" not in Reader(described_run({}, trials)._repr_html_()).cells

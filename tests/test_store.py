@@ -13,15 +13,16 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
+from described import create
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mptune.errors import RunFileError
+from mptune.objective import PENALTIES, Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
-from mptune.store import RunFile
+from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
 
 
 def trial(number=0, **fields):
@@ -71,51 +72,62 @@ trials = st.builds(
     warnings=st.lists(st.text(), max_size=2).map(tuple),
     key=st.text(),
 )
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | numbers | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
+texts = st.text(max_size=5)
+positive = st.floats(1e-30, 1e30)
+described_values = st.one_of(st.integers(), st.booleans(), st.floats(allow_nan=False), texts, st.just((1, 0)))
+value_tuples = st.lists(described_values, max_size=3).map(tuple)
+objectives = st.builds(
+    Objective,
+    metric=st.sampled_from(["time_ms", "energy_j", "time_ms * energy_j"]),
+    minimise=st.booleans(),
+    threshold=st.none() | positive | st.dictionaries(texts, positive, min_size=1, max_size=2),
+    penalty=st.sampled_from(PENALTIES),
+    alpha=positive,
+    beta=positive,
+    constraints=st.just(()) | st.just(("energy_j <= 1.5",)),
+    also=st.just(()) | st.just(("error", "memory_bytes")),
 )
+infos = st.builds(
+    RunInfo,
+    **dict.fromkeys(["kernel", "size", "device", "compiler", "command", "template_hash", "data_key"], texts),
+    **dict.fromkeys(["kernel_path", "scheduler"], st.none() | texts),
+    **dict.fromkeys(["budget", "seed", "configurations"], st.none() | st.integers(0)),
+    **dict.fromkeys(["observers", "constraints", "signature"], st.lists(texts, max_size=2).map(tuple)),
+    **dict.fromkeys(["versions", "strategy_options", "units"], st.dictionaries(texts, texts, max_size=2)),
+    sizes=st.dictionaries(texts, st.integers(), max_size=2),
+    objective=objectives,
+    baseline_values=st.none() | st.dictionaries(texts, value_tuples, max_size=2),
+    parameters=st.lists(st.builds(ParameterInfo, texts, texts, value_tuples), max_size=2).map(tuple),
+    constants=st.dictionaries(texts, described_values, max_size=2),
+)
+states = st.builds(RunState, st.floats(0), st.floats(0), st.floats(0), st.integers(0), st.integers(0))
 
 
 @settings(max_examples=20, deadline=None)
-@given(
-    st.lists(trials, max_size=4, unique_by=lambda t: (t.key, t.configuration.to_json())),
-    st.dictionaries(st.text(), json_values, max_size=4),
-)
-def test_round_trip(recorded, described):
+@given(st.lists(trials, max_size=4, unique_by=lambda t: (t.key, t.configuration.to_json())), infos, states)
+def test_round_trip(recorded, info, state):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a run?#%.db"
-        with RunFile.create(path, described) as file:
+        with RunFile.create(path, info) as file:
             for entry in recorded:
                 file.add(entry)
-            assert repr(dict(file.settings)) == repr(described)
+            file.update(state)
+            assert (file.info, file.state) == (info, state)
         with RunFile.open(path) as file:
             assert [exact(entry) for entry in file.trials()] == [exact(entry) for entry in recorded]
-            assert repr(dict(file.settings)) == repr(described)
+            assert (file.info, file.state) == (info, state)
 
 
-def test_settings_take_what_the_library_deals_in_and_refuse_the_rest(path):
-    described = {"path": Path("kernels/a.py"), "threshold": np.float64(1e-4), "n": np.int64(3), "values": (1, (2, 3))}
-    with RunFile.create(path, described) as file:
-        assert dict(file.settings) == {"path": "kernels/a.py", "threshold": 1e-4, "n": 3, "values": [1, [2, 3]]}
-        with pytest.raises(RunFileError, match=r"setting 'metric' cannot be recorded: .*is not a JSON value"):
-            file.update({"metric": len})
-    with pytest.raises(RunFileError, match="setting 'metric'"):
-        RunFile.create(path.with_name("other.db"), {"metric": len})
-    assert not path.with_name("other.db").exists()
-
-
-def test_update_adds_and_replaces(path):
-    with RunFile.create(path, {"seed": 0, "kernel": "axpy"}) as file:
-        file.update({"seed": 1, "wall_s": math.inf})
-        assert dict(file.settings) == {"seed": 1, "kernel": "axpy", "wall_s": math.inf}
+def test_a_run_that_is_set_up_anew_is_described_anew(path):
+    with create(path, {"seed": 0, "kernel": "axpy", "wall_s": 1.0}) as file:
+        file.update(RunState(wall_s=math.inf, stale=3), RunInfo(kernel="axpy", seed=1))
     with RunFile.open(path, read_only=True) as file:
-        assert dict(file.settings) == {"seed": 1, "kernel": "axpy", "wall_s": math.inf}
+        assert file.info == RunInfo(kernel="axpy", seed=1)
+        assert file.state == RunState(wall_s=math.inf, stale=3)
 
 
 def test_adding_again_replaces_and_keeps_the_place(path):
-    with RunFile.create(path, {}) as file:
+    with create(path, {}) as file:
         for number in (3, 1, 2):
             file.add(trial(number))
         file.add(trial(3))
@@ -128,14 +140,14 @@ def test_adding_again_replaces_and_keeps_the_place(path):
 
 def test_two_configurations_may_share_a_key(path):
     # A parameter the template does not use: the rendered sources are the same.
-    with RunFile.create(path, {}) as file:
+    with create(path, {}) as file:
         file.add(trial(1, key="same"))
         file.add(trial(2, key="same"))
         assert len(file.trials()) == 2
 
 
 def test_trials_of_one_phase(path):
-    with RunFile.create(path, {}) as file:
+    with create(path, {}) as file:
         file.add(trial(1), "baseline")
         file.add(trial(2))
         assert [t.configuration["number"] for t in file.trials("baseline")] == [1]
@@ -144,35 +156,29 @@ def test_trials_of_one_phase(path):
 
 
 def test_trials_added_together_are_added_all_or_none(path):
-    with RunFile.create(path, {"seed": 0}) as file:
-        file.add_all([trial(1), trial(2)], "baseline", {"wall_s": 2.5})
-        with pytest.raises(RunFileError, match="setting 'metric' cannot be recorded"):
-            file.add_all([trial(3)], settings={"metric": len})
+    with create(path, {"seed": 0}) as file:
+        file.add_all([trial(1), trial(2)], "baseline", RunState(wall_s=2.5))
         with pytest.raises(AttributeError):
-            file.add_all([trial(4), trial(5, message=3.0)])
+            file.add_all([trial(4), trial(5, message=3.0)], state=RunState(wall_s=9.0))
+        assert file.state == RunState(wall_s=2.5)
     with RunFile.open(path) as file:
         assert [t.configuration["number"] for t in file.trials("baseline")] == [1, 2]
         assert len(file.trials()) == 2
-        assert dict(file.settings) == {"seed": 0, "wall_s": 2.5}
+        assert (file.info.seed, file.state) == (0, RunState(wall_s=2.5))
 
 
 def test_more_trials_than_are_read_at_once(path):
     recorded = [trial(number, message="m" * (number % 3)) for number in range(9000)]
-    with RunFile.create(path, {}) as file:
+    with create(path, {}) as file:
         file.add_all(recorded)
         assert [exact(t) for t in file.trials()] == [exact(t) for t in recorded]
 
 
 def test_compiler_output_that_is_no_text_is_kept_readable(path):
     message = b"error: \xff\0 caf\xc3\xa9".decode("utf-8", "surrogateescape")
-    with RunFile.create(path, {}) as file:
+    with create(path, {}) as file:
         file.add(trial(message=message))
         assert file.trials()[0].message == "error: \\udcff\0 café"
-
-
-def test_settings_of_an_open_file_cannot_be_changed_by_accident(path):
-    with RunFile.create(path, {"seed": 0}) as file, pytest.raises(TypeError):
-        file.settings["seed"] = 1
 
 
 # -- one writer, any number of readers, and death at any moment -----------------------------------
@@ -192,7 +198,7 @@ for number in range(int(sys.argv[2]), 100000):
 
 def test_kill_loses_no_trial_that_was_added(path):
     chance = random.Random(20260101)
-    RunFile.create(path, {}).close()
+    create(path, {}).close()
     first = 0
     for _ in range(6):
         writer = subprocess.Popen(
@@ -213,8 +219,8 @@ def test_kill_loses_no_trial_that_was_added(path):
 
 
 def test_a_second_writer_is_told_who_the_first_is(path):
-    with RunFile.create(path, {}):
-        for attempt in (lambda: RunFile.open(path), lambda: RunFile.create(path.with_name("run.db"), {})):
+    with create(path, {}):
+        for attempt in (lambda: RunFile.open(path), lambda: create(path.with_name("run.db"), {})):
             with pytest.raises(RunFileError, match=f"being written by process {os.getpid()} |exists already"):
                 attempt()
         code = f"from mptune.store import RunFile; RunFile.open({str(path)!r})"
@@ -224,7 +230,7 @@ def test_a_second_writer_is_told_who_the_first_is(path):
 
 
 def test_a_reader_coming_and_going_does_not_unlock_the_file(path):
-    with RunFile.create(path, {}) as file:
+    with create(path, {}) as file:
         file.add(trial(1))
         RunFile.open(path, read_only=True).close()
         code = f"from mptune.store import RunFile; RunFile.open({str(path)!r})"
@@ -233,18 +239,18 @@ def test_a_reader_coming_and_going_does_not_unlock_the_file(path):
 
 
 def test_readers_follow_a_run(path):
-    with RunFile.create(path, {"seed": 0}) as file, RunFile.open(path, read_only=True) as reader:
+    with create(path, {"seed": 0}) as file, RunFile.open(path, read_only=True) as reader:
         for number in range(3):
             file.add(trial(number))
             assert len(reader.trials()) == number + 1
         with pytest.raises(RunFileError, match="opened read-only"):
             reader.add(trial(9))
         with pytest.raises(RunFileError, match="opened read-only"):
-            reader.update({"seed": 1})
+            reader.update(RunState(stale=1))
 
 
 def test_a_copy_made_between_two_trials_is_complete(path):
-    with RunFile.create(path, {"seed": 0}) as file:
+    with create(path, {"seed": 0}) as file:
         file.add(trial(1))
         shutil.copy(path, path.with_name("copy.db"))
         file.add(trial(2))
@@ -256,8 +262,8 @@ def test_a_copy_made_between_two_trials_is_complete(path):
 def test_a_forked_worker_neither_keeps_the_lock_nor_closes_the_file(path):
     code = f"""
 import os, sys, time
-from mptune.store import RunFile
-file = RunFile.create({str(path)!r}, {{}})
+from mptune.store import RunFile, RunInfo
+file = RunFile.create({str(path)!r}, RunInfo())
 if os.fork() == 0:
     file.close()
     os.write(1, b"child\\n")
@@ -278,9 +284,9 @@ time.sleep(60)
 
 
 def test_a_closed_file_says_so(path):
-    file = RunFile.create(path, {})
+    file = create(path, {})
     file.close()
     file.close()
-    for use in (lambda: file.add(trial()), file.trials, lambda: file.update({})):
+    for use in (lambda: file.add(trial()), file.trials, lambda: file.update(RunState())):
         with pytest.raises(RunFileError, match="is closed"):
             use()

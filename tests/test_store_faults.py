@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from described import create
 
 from mptune.errors import RunFileError
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
-from mptune.store import FORMAT_VERSION, RunFile
+from mptune.store import FORMAT_VERSION, RunFile, RunInfo, RunState
 from mptune.store.database import transaction
 
 
@@ -36,20 +37,20 @@ def path(tmp_path):
 def test_create_leaves_an_existing_file_alone(path):
     path.write_text("precious")
     with pytest.raises(RunFileError, match=r"exists already: .*--resume.*--output"):
-        RunFile.create(path, {})
+        create(path, {})
     assert path.read_text() == "precious"
 
 
 def test_create_makes_folders_and_takes_an_empty_file(tmp_path):
     path = tmp_path / "runs" / "deep" / "run.db"
-    RunFile.create(path, {}).close()
+    create(path, {}).close()
     (tmp_path / "empty.db").touch()
-    RunFile.create(tmp_path / "empty.db", {"seed": 1}).close()
-    assert RunFile.open(tmp_path / "empty.db").settings["seed"] == 1
+    create(tmp_path / "empty.db", {"seed": 1}).close()
+    assert RunFile.open(tmp_path / "empty.db").info.seed == 1
 
 
 def test_missing_files_suggest_a_near_one(path):
-    RunFile.create(path.with_name("convolution2d.db"), {}).close()
+    create(path.with_name("convolution2d.db"), {}).close()
     with pytest.raises(RunFileError, match=r"no run file .*convolution\.db; did you mean 'convolution2d\.db'\?"):
         RunFile.open(path.with_name("convolution.db"))
     with pytest.raises(RunFileError, match="there is no folder"):
@@ -75,14 +76,14 @@ def test_other_files_are_refused(path, content, message, read_only):
 
 
 def test_folders_and_devices_are_refused(tmp_path):
-    for make in (RunFile.open, lambda path: RunFile.create(path, {})):
+    for make in (RunFile.open, lambda path: create(path, {})):
         with pytest.raises(RunFileError, match="is a folder"):
             make(tmp_path)
         with pytest.raises(RunFileError, match="not a regular file"):
             make(Path("/dev/null"))
     (tmp_path / "file").touch()
     with pytest.raises(RunFileError, match="cannot be opened"):
-        RunFile.create(tmp_path / "file" / "run.db", {})
+        create(tmp_path / "file" / "run.db", {})
 
 
 @contextmanager
@@ -95,7 +96,7 @@ def edited(path):
 
 @pytest.fixture
 def filled(path):
-    with RunFile.create(path, {"seed": 0}) as file, transaction(file._connection):
+    with create(path, {"seed": 0}) as file, transaction(file._connection):
         for number in range(60):
             file.add(trial(number, message="m" * 1000))
     return path
@@ -166,11 +167,11 @@ def test_a_full_disk_keeps_what_was_recorded(filled):
             deque(file.add(trial(number, message="m" * 1000)) for number in range(60, 80))
         recorded = len(file.trials())
         with pytest.raises(RunFileError, match="disk is full"):
-            file.update({"much": "m" * 100_000})
+            file.update(RunState(), RunInfo(command="m" * 100_000))
     with RunFile.open(filled) as file:
         assert len(file.trials()) == recorded >= 60
         file.add(trial(1000))
-        assert dict(file.settings) == {"seed": 0}
+        assert file.info == RunInfo(seed=0)
 
 
 def test_a_file_taken_away_is_noticed(filled):
@@ -198,7 +199,7 @@ def locked_folder():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "runs"
         folder.mkdir()
-        RunFile.create(folder / "run.db", {"seed": 0}).close()
+        create(folder / "run.db", {"seed": 0}).close()
         (folder / "run.db").chmod(0o444)
         folder.chmod(0o555)
         Path(name).chmod(0o755)
@@ -209,14 +210,14 @@ def locked_folder():
 def test_a_read_only_folder_is_named_and_can_be_read(locked_folder):
     with without_privileges():
         for attempt in (
-            lambda: RunFile.create(locked_folder / "new.db", {}),
-            lambda: RunFile.create(locked_folder / "deeper" / "new.db", {}),
+            lambda: create(locked_folder / "new.db", {}),
+            lambda: create(locked_folder / "deeper" / "new.db", {}),
             lambda: RunFile.open(locked_folder / "run.db"),
         ):
             with pytest.raises(RunFileError, match=r"run file .*\.db cannot be opened: it or its folder is read-only"):
                 attempt()
         with RunFile.open(locked_folder / "run.db", read_only=True) as file:
-            assert dict(file.settings) == {"seed": 0}
+            assert file.info == RunInfo(seed=0)
             assert file.trials() == []
 
 

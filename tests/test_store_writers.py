@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from described import create
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ MEMORY = "/dev/shm"
 
 #: Opens the file again and again, as soon as the other has it no more, and tells of each trial that is recorded.
 WRITER = """
-import random, sys, time
+import dataclasses, random, sys, time
 from mptune.errors import RunFileError
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -45,7 +46,7 @@ while True:
             configuration = Configuration({"writer": writer, "number": number})
             measurement = Measurement({"time_ms": number / 7})
             trial = Trial(configuration, Status.OK, "x" * 3000, measurement, key=f"{writer} {number}")
-            file.add(trial, settings={f"last {writer}": number})
+            file.add(trial, state=dataclasses.replace(file.state, **{("stale", "workers")[writer]: number + 1}))
             print(number, flush=True)
             number += 1
     time.sleep(0.002)
@@ -93,7 +94,7 @@ class Writer:
         assert all(t.time_ms == t.configuration["number"] / 7 and len(t.message) == 3000 for t in trials)
         assert set(self.told) <= set(found)
         if found:
-            assert file.settings[f"last {self.number}"] == found[-1]
+            assert (file.state.stale, file.state.workers)[self.number] == found[-1] + 1
         self.next_trial = len(found)
 
 
@@ -107,7 +108,7 @@ def test_two_writers_killed_at_any_moment_lose_nothing(locks: bool, schedule: li
     # Without mptune's lock, as on a file system that has none, SQLite's own still keep the writers apart.
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
         path = Path(folder) / "run.db"
-        RunFile.create(path, {"seed": 0}).close()
+        create(path, {"seed": 0}).close()
         writers = [Writer(path, number, locks) for number in (0, 1)]
         try:
             for writer in writers:
@@ -128,4 +129,4 @@ def test_two_writers_killed_at_any_moment_lose_nothing(locks: bool, schedule: li
             for writer in writers:
                 writer.check(file)
             assert max(Counter(trial.key for trial in file.trials()).values()) == 1
-            assert file.settings["seed"] == 0
+            assert file.info.seed == 0

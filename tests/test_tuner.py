@@ -170,12 +170,12 @@ def test_kill_minus_nine_loses_no_trial(tmp_path: Path) -> None:
     killed, before = stopped(path, signal.SIGKILL, "--budget", "12")
     assert killed.returncode == -signal.SIGKILL
     left = Run.load(path)
-    assert left.settings["wall_s"] > 0
+    assert left.state.wall_s > 0
     done = subprocess.run([*killed.args, "--resume"], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     run = Run.load(path)
     assert run.evaluations == 12
-    assert run.settings["wall_s"] > left.settings["wall_s"]
+    assert run.state.wall_s > left.state.wall_s
     assert_kept(before, run)
 
 
@@ -304,7 +304,7 @@ def test_stale_trials_are_set_aside_not_shown_and_come_back(tmp_path: Path) -> N
     original = own.read_text()
     own.write_text(original.replace("p = p * t + {{ x_type }}(1.0)", "p = {{ x_type }}(1.0) + p * t"))
     edited = tune(own, settings(budget=2), output=path, resume=True)
-    assert edited.settings["stale"] == 4
+    assert edited.state.stale == 4
     assert len(Run.load(path).trials) == 2
     own.write_text(original)
     told: list[Progress] = []

@@ -13,7 +13,7 @@ from bilateral_fp64 import inputs, reference
 from mptune import Run, load_kernel
 
 kernel = load_kernel("./bilateral.py")
-sizes = kernel.resolve_sizes("default", Run.load("bilateral.db").settings["sizes"])
+sizes = kernel.resolve_sizes("default", Run.load("bilateral.db").info.sizes)
 picture = inputs(np.random.default_rng(2024), sizes)
 
 if sys.argv[1] == "write":

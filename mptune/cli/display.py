@@ -32,9 +32,7 @@ __all__ = [
     "table",
 ]
 
-_SHOWN: Final = (
-    "backend", "device", "sizes", "threshold", "metric", "configurations", "strategy", "seed", "wall_s"
-)  # fmt: skip
+_SHOWN: Final = ("backend", "device", "sizes", "metric", "configurations", "strategy", "seed")
 #: Kinds of failure that are listed one by one.
 _KINDS: Final = 8
 #: A pipe or a file has no width a table would have to fit.
@@ -140,19 +138,18 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         warnings: whether to print the data manager's warnings, too.
 
     Raises:
-        RunFileError: the run file it comes from lacks settings.
+        RunFileError: the run file it comes from does not say what the run is.
     """
-    settings = run.settings
-    missing = [name for name in _SHOWN if name not in settings]
+    info, objective = run.info, run.info.objective
+    missing = [name for name in _SHOWN if getattr(info, name) in (None, "", {})]
     if missing:
         raise RunFileError(f"the run file lacks {', '.join(missing)}: it is incomplete")
-    name, sizes = click.style(run.kernel, bold=True), pairs(settings["sizes"])
-    echo(f"{name} on {settings['backend']} ({settings['device']}), sizes {sizes}")
+    name, sizes = click.style(run.kernel, bold=True), pairs(info.sizes)
+    echo(f"{name} on {info.backend} ({info.device}), sizes {sizes}")
     echo(
-        f"threshold {_threshold(settings)}, {run.evaluations} of {settings['configurations']:,} configurations, "
-        f"strategy {settings['strategy']}, seed {settings['seed']}, {settings['wall_s']:.1f} s"
+        f"threshold {_threshold(run)}, {run.evaluations} of {info.configurations:,} configurations, "
+        f"strategy {info.strategy}, seed {info.seed}, {run.state.wall_s:.1f} s"
     )
-    objective = run.objective
     if objective.also:
         echo(f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}")
     elif objective.metric != "time_ms" or not objective.minimise:
@@ -171,7 +168,7 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         )
         echo(pareto_table(run, objective.metrics, run.front))
         echo()
-    if settings["wall_s"] > 0:
+    if run.state.wall_s > 0:
         echo(f"time: {_spent(run)}")
     echo(f"statuses: {pairs(run.statuses)}")
     _print_failures(run)
@@ -179,12 +176,12 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(click.style(f"  warning: {warning}", fg="yellow"))
 
 
-def _threshold(settings: Mapping[str, Any]) -> str:
-    threshold = settings["threshold"]
+def _threshold(run: Run) -> str:
+    threshold = run.info.objective.threshold
     if threshold is None:
         return "none"
     limit = pairs(threshold) if isinstance(threshold, Mapping) else f"{threshold:g}"
-    return f"{settings['metric']} <= {limit}"
+    return f"{run.info.metric} <= {limit}"
 
 
 def _comparison(run: Run, shown: Mapping[str, Trial]) -> str:
@@ -212,7 +209,7 @@ def _print_failures(run: Run) -> None:
 
 def _spent(run: Run) -> str:
     """Return how the time was spent; what took less than a hundredth of it counts as "other"."""
-    wall_s = float(run.settings["wall_s"])
+    wall_s = run.state.wall_s
     spent = run.durations_s
     shown = {name: seconds for name, seconds in spent.items() if name != "other" and seconds >= 0.01 * wall_s}
     shown["other"] = max(0.0, wall_s - sum(shown.values()))
@@ -222,7 +219,7 @@ def _spent(run: Run) -> str:
 def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> str:
     """Return a front, one trial a row; each parameter has a column of its own if the terminal is wide enough."""
     numbers = tuple(dict.fromkeys((*metrics, "speedup")))
-    limited = run.settings.get("threshold") is not None or bool(run.objective.constraints)
+    limited = run.info.objective.threshold is not None or bool(run.objective.constraints)
     judged = ("feasible",) if limited and trials is not run.front else ()
     rows = [
         (

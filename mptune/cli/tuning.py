@@ -181,7 +181,7 @@ def _report(run: Run, path: Path, json: bool) -> int:
         print_json(run.summary())
     else:
         print_run(run, warnings=False)  # the live view has shown them
-    if stale := run.settings.get("stale"):
+    if stale := run.state.stale:
         print_note(f"{stale} stored trials were not reused: source, compiler, device or data have changed")
     if run.best is None:
         print_error(_nothing_found(run))
@@ -260,7 +260,7 @@ class LiveView:
         from rich.text import Text
 
         run = progress.run()
-        done, budget = run.evaluations, min(progress.budget, int(run.settings["configurations"]))
+        done, budget = run.evaluations, min(progress.budget, run.info.configurations or progress.budget)
         left_s = progress.elapsed_s / done * (budget - done)
         left_s = max(0.0, min(left_s, self._time_limit_s - progress.elapsed_s))
         best = run.best

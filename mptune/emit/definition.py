@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 from pathlib import Path
-from typing import Any
 
 from mptune import __version__
 from mptune.errors import KernelError, RunFileError
@@ -13,6 +12,7 @@ from mptune.folders import bundled_folder
 from mptune.kernel import Kernel, Sizes
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.run import Run
+from mptune.space.configuration import Value
 
 __all__ = ["kernel_of", "remarks", "sizes_of"]
 
@@ -43,10 +43,10 @@ def sizes_of(run: Run, kernel: Kernel) -> Sizes:
         RunFileError: the run does not say.
         KernelError: they are not the kernel's.
     """
-    recorded = run.settings.get("sizes")
-    if not isinstance(recorded, dict):
+    recorded, expected = run.info.sizes, kernel.sizes["default"]
+    if expected and not recorded:
         raise RunFileError(f"the run of {run.kernel} does not say its sizes: it was not written to its end")
-    missing = [name for name in kernel.sizes["default"] if name not in recorded]
+    missing = [name for name in expected if name not in recorded]
     if missing:
         raise KernelError(
             f"kernel {kernel.name} has the size {missing[0]}, which the run does not: it has changed since"
@@ -57,11 +57,11 @@ def sizes_of(run: Run, kernel: Kernel) -> Sizes:
 def remarks(run: Run, kernel: Kernel) -> tuple[str, ...]:
     """Say why the source of a configuration may not be what the run measured: something is newer than the run."""
     found = []
-    version = run.settings.get("mptune_version", __version__)
+    version = run.info.mptune_version or __version__
     if version != __version__:
         found.append(f"the run was made with mptune {version}, this is {__version__}: the source may differ")
     try:
-        begun_s = datetime.datetime.fromisoformat(str(run.settings.get("created_at"))).timestamp()
+        begun_s = datetime.datetime.fromisoformat(run.info.created_at).timestamp()
     except ValueError:
         return tuple(found)
     newer = [path.name for path in _files(kernel) if path.is_file() and path.stat().st_mtime > begun_s]
@@ -81,7 +81,7 @@ def _files(kernel: Kernel) -> tuple[Path, ...]:
 
 
 def _recorded(run: Run) -> str | Path:
-    name, recorded = run.kernel, run.settings.get("kernel_path")
+    name, recorded = run.kernel, run.info.kernel_path
     bundled = bundled_folder("kernels") / f"{name}.py"
     if recorded is None:
         if name in bundled_kernels():
@@ -104,11 +104,10 @@ def _check(run: Run, kernel: Kernel) -> None:
     """Raise KernelError unless name and parameters are those of the run."""
     if run.kernel != kernel.name:
         raise KernelError(f"the run is of kernel {run.kernel!r}, not of {kernel.name!r}")
-    recorded = run.settings.get("parameters")
-    if recorded is None:
+    if not run.info.parameters:
         return
-    ours = _by_name([{"name": p.name, "values": list(p.values)} for p in kernel.parameters])
-    theirs = _by_name(recorded)
+    ours = {parameter.name: parameter.values for parameter in kernel.parameters}
+    theirs = {parameter.name: parameter.values for parameter in run.info.parameters}
     for name in dict.fromkeys((*theirs, *ours)):
         if ours.get(name) != theirs.get(name):
             raise KernelError(
@@ -117,10 +116,5 @@ def _check(run: Run, kernel: Kernel) -> None:
             )
 
 
-def _by_name(parameters: list[Any]) -> dict[str, str]:
-    # As JSON, in which a permutation is a list here and there.
-    return {str(entry["name"]): json.dumps(entry["values"]) for entry in parameters}
-
-
-def _said(values: str | None) -> str:
-    return "no values" if values is None else f"the values {values[:200]}"
+def _said(values: tuple[Value, ...] | None) -> str:
+    return "no values" if values is None else f"the values {json.dumps(values)[:200]}"

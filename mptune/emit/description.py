@@ -138,13 +138,18 @@ def _free_sizes(winner: Winner) -> dict[str, str]:
 
 
 def _measured(winner: Winner) -> dict[str, Any]:
-    run, trial, settings = winner.run, winner.trial, winner.run.settings
+    run, trial, info = winner.run, winner.trial, winner.run.info
     metrics = trial.measurement.metrics
     prefix = "error."
     return {
-        **{key: settings.get(key) for key in ("backend", "device", "architecture", "metric", "command", "created_at")},
-        "seed": settings.get("seed"),
-        "versions": dict(settings.get("versions") or {}),
+        "backend": info.backend,
+        "device": info.device,
+        "architecture": info.architecture,
+        "metric": info.metric,
+        "command": info.command,
+        "created_at": info.created_at,
+        "seed": info.seed,
+        "versions": info.versions,
         "threshold": _threshold(winner.threshold),
         "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
         "time_ms": _number(trial.time_ms),

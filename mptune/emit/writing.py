@@ -134,9 +134,9 @@ def emit_all_devices(winners: Sequence[Winner], folder: str | Path) -> tuple[Emi
             raise MptuneError(
                 f"runs at sizes {first.sizes} and {winner.sizes} have no header in common: tune both at the same"
             )
-        slug = _SLUG.sub("_", f"{winner.run.settings.get('device')}".lower()).strip("_")[:60] or "device"
+        slug = _SLUG.sub("_", winner.run.info.device.lower()).strip("_")[:60] or "device"
         if slug in by_slug:
-            raise MptuneError(f"two runs are of device {winner.run.settings.get('device')!r}: give one for each device")
+            raise MptuneError(f"two runs are of device {winner.run.info.device!r}: give one for each device")
         by_slug[slug] = winner
     name = f"tuned_{first.kernel.name}"
     names = {slug: f"{name}_{slug}" for slug in by_slug}
@@ -144,7 +144,9 @@ def emit_all_devices(winners: Sequence[Winner], folder: str | Path) -> tuple[Emi
         {
             "slug": slug,
             "name": names[slug],
-            **{key: winner.run.settings.get(key) for key in ("backend", "device", "architecture")},
+            "backend": winner.run.info.backend,
+            "device": winner.run.info.device,
+            "architecture": winner.run.info.architecture,
             "configuration": str(winner.configuration),
             "arguments": describe(winner, names[slug])["arguments"],
         }
@@ -158,9 +160,8 @@ def emit_all_devices(winners: Sequence[Winner], folder: str | Path) -> tuple[Emi
 
 def _target(winner: Winner, backend: str) -> str:
     """Return the architecture to compile for; the comment it goes into is a command that will be pasted."""
-    settings = winner.run.settings
-    architecture = str(settings.get("architecture", ""))
-    return architecture if settings.get("backend") == backend and re.fullmatch(r"\w+", architecture) else "native"
+    info = winner.run.info
+    return info.architecture if info.backend == backend and re.fullmatch(r"\w+", info.architecture) else "native"
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> None:

@@ -13,8 +13,10 @@ from mptune.interop.recorded import Record, RecordedSpace, assemble, parameter_f
 from mptune.interop.recording import is_recording, recording_from_document
 from mptune.interop.t1 import is_t1
 from mptune.interop.t4 import is_t4, t4_from_document
+from mptune.objective import Objective
 from mptune.run import Run
 from mptune.space.parameters import Parameter, baseline_values
+from mptune.store import ParameterInfo, RunInfo
 
 __all__ = ["from_run", "parameters_of", "read_run", "read_space", "to_run"]
 
@@ -76,8 +78,8 @@ def from_run(run: Run, name: str) -> RecordedSpace:
     Raises:
         SpaceFileError: the run has no trial, or its trials are not of one search space.
     """
-    settings = run.settings
-    parameters = _described(run, name)
+    info = run.info
+    parameters = [_parameter(described) for described in info.parameters]
     names = run.parameter_names
     records = []
     for trial in run.trials:
@@ -91,12 +93,12 @@ def from_run(run: Run, name: str) -> RecordedSpace:
         {},
         records,
         parameters=parameters or None,
-        objective=str(settings.get("objective") or "time_ms"),
-        kernel=str(settings.get("kernel") or ""),
-        device=str(settings.get("device") or ""),
-        metric=str(settings.get("metric") or ""),
-        problem_size=list((settings.get("sizes") or {}).values()),
-        signature=settings.get("signature"),
+        objective=info.objective.metric,
+        kernel=info.kernel,
+        device=info.device,
+        metric=info.metric,
+        problem_size=list(info.sizes.values()),
+        signature=info.signature or None,
     )
 
 
@@ -106,39 +108,33 @@ def to_run(recorded: RecordedSpace) -> Run:
     Its baseline is the best of the all-fp64, accurate configurations. Its objective is what the recording was made for,
     less of it being better, or the time where that has no name an expression can hold.
     """
-    parameters = recorded.space.parameters
-    settings = {
-        "kernel": recorded.kernel or recorded.name,
-        "device": recorded.device,
-        "metric": recorded.metric,
-        "objective": recorded.objective if recorded.objective.isidentifier() else "time_ms",
-        "signature": list(recorded.signature),
-        "baseline_values": baseline_values(parameters),
-        "configurations": recorded.space.size,
-        "units": dict(recorded.units),
-        "recorded": recorded.name,
-        **recorded.space.describe(),
-    }
-    return Run(settings, list(recorded.trials.values()))
+    space = recorded.space
+    info = RunInfo(
+        kernel=recorded.kernel or recorded.name,
+        device=recorded.device,
+        objective=Objective(recorded.objective if recorded.objective.isidentifier() else "time_ms"),
+        metric=recorded.metric,
+        baseline_values=baseline_values(space.parameters),
+        parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
+        constraints=tuple(constraint.text for constraint in space.constraints),
+        constants=space.constants,
+        configurations=space.size,
+        signature=recorded.signature,
+        units=recorded.units,
+        recorded=recorded.name,
+    )
+    return Run(info, list(recorded.trials.values()))
 
 
 def parameters_of(run: Run) -> tuple[Parameter, ...]:
-    """Return the parameters of a run as its settings describe them, else as the values in its trials say.
-
-    Raises:
-        SpaceFileError: the settings do not describe them as a run file does.
-    """
-    described = _described(run, run.kernel)
-    if described:
-        return tuple(described)
+    """Return the parameters of a run as it describes them, else as the values in its trials say."""
+    if run.info.parameters:
+        return tuple(map(_parameter, run.info.parameters))
     values = {
         name: [t.configuration[name] for t in run.trials if name in t.configuration] for name in run.parameter_names
     }
     return tuple(parameter_of(name, entries) for name, entries in values.items())
 
 
-def _described(run: Run, name: str) -> list[Parameter]:
-    try:
-        return [parameter_from(description) for description in run.settings.get("parameters", ())]
-    except (KeyError, TypeError) as error:
-        raise SpaceFileError(f"{name}: the run's settings do not describe its parameters ({error!r})") from error
+def _parameter(described: ParameterInfo) -> Parameter:
+    return parameter_from({"name": described.name, "kind": described.kind, "values": described.values})

@@ -49,7 +49,7 @@ def to_json(run: Run) -> str:
     """Return a run as one JSON document: ``summary``, ``settings`` and ``trials``; an unknown number is null."""
     document = {
         "summary": run.summary(),
-        "settings": dict(run.settings),
+        "settings": {**run.info.to_json(), **run.state.to_json()},
         "trials": [trial_document(trial) for trial in run.trials],
     }
     return json.dumps(json_safe(document), indent=1, allow_nan=False) + "\n"
@@ -61,7 +61,7 @@ def to_recording(run: Run) -> str:
     Raises:
         SpaceFileError: the run has no trial.
     """
-    notes = {name: str(run.settings[name]) for name in ("created_at", "command") if run.settings.get(name)}
+    notes = {name: text for name, text in (("created_at", run.info.created_at), ("command", run.info.command)) if text}
     return recording_text(from_run(run, run.kernel), notes)
 
 

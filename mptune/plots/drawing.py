@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -61,7 +62,8 @@ def plot(
     shown = run if isinstance(run, Run) else read_run(run)
     if max_error is not None:
         _check_errors(shown)
-        shown = Run({**shown.settings, "threshold": max_error}, shown.trials)
+        objective = dataclasses.replace(shown.info.objective, threshold=max_error)
+        shown = Run(dataclasses.replace(shown.info, objective=objective), shown.trials, shown.state)
     if not shown.trials:
         raise PlotError(f"the run of {shown.kernel or 'no kernel'} has no trial yet: there is nothing to draw")
     with styled():

@@ -72,11 +72,11 @@ def metric_axis(run: Run, metric: str) -> MetricAxis:
         return MetricAxis(metric, "speedup over the fp64 baseline")
     name, _, output = metric.partition(".")
     if name == "error":
-        kind = run.settings.get("metric")
+        kind = run.info.metric
         return MetricAxis(metric, f"error{f' of {output}' if output else ''}{f' ({kind})' if kind else ''}")
     if not metric.isidentifier():
         return MetricAxis(metric, metric)
-    unit = str(run.settings.get("units", {}).get(metric) or unit_of(metric))
+    unit = run.info.units.get(metric) or unit_of(metric)
     suffix = f"_{unit.replace('/', '_')}".lower()
     words = metric[: -len(suffix)] if unit and metric.lower().endswith(suffix) else metric
     factor = 1.0

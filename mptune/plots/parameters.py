@@ -81,7 +81,7 @@ def effects_of(run: Run) -> Effects:
     values = values[usable]
     relative = values / values.min() if run.objective.minimise else values.max() / values
     parameters = [p for p in described if len({trial.configuration[p.name] for trial in trials}) > 1]
-    signature = set(run.settings.get("signature", ()))
+    signature = run.info.signature
     types = {p.name for p in parameters if isinstance(p, PrecisionParameter | PolicyParameter) or p.name in signature}
     importance = importance_of(parameters, trials, relative)
     if importance is not None:

@@ -36,12 +36,12 @@ def valid_trials(run: Run) -> tuple[Trial, ...]:
 
 def baseline_of(run: Run) -> Trial | None:
     """Return the baseline, None also where no type was tuned, so that any configuration would be one."""
-    return run.baseline if run.settings.get("baseline_values") else None
+    return run.baseline if run.info.baseline_values else None
 
 
 def judges(run: Run) -> bool:
     """Whether a trial can be infeasible."""
-    return run.settings.get("threshold") is not None or bool(run.objective.constraints)
+    return run.info.objective.threshold is not None or bool(run.info.objective.constraints)
 
 
 def threshold_text(run: Run) -> str:
@@ -57,8 +57,7 @@ def threshold_text(run: Run) -> str:
 
 def title_of(run: Run, *remarks: str) -> str:
     """Return what stands above a plot."""
-    device = run.settings.get("device")
-    whose = f"{run.kernel} on {device}" if device else run.kernel
+    whose = f"{run.kernel} on {run.info.device}" if run.info.device else run.kernel
     # A number stays with what it counts.
     count = counted(run.evaluations, "configuration").replace(" ", "\u00a0")
     return "; ".join((f"{whose}: {count}", *remarks))
@@ -66,7 +65,7 @@ def title_of(run: Run, *remarks: str) -> str:
 
 def order_label(run: Run) -> str:
     """Return what an axis says along which the trials come one after the other."""
-    return "configurations in the order of the recording" if "recorded" in run.settings else "evaluations"
+    return "configurations in the order of the recording" if run.info.recorded else "evaluations"
 
 
 def counted(count: int, what: str) -> str:

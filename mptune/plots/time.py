@@ -55,7 +55,7 @@ def draw(run: Run, look: Look) -> Figure:
         upper, lower = figure.subplots(**(beside if look.is_wide else below))
         _draw_totals(upper, total, looks, unit, seconds)
         _draw_along(lower, run, rows, looks, unit, seconds)
-    devices = int(run.settings.get("workers") or 1)
+    devices = run.state.workers
     style.write_title(figure, look, title_of(run, *([f"{devices} devices at a time"] if devices > 1 else [])))
     return figure
 
@@ -80,7 +80,7 @@ def along(run: Run, names: list[str]) -> dict[str, Floats]:
 
     What was spent beside the trials (prepare, search) has no place along the run and is left out.
     """
-    devices = max(1, int(run.settings.get("workers") or 1))
+    devices = max(1, run.state.workers)
     durations = [trial.measurement.durations_s for trial in run.trials]
     rows: dict[str, Floats] = {}
     for name in names:

@@ -38,25 +38,25 @@ def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources
         KernelError: the definition given is not the one the run was made with.
         UnknownNameError: an ok trial lacks a metric of the objective.
     """
-    settings, trials, objective = run.settings, run.trials, run.objective
+    info, trials, objective = run.info, run.trials, run.objective
     command, is_recorded = tune_command(run)
     return RunDocument(
         label=label,
         file=file,
-        facts=_facts(settings),
+        facts=_facts(run),
         kernel=run.kernel,
-        backend=str(settings.get("backend") or ""),
-        device=str(settings.get("device") or ""),
-        strategy=str(settings.get("strategy") or ""),
-        error_metric=str(settings.get("metric") or "error"),
-        seed=_whole(settings.get("seed")),
+        backend=info.backend,
+        device=info.device,
+        strategy=info.strategy,
+        error_metric=info.metric or "error",
+        seed=info.seed,
         threshold=objective.threshold,
         objective=objective.metric,
         constraints=objective.constraints,
         higher_is_better=tuple(sorted(run.more_is_better)),
-        budget=_whole(settings.get("budget")),
-        configurations=_whole(settings.get("configurations")),
-        wall_s=float(settings.get("wall_s") or 0.0),
+        budget=info.budget,
+        configurations=info.configurations,
+        wall_s=run.state.wall_s,
         durations_s=run.durations_s,
         command=command,
         command_is_recorded=is_recorded,
@@ -83,7 +83,7 @@ def _positions(run: Run) -> dict[str, int | None]:
 
 def _baseline(run: Run) -> Trial | None:
     """Return the baseline; a run that does not say what one is, such as another tool's, has none."""
-    return run.baseline if "baseline_values" in run.settings else None
+    return run.baseline if run.info.baseline_values is not None else None
 
 
 def _failures(run: Run) -> tuple[Failure, ...]:
@@ -108,49 +108,40 @@ def _metrics(run: Run) -> dict[str, tuple[float | None, ...]]:
 
 
 def _parameter_column(run: Run, name: str) -> ParameterColumn:
-    described: Mapping[str, Any] = next((p for p in run.settings.get("parameters", ()) if p.get("name") == name), {})
+    described = next((p for p in run.info.parameters if p.name == name), None)
     cells: list[Any] = [trial.configuration.get(name) for trial in run.trials]
     tested = set(cells)
-    ordered = [value for value in map(_hashable, described.get("values", ())) if value in tested]
+    ordered = [value for value in described.values if value in tested] if described else []
     column = Choices.of(cells, ordered)
     texts = tuple("" if value is None else str(value) for value in column.values)
     options = tuple(shlex.join(["-p", f"{name}={text}"]) for text in texts)
-    return ParameterColumn(name, str(described.get("kind", "")), texts, options, column)
+    return ParameterColumn(name, described.kind if described else "", texts, options, column)
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _facts(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a run says about itself beside what the page shows in places of its own."""
-    names = {
-        "architecture": "architecture",
-        "created_at": "begun",
-        "mptune_version": "mptune",
-        "kernel_path": "definition",
-        "size": "size preset",
-        "penalty": "penalty",
-        "baseline_share": "baseline share",
-        "workers": "workers",
-        "scheduler": "scheduler",
-        "stale": "trials set aside",
+def _facts(run: Run) -> dict[str, str]:
+    """Return what is known of a run beside what the page shows in places of its own."""
+    info = run.info
+    facts = {
+        "sizes": _pairs(info.sizes),
+        **info.versions,
+        "architecture": info.architecture,
+        "begun": info.created_at,
+        "mptune": info.mptune_version,
+        "definition": info.kernel_path,
+        "size preset": info.size,
+        "penalty": "" if info.recorded else info.objective.penalty,
+        "baseline share": info.baseline_share,
+        "workers": run.state.workers,
+        "scheduler": info.scheduler,
+        "trials set aside": run.state.stale,
+        "strategy options": _pairs(info.strategy_options),
+        "observers": ", ".join(info.observers),
     }
-    versions = settings.get("versions")
-    facts = {"sizes": _pairs(settings.get("sizes"))}
-    facts |= {str(name): str(text) for name, text in versions.items()} if isinstance(versions, Mapping) else {}
-    facts |= {said: str(settings[name]) for name, said in names.items() if settings.get(name) not in (None, "", 0)}
-    facts["strategy options"] = _pairs(settings.get("strategy_options"))
-    facts["observers"] = _listed(settings.get("observers"))
-    return {name: text for name, text in facts.items() if text}
+    return {name: str(fact) for name, fact in facts.items() if fact}
 
 
-def _pairs(values: Any) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, Mapping) else ""
-
-
-def _listed(values: Any) -> str:
-    return ", ".join(map(str, values)) if isinstance(values, Sequence) and not isinstance(values, str) else ""
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def _texts(texts: Sequence[str]) -> Choices:
@@ -161,10 +152,6 @@ def _texts(texts: Sequence[str]) -> Choices:
 def _cut(text: str, longest: int) -> str:
     more = len(text) - longest
     return text if more <= 0 else f"{text[:longest]}\n… and {more} characters more, in the run file"
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def _number(value: float) -> float | None:

@@ -19,21 +19,21 @@ def tune_command(run: Run) -> tuple[str, bool]:
     A run made from Python has none; its settings give one that does the same, but for compiler flags and limits of
     time, which a run file does not hold.
     """
-    recorded = run.settings.get("command")
-    if recorded:
-        return str(recorded), True
-    settings, kernel = run.settings, _kernel(run)
-    if not kernel or not settings.get("strategy"):
+    info, objective, kernel = run.info, run.info.objective, _kernel(run)
+    if info.command:
+        return info.command, True
+    if not kernel or not info.strategy:
         return "", False
     words = ["mptune", "tune", kernel, *_sizes(run)]
-    for name in ("backend", "strategy", "budget", "seed", "penalty"):
-        if settings.get(name) is not None:
-            words += [f"--{name}", str(settings[name])]
-    words += [word for text in _limits(settings.get("threshold")) for word in ("--max-error", text)]
-    if run.objective.metric != "time_ms":
-        words += ["--objective", run.objective.metric, *(() if run.objective.minimise else ("--maximise",))]
-    words += [word for text in run.objective.constraints for word in ("--constraint", text)]
-    words += [word for text in _pairs(settings.get("strategy_options")) for word in ("--strategy-option", text)]
+    options = {"backend": info.backend or None, "strategy": info.strategy, "budget": info.budget, "seed": info.seed}
+    for name, value in {**options, "penalty": objective.penalty}.items():
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    words += [word for text in _limits(objective.threshold) for word in ("--max-error", text)]
+    if objective.metric != "time_ms":
+        words += ["--objective", objective.metric, *(() if objective.minimise else ("--maximise",))]
+    words += [word for text in objective.constraints for word in ("--constraint", text)]
+    words += [word for text in _pairs(info.strategy_options) for word in ("--strategy-option", text)]
     return shlex.join(words), False
 
 
@@ -54,23 +54,22 @@ def emit_command(run: Run, file: str) -> str:
 
 def _kernel(run: Run) -> str:
     """Return what names the kernel on the command line, nothing where that is not known."""
-    path = run.settings.get("kernel_path")
-    if run.kernel in bundled_kernels() and (path is None or Path(str(path)).parent.name == "kernels"):
+    path = run.info.kernel_path
+    if run.kernel in bundled_kernels() and (path is None or Path(path).parent.name == "kernels"):
         return run.kernel
-    return str(path or "")
+    return path or ""
 
 
 def _sizes(run: Run) -> list[str]:
-    return [word for text in _pairs(run.settings.get("sizes")) for word in ("--size", text)]
+    return [word for text in _pairs(run.info.sizes) for word in ("--size", text)]
 
 
-def _limits(threshold: Any) -> Iterator[str]:
+def _limits(threshold: float | Mapping[str, float] | None) -> Iterator[str]:
     if isinstance(threshold, Mapping):
         yield from _pairs(threshold)
     elif threshold is not None:
         yield str(threshold)
 
 
-def _pairs(values: Any) -> Iterator[str]:
-    if isinstance(values, Mapping):
-        yield from (f"{name}={value}" for name, value in values.items())
+def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{name}={value}" for name, value in values.items())

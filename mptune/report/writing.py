@@ -117,6 +117,6 @@ def _labels(runs: Sequence[Run], files: Sequence[str]) -> list[str]:
 
 def _title(runs: Sequence[Run]) -> str:
     kernels = dict.fromkeys(run.kernel for run in runs)
-    devices = dict.fromkeys(str(run.settings.get("device") or "") for run in runs)
+    devices = dict.fromkeys(run.info.device for run in runs)
     where = f" on {next(iter(devices))}" if len(devices) == 1 and next(iter(devices)) else ""
     return f"{', '.join(kernels)}{where}: mptune report"

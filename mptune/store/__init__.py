@@ -1,4 +1,4 @@
-"""The run file: one SQLite database with the settings of a run and every trial of it.
+"""The run file: one SQLite database with what a run is, how far it has come, and every trial of it.
 
 A trial is on the disk when :meth:`RunFile.add` returns. The rollback journal is used rather than a
 write-ahead log: between two trials the one file is complete by itself and can be copied, and it works on
@@ -7,6 +7,8 @@ only: nothing is evaluated or unpickled.
 """
 
 from mptune.store.database import FORMAT_VERSION
+from mptune.store.info import ParameterInfo, RunInfo, RunState
 from mptune.store.run_file import RunFile
+from mptune.store.unsaved import RunStore, UnsavedRun
 
-__all__ = ["FORMAT_VERSION", "RunFile"]
+__all__ = ["FORMAT_VERSION", "ParameterInfo", "RunFile", "RunInfo", "RunState", "RunStore", "UnsavedRun"]

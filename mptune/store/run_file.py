@@ -1,21 +1,18 @@
-"""An open run file: settings and trials, read and written."""
+"""An open run file: what the run is, how far it has come, and its trials, read and written."""
 
 from __future__ import annotations
 
-import enum
 import json
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
-from types import MappingProxyType
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, Self
-
-import numpy as np
 
 from mptune.errors import RunFileError, did_you_mean
 from mptune.results import Trial
 from mptune.store import database, writer_lock
+from mptune.store.info import RunInfo, RunState
 from mptune.store.rows import from_rows, many_objects, to_row
 
 __all__ = ["RunFile"]
@@ -32,21 +29,22 @@ class RunFile:
         self._connection: sqlite3.Connection | None = connection
         self._lock = lock
         self._process = os.getpid()
-        self._settings = self._read_settings()
+        self._info, self._state = self._read()
 
     @classmethod
-    def create(cls, path: str | Path, settings: Mapping[str, Any]) -> RunFile:
+    def create(cls, path: str | Path, info: RunInfo, state: RunState | None = None) -> RunFile:
         """Make a new run file, with the folders that lead to it, and open it for writing.
 
         Args:
             path: where; a file that is there already is never touched, unless it is empty.
-            settings: what describes the run, by name; JSON values.
+            info: what the run is.
+            state: how far it has come.
 
         Raises:
-            RunFileError: the file exists, is being written, or cannot be made there; or a setting is not JSON.
+            RunFileError: the file exists, is being written, or cannot be made there.
         """
         path = Path(path)
-        rows = [(name, _to_json(name, value)) for name, value in settings.items()]
+        rows = _rows({**info.to_json(), **(state or RunState()).to_json()})
         with database.explained(path):
             _refuse_taken(path)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +71,7 @@ class RunFile:
         """Refuse now what :meth:`create`, or :meth:`open` of a file to go on with, would refuse later.
 
         Raises:
-            RunFileError: as those do; no file is made, and no trial or setting changed.
+            RunFileError: as those do; no file is made, and nothing in one is changed.
         """
         path = Path(path)
         if resume and path.exists():
@@ -118,19 +116,27 @@ class RunFile:
         return self._path
 
     @property
-    def settings(self) -> Mapping[str, Any]:
-        """What describes the run, by name, as read back from the file: a tuple has become a list."""
-        return MappingProxyType(self._settings)
+    def info(self) -> RunInfo:
+        """What the run is."""
+        return self._info
 
-    def update(self, settings: Mapping[str, Any]) -> None:
-        """Add settings, or replace those of the same name.
+    @property
+    def state(self) -> RunState:
+        """How far the run has come."""
+        return self._state
+
+    def update(self, state: RunState, info: RunInfo | None = None) -> None:
+        """Record how far the run has come and, if it is set up anew, what it is.
 
         Raises:
-            RunFileError: a setting is not JSON, or the file cannot be written.
+            RunFileError: the file cannot be written.
         """
-        self.add_all((), settings=settings)
+        document = {**(info.to_json() if info is not None else {}), **state.to_json()}
+        self._write((), "", document)
+        self._info = info or self._info
+        self._state = state
 
-    def add(self, trial: Trial, phase: str = "search", settings: Mapping[str, Any] | None = None) -> None:
+    def add(self, trial: Trial, phase: str = "search", state: RunState | None = None) -> None:
         """Record a trial; when this returns, it is on the disk.
 
         A trial of the same key and configuration is replaced and keeps its place in the order, so adding
@@ -139,27 +145,23 @@ class RunFile:
         Args:
             trial: what to record.
             phase: what it was evaluated for ("baseline", "search", ...).
-            settings: to add or replace in the same breath: waiting for the disk is most of what either takes.
+            state: how far the run has come, written together: waiting for the disk is most of what either takes.
 
         Raises:
-            RunFileError: the file cannot be written (disk full, moved away, read-only), or a setting is not JSON.
+            RunFileError: the file cannot be written (disk full, moved away, read-only).
         """
-        self.add_all([trial], phase, settings)
+        self.add_all([trial], phase, state)
 
-    def add_all(
-        self, trials: Sequence[Trial], phase: str = "search", settings: Mapping[str, Any] | None = None
-    ) -> None:
+    def add_all(self, trials: Sequence[Trial], phase: str = "search", state: RunState | None = None) -> None:
         """Record trials as :meth:`add` does, all of them or none, much faster than one by one.
 
         Raises:
-            RunFileError: the file cannot be written (disk full, moved away, read-only), or a setting is not JSON.
+            RunFileError: the file cannot be written (disk full, moved away, read-only).
         """
-        described = [(name, _to_json(name, value)) for name, value in (settings or {}).items()]
-        connection = self._open_connection()
-        with database.explained(self._path), database.transaction(connection):
-            connection.executemany(database.INSERT_TRIAL, (to_row(trial, phase) for trial in trials))
-            connection.executemany(database.UPSERT_SETTING, described)
-        self._settings.update((name, json.loads(text)) for name, text in described)
+        known = self._state.to_json()
+        changed = {} if state is None else {n: value for n, value in state.to_json().items() if value != known[n]}
+        self._write(trials, phase, changed)
+        self._state = state or self._state
 
     def retire(self, trials: Sequence[Trial]) -> None:
         """Set trials aside that were measured under other conditions (phase "stale"); nothing is deleted.
@@ -207,13 +209,22 @@ class RunFile:
             raise RunFileError(f"run file {self._path} is closed")
         return self._connection
 
-    def _read_settings(self) -> dict[str, Any]:
+    def _write(self, trials: Sequence[Trial], phase: str, fields: dict[str, Any]) -> None:
+        """Write trials and fields of the records, all or nothing."""
+        connection = self._open_connection()
+        with database.explained(self._path), database.transaction(connection):
+            connection.executemany(database.INSERT_TRIAL, (to_row(trial, phase) for trial in trials))
+            connection.executemany(database.UPSERT_SETTING, _rows(fields))
+
+    def _read(self) -> tuple[RunInfo, RunState]:
         with database.explained(self._path):
             rows = self._open_connection().execute("SELECT name, value FROM settings ORDER BY rowid").fetchall()
+        where = f"run file {self._path}"
         try:
-            return {name: json.loads(text) for name, text in rows}
-        except (ValueError, TypeError) as error:
-            raise RunFileError(f"run file {self._path} is corrupt: its settings cannot be read ({error})") from error
+            document = {name: json.loads(text) for name, text in rows}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise RunFileError(f"{where} is corrupt: its settings cannot be read ({error})") from error
+        return RunInfo.from_json(document, where), RunState.from_json(document, where)
 
 
 def _lock(path: Path, flags: int = 0) -> int:
@@ -254,22 +265,5 @@ def _missing(path: Path) -> str:
     return f"there is no run file {path}{did_you_mean(path.name, others)}"
 
 
-def _to_json(name: str, value: Any) -> str:
-    try:
-        return json.dumps(value, default=_plain)
-    except (TypeError, ValueError) as error:
-        raise RunFileError(f"setting {name!r} cannot be recorded: {error}") from error
-
-
-def _plain(item: Any) -> Any:
-    if isinstance(item, Mapping):
-        return dict(item)
-    if isinstance(item, np.generic | np.ndarray):
-        return item.tolist()
-    if isinstance(item, set | frozenset):
-        return sorted(item)
-    if isinstance(item, PurePath):
-        return str(item)
-    if isinstance(item, enum.Enum):
-        return item.value
-    raise TypeError(f"{type(item).__name__} is not a JSON value")
+def _rows(fields: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(name, json.dumps(value)) for name, value in fields.items()]

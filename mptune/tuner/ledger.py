@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Collection, Iterator
 
@@ -12,8 +13,7 @@ from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunFile
-from mptune.tuner.no_file import NoFile
+from mptune.store import RunState, RunStore
 from mptune.tuner.settings import TuneSettings
 
 __all__ = ["Ledger"]
@@ -36,7 +36,7 @@ class Ledger:
         objective: Objective,
         space: SearchSpace,
         evaluator: DeviceEvaluator,
-        file: RunFile | NoFile,
+        file: RunStore,
         settings: TuneSettings,
         start: float,
     ) -> None:
@@ -46,9 +46,9 @@ class Ledger:
         self._file = file
         self._settings = settings
         self._start = start
-        self._wall_before_s = float(file.settings["wall_s"])
-        self._prepare_s = float(file.settings.get("prepare_s", 0.0)) + time.monotonic() - start
-        self._search_s = float(file.settings.get("search_s", 0.0))
+        self._wall_before_s = file.state.wall_s
+        self._prepare_s = file.state.prepare_s + time.monotonic() - start
+        self._search_s = file.state.search_s
         #: Every trial of this run so far, in the order in which they ended, and the phase of each.
         self.trials: dict[Configuration, Trial] = {}
         self.phases: dict[Configuration, str] = {}
@@ -96,7 +96,7 @@ class Ledger:
 
     def result(self) -> Run:
         """Return everything so far."""
-        return Run(self._file.settings, list(self.trials.values()))
+        return Run(self._file.info, list(self.trials.values()), self._file.state)
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -125,10 +125,10 @@ class Ledger:
         finally:
             self._search_s += time.monotonic() - start
 
-    def spent(self) -> dict[str, float]:
+    def spent(self) -> RunState:
         """Return how long the run took so far, and what no trial accounts for."""
         wall_s = self._wall_before_s + self.elapsed_s
-        return {"wall_s": wall_s, "prepare_s": self._prepare_s, "search_s": self._search_s}
+        return dataclasses.replace(self._file.state, wall_s=wall_s, prepare_s=self._prepare_s, search_s=self._search_s)
 
     # -- the run file's own --------------------------------------------------------------------
 
@@ -149,5 +149,5 @@ class Ledger:
         stale += [current.pop(trial.configuration) for trial in unbacked]
         self._revived = current.keys() & {trial.configuration for trial in retired}
         self._file.retire(stale)
-        self._file.update({"stale": len(stale)})
+        self._file.update(dataclasses.replace(self._file.state, stale=len(stale)))
         return current

@@ -17,13 +17,12 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import uniform_types
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunFile
+from mptune.store import RunStore
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
 from mptune.tuner.finalists import finalists, rounds_within
 from mptune.tuner.footprints import footprints
 from mptune.tuner.ledger import Ledger
-from mptune.tuner.no_file import NoFile
 from mptune.tuner.phase import Phase
 from mptune.tuner.settings import Progress, TuneSettings
 
@@ -58,7 +57,7 @@ class Tuning:
         objective: Objective,
         space: SearchSpace,
         evaluator: DeviceEvaluator,
-        file: RunFile | NoFile,
+        file: RunStore,
         on_progress: Callable[[Progress], None],
         start: float,
     ) -> None:

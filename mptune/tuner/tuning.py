@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import hashlib
 import re
 import time
 import warnings
@@ -16,7 +17,7 @@ from typing import Any, Final
 from mptune import __version__
 from mptune.accuracy.evaluate import metric_text, metrics_by_output
 from mptune.backends.processor import usable_cores
-from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.errors import ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.dask_cluster import Cluster
 from mptune.evaluators.dask_devices import DaskDevices
@@ -32,13 +33,12 @@ from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.policy import MeasurementPolicy
 from mptune.registry import load_kernel
-from mptune.rendering import render_body
+from mptune.rendering import render_body, template_hash
 from mptune.run import Run
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunFile
+from mptune.store import ParameterInfo, RunFile, RunInfo, RunState, UnsavedRun
 from mptune.strategies import chosen_name, make
 from mptune.tuner.loop import Tuning
-from mptune.tuner.no_file import NoFile
 from mptune.tuner.settings import Progress, TuneSettings
 
 __all__ = ["device_constraints", "tune"]
@@ -117,9 +117,8 @@ def tune(
         space = kernel.search_space(sizes, device_constraints(kernel, ready.constraints))
         # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
         render_body(kernel, space.configuration(0), sizes)
-        described = _describe(kernel, sizes, settings, objective, metric_text(metric), space, ready, command)
-        described["workers"] = evaluator.capacity
-        file = _open_run(output, resume, described)
+        info = _describe(kernel, sizes, settings, objective, metric_text(metric), space, ready, command)
+        file = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
         return Tuning(kernel, sizes, settings, objective, space, evaluator, file, on_progress, start).run()
 
@@ -223,21 +222,18 @@ def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]
     return tuple(limit for limit in spelt if not _AXIS.search(limit))
 
 
-def _open_run(output: str | Path | None, resume: bool, described: Mapping[str, Any]) -> RunFile | NoFile:
+def _open_run(output: str | Path | None, resume: bool, info: RunInfo, workers: int) -> RunFile | UnsavedRun:
+    """Return where the trials go: a new run file, one to go on with, or nowhere."""
+    state = RunState(workers=workers)
     if output is None:
-        return NoFile(described)
+        return UnsavedRun(info, state)
     if not (resume and Path(output).exists()):
-        return RunFile.create(output, described)
+        return RunFile.create(output, info, state)
     file = RunFile.open(output)
     try:
-        for name in ("kernel", "backend"):
-            if file.settings.get(name) != described[name]:
-                raise MptuneError(
-                    f"{output} holds a run of {name} {file.settings.get(name)!r}, not {described[name]!r}: "
-                    "give another --output"
-                )
-        kept = {name: file.settings[name] for name in ("created_at", "wall_s") if name in file.settings}
-        file.update({**described, **kept})
+        file.info.require_same_run(info, str(output))
+        info = dataclasses.replace(info, created_at=file.info.created_at)
+        file.update(dataclasses.replace(file.state, workers=workers), info)
     except BaseException:
         file.close()
         raise
@@ -253,40 +249,37 @@ def _describe(
     space: SearchSpace,
     ready: Ready,
     command: str,
-) -> dict[str, Any]:
+) -> RunInfo:
     """Return what a run file keeps beside its trials."""
-    threshold = objective.threshold
-    return {
-        "mptune_version": __version__,
-        "kernel": kernel.name,
-        "kernel_path": str(kernel.path) if kernel.path else None,
-        "backend": ready.device.backend,
-        "device": ready.device.name,
-        "architecture": ready.device.architecture,
-        "versions": dict(ready.device.versions),
-        "size": settings.size,
-        "sizes": dict(sizes),
-        "seed": settings.seed,
-        "threshold": dict(threshold) if isinstance(threshold, Mapping) else threshold,
-        "metric": metric,
-        "objective": objective.metric,
-        "objectives": list(objective.metrics),
-        "minimise": objective.minimise,
-        "penalty": objective.penalty,
-        "alpha": objective.alpha,
-        "beta": objective.beta,
-        "measured_constraints": list(objective.constraints),
-        "observers": list(ready.observers),
-        "strategy": settings.strategy,
-        "strategy_options": {k: str(v) for k, v in settings.strategy_options.items()},
-        "budget": settings.budget,
-        "scheduler": settings.scheduler,
-        "baseline_share": settings.baseline_share,
-        "baseline_values": {name: list(values) for name, values in kernel.baseline_values().items()},
-        "signature": list(kernel.signature_names),
-        "configurations": space.size,
-        "command": command,
-        "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "wall_s": 0.0,
-        **space.describe(),
-    }
+    return RunInfo(
+        kernel=kernel.name,
+        kernel_path=str(kernel.path) if kernel.path else None,
+        size=settings.size,
+        sizes=dict(sizes),
+        backend=ready.device.backend,
+        device=ready.device.name,
+        architecture=ready.device.architecture,
+        versions=dict(ready.device.versions),
+        compiler=ready.identity,
+        objective=objective,
+        metric=metric,
+        baseline_values=kernel.baseline_values(),
+        observers=ready.observers,
+        strategy=settings.strategy,
+        strategy_options={name: str(value) for name, value in settings.strategy_options.items()},
+        budget=settings.budget,
+        baseline_share=settings.baseline_share,
+        seed=settings.seed,
+        scheduler=settings.scheduler,
+        parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
+        constraints=tuple(constraint.text for constraint in space.constraints),
+        constants=space.constants,
+        configurations=space.size,
+        signature=kernel.signature_names,
+        template_hash=template_hash(kernel),
+        definition_hash=hashlib.sha256(kernel.path.read_bytes()).hexdigest() if kernel.path else "",
+        data_key=ready.data_key,
+        mptune_version=__version__,
+        command=command,
+        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )

@@ -519,7 +519,7 @@ def test_the_summary_says_how_the_time_was_spent_and_what_failed(mptune: Call, t
     assert {"compile", "prepare", "other"} <= set(spent)
     assert all(seconds >= 0 for seconds in spent.values())
     run = Run.load(Path("runs/poly.db"))
-    assert sum(spent.values()) == pytest.approx(run.settings["wall_s"], abs=0.1 * len(spent))
+    assert sum(spent.values()) == pytest.approx(run.state.wall_s, abs=0.1 * len(spent))
     (failed,) = (line.strip() for line in done.out.splitlines() if " × " in line)
     # One kind, though each message has another number in it.
     assert failed.startswith("2 × compile_error: ")

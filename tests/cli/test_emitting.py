@@ -12,9 +12,9 @@ import own_kernel
 import pytest
 from awkward_kernel import run_of
 from command_line import caller
+from described import create
 
 from mptune.results import Measurement, Status, Trial
-from mptune.store import RunFile
 
 OWN = Path(own_kernel.__file__)
 POLY = own_kernel.kernel
@@ -44,7 +44,7 @@ def run_file(path: Path, **settings: Any) -> Path:
         ),
     ]
     run = run_of(POLY, trials, kernel_path=str(OWN), threshold=1e-3, **settings)
-    with RunFile.create(path, run.settings) as file:
+    with create(path, run) as file:
         for trial in trials:
             file.add(trial)
     return path

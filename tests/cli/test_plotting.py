@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from command_line import caller
+from described import create, described_run
 
 from mptune.interop import from_run, write_recording
 from mptune.results import Measurement, Status, Trial
-from mptune.run import Run
 from mptune.schemas import schema
 from mptune.space.configuration import Configuration
-from mptune.store import RunFile
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -64,7 +63,7 @@ def trials() -> list[Trial]:
 
 @pytest.fixture
 def run_file(tmp_path: Path) -> Path:
-    with RunFile.create(tmp_path / "runs" / "axpy.db", SETTINGS) as file:
+    with create(tmp_path / "runs" / "axpy.db", SETTINGS) as file:
         file.add_all(trials())
     return tmp_path / "runs" / "axpy.db"
 
@@ -95,7 +94,7 @@ def test_all_kinds_and_the_document(plot: Callable[..., Any], run_file: Path, tm
 
 
 def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callable[..., Any], tmp_path: Path) -> None:
-    write_recording(from_run(Run(SETTINGS, trials()), "axpy"), tmp_path / "space.json.gz")
+    write_recording(from_run(described_run(SETTINGS, trials()), "axpy"), tmp_path / "space.json.gz")
     code, out, err = plot("space.json.gz", "--kind", "all", "--max-error", "1e-5")
     assert code == 0
     assert out.split() == ["space-pareto.png", "space-progress.png", "space-parameters.png"]
@@ -139,7 +138,7 @@ def test_a_file_that_is_no_run_is_told(plot: Callable[..., Any], run_file: Path)
 @pytest.mark.parametrize("kind", ["pareto", "progress", "parameters", "all"])
 def test_a_run_where_everything_failed_is_told(plot: Callable[..., Any], tmp_path: Path, kind: str) -> None:
     failed = [Trial(t.configuration, Status.CRASH, "signal 11", key=t.key) for t in trials()]
-    with RunFile.create(tmp_path / "failed.db", {**SETTINGS, "wall_s": 0.0}) as file:
+    with create(tmp_path / "failed.db", {**SETTINGS, "wall_s": 0.0}) as file:
         file.add_all(failed)
     code, out, err = plot("failed.db", "--kind", kind)
     assert (code, out) == (2, "")

@@ -11,9 +11,9 @@ import own_kernel
 import pytest
 from awkward_kernel import run_of
 from command_line import caller
+from described import create
 
 from mptune.results import Measurement, Status, Trial
-from mptune.store import RunFile
 
 OWN = Path(own_kernel.__file__)
 POLY = own_kernel.kernel
@@ -33,7 +33,7 @@ def run_file(tmp_path: Path) -> Path:
         Trial(POLY.configuration({}), Status.OK, "", Measurement({"time_ms": 2.0, "error": 1e-16}), key="a"),
         Trial(POLY.configuration({"x_type": "fp16"}), Status.CRASH, "signal 11", key="b"),
     ]
-    with RunFile.create(tmp_path / "run.db", run_of(POLY, trials, kernel_path=str(OWN)).settings) as file:
+    with create(tmp_path / "run.db", run_of(POLY, trials, kernel_path=str(OWN))) as file:
         file.add_all(trials)
     return tmp_path / "run.db"
 

@@ -145,12 +145,11 @@ def test_sizes_are_those_of_the_run(run: Run) -> None:
     assert dict(sizes_of(run, POLY)) == {"n": 5003}
     for sizes, kind, message in (
         ({"n": 3, "m": 3}, UnknownNameError, "'m'"),
-        ({}, KernelError, "has the size n, which the run does not"),
+        ({}, RunFileError, "does not say its sizes"),
         ({"m": 3}, KernelError, "has the size n, which the run does not"),
-        (None, RunFileError, "does not say its sizes"),
     ):
         with pytest.raises(kind, match=message):
-            sizes_of(Run({**run.settings, "sizes": sizes}, []), POLY)
+            sizes_of(Run(dataclasses.replace(run.info, sizes=sizes), []), POLY)
 
 
 def test_what_is_newer_than_the_run_is_told(tmp_path: Path) -> None:

@@ -422,7 +422,7 @@ def test_a_run_on_a_cluster_is_a_run_like_any_other(kernel: Kernel, cluster: Any
     assert run.evaluations == 8
     assert set(run.statuses) <= {"ok", "inaccurate"}
     assert run.best is not None
-    assert run.settings["scheduler"] == cluster.scheduler_address
+    assert run.info.scheduler == cluster.scheduler_address
     # Compilers that stay go with the run.
     wait_until(lambda: not any(benches_of(worker.pid, b"cc1plus") for worker in cluster.workers.values()))
 

@@ -198,7 +198,7 @@ def test_a_run_on_three_devices_has_every_trial_once() -> None:
     assert set(run.statuses) <= {"ok", "inaccurate"}
     assert run.best is not None
     assert run.baseline is not None
-    assert run.settings["workers"] == 3
+    assert run.state.workers == 3
 
 
 @pytest.mark.usefixtures("three_devices")

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from described import described_run
 from recordings import cache_document, write
 
 from mptune.interop import EXPORTERS, read_cache, read_space, write_cache
 from mptune.interop.recorded import Record, RecordedSpace, assemble
 from mptune.results import Measurement, Status, Trial
-from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuner import TuneSettings, tune
 
@@ -129,7 +129,7 @@ def test_every_status_and_what_was_never_timed(tmp_path: Path) -> None:
         trial(24, Status.VIOLATION, time_ms=0.25, error=1e-9),
     ]
     settings = {"kernel": "axpy", "threshold": 1e-4, "measured_constraints": ["time_ms >= 1"], "sizes": {"n": 1024}}
-    run = Run(settings, [*failed, *ran])
+    run = described_run(settings, [*failed, *ran])
     path = tmp_path / "run.json"
     path.write_text(str(EXPORTERS["cache"](run)))
     # A metric of the user's is computed for what did not fail, and needs its time.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from described import described_run
 from recordings import write
 
 from mptune.errors import MptuneError, SpaceFileError
@@ -35,7 +36,7 @@ def run() -> Run:
     def configuration(block: int, kind: str) -> Configuration:
         return Configuration({"block": block, "type": kind})
 
-    return Run(
+    return described_run(
         SETTINGS,
         [
             Trial(
@@ -112,7 +113,7 @@ def test_exported_t4_follows_the_published_schema() -> None:
 @pytest.mark.parametrize("name", ["cache", "t4"])
 def test_a_run_without_trials_has_nothing_to_replay(name: str) -> None:
     with pytest.raises(SpaceFileError, match="records no configuration"):
-        EXPORTERS[name](Run(SETTINGS, []))
+        EXPORTERS[name](described_run(SETTINGS, []))
 
 
 def test_parquet_is_the_table_with_its_types() -> None:
@@ -131,7 +132,7 @@ def test_parquet_holds_every_kind_of_parameter() -> None:
         Trial(Configuration({"order": order, "mixed": mixed}), Status.OK, measurement=Measurement({"time_ms": 1.0}))
         for order, mixed in [((0, 1), "auto"), ((1, 0), 4)]
     ]
-    frame = pd.read_parquet(io.BytesIO(to_parquet(Run({}, trials))))
+    frame = pd.read_parquet(io.BytesIO(to_parquet(described_run({}, trials))))
     assert [list(order) for order in frame["order"]] == [[0, 1], [1, 0]]
     assert list(frame["mixed"]) == ["auto", "4"]
 
@@ -143,5 +144,5 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_run_without_trials_is_an_empty_table() -> None:
-    assert json.loads(to_json(Run(SETTINGS, [])))["trials"] == []
-    assert to_csv(Run(SETTINGS, [])).startswith("block,type,status")
+    assert json.loads(to_json(described_run(SETTINGS, [])))["trials"] == []
+    assert to_csv(described_run(SETTINGS, [])).startswith("block,type,status")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from described import described_run
 
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
@@ -50,7 +51,7 @@ def trial(
 
 
 def run_of(trials: Sequence[Trial], **settings: Any) -> Run:
-    return Run({**SETTINGS, **settings}, trials)
+    return described_run({**SETTINGS, **settings}, trials)
 
 
 @functools.cache

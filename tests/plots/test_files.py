@@ -99,7 +99,7 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pyplot_is_left_alone_and_matplotlib_is_loaded_when_it_is_needed() -> None:
     code = (
-        "import sys, mptune.cli, mptune.plots; assert 'matplotlib' not in sys.modules; "
+        "import sys, mptune.cli, mptune.plots; sys.path.append('..'); assert 'matplotlib' not in sys.modules; "
         "from synthetic import whole_space; mptune.plots.plot(whole_space()); "
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )

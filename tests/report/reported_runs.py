@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from described import create, described_run
 
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.store import RunFile
 
 __all__ = ["HOSTILE", "hostile_run", "large_run", "run_of", "small_run", "stored", "timing_run", "trial", "valid"]
 
@@ -73,8 +73,8 @@ def valid(x_type: str, block: int, time_ms: float, error: float, **given: Any) -
 
 def run_of(*trials: Trial, **changes: Any) -> Run:
     """Return a run with its trials judged as the tuner judges them."""
-    objective = Run(settings(**changes), ()).objective
-    return Run(settings(**changes), [objective.judge(trial) for trial in trials])
+    objective = described_run(settings(**changes), ()).objective
+    return described_run(settings(**changes), [objective.judge(trial) for trial in trials])
 
 
 def small_run(**changes: Any) -> Run:
@@ -131,9 +131,12 @@ def hostile_run() -> Run:
     ]
     names = ("kernel", "backend", "device", "metric", "strategy", "command", "architecture", "created_at")
     texts = dict.fromkeys(names, HOSTILE)
-    parameters = [{"name": HOSTILE, "kind": HOSTILE, "values": [HOSTILE]}, {"name": "block", "kind": "ordinal"}]
+    parameters = [
+        {"name": HOSTILE, "kind": HOSTILE, "values": [HOSTILE]},
+        {"name": "block", "kind": "ordinal", "values": []},
+    ]
     more = {"versions": {HOSTILE: HOSTILE}, "sizes": {HOSTILE: 1}, "baseline_values": {}, "parameters": parameters}
-    return Run(settings(**texts, **more), trials)
+    return described_run(settings(**texts, **more), trials)
 
 
 def timing_run() -> Run:
@@ -142,11 +145,11 @@ def timing_run() -> Run:
         Trial(Configuration({"block": 32 * i}), Status.OK, "", Measurement({"time_ms": 1.0 + abs(i - 4) / 3}))
         for i in range(1, 9)
     ]
-    return Run({"kernel": "convolution", "device": "A GPU", "objective": "time_ms"}, trials)
+    return described_run({"kernel": "convolution", "device": "A GPU", "objective": "time_ms"}, trials)
 
 
 def stored(run: Run, path: Path) -> Path:
     """Write a run file with these settings and trials."""
-    with RunFile.create(path, run.settings) as file:
+    with create(path, run) as file:
         file.add_all(run.trials)
     return path

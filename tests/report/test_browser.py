@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from described import described_run
 from reported_runs import HOSTILE, hostile_run, large_run, run_of, small_run, timing_run, valid
 
 from mptune.report import write_report
@@ -108,7 +109,7 @@ RUNS: dict[str, Callable[[], list[Run]]] = {
     "threshold by output": lambda: [small_run(threshold={"y": 1e-5})],
     "expression": lambda: [small_run(objective="time_ms * memory_bytes")],
     "times alone": lambda: [timing_run()],
-    "empty file": lambda: [Run({}, ())],
+    "empty file": lambda: [described_run({}, ())],
     "several": lambda: [small_run(), timing_run(), run_of(), hostile_run(), small_run(device="another")],
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import own_kernel
 import pytest
+from described import create, described_run
 from reported_runs import (
     HOSTILE,
     hostile_run,
@@ -32,7 +33,6 @@ from mptune.report import report_of, write_report
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.store import RunFile
 
 
 def document(run: Run, **options: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def poly_run(count: int = 5, **changes: Any) -> Run:
     ]
     parameters = [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in kernel.parameters]
     described = settings(kernel="poly", sizes={"n": 37}, parameters=parameters, baseline_values={"x_type": ["fp64"]})
-    return Run(described | {"kernel_path": None} | changes, trials)
+    return described_run(described | {"kernel_path": None} | changes, trials)
 
 
 # -- the data ----------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_winners_failures_and_settings() -> None:
         ("non_finite", 1, 5),
     ]
     assert shown["threshold"] == 1e-4
-    assert shown["command"] == run.settings["command"]
+    assert shown["command"] == run.info.command
     assert shown["command_is_recorded"]
     assert shown["facts"]["compiler"] == "g++ 12.2.0"
     assert shown["durations_s"] == run.durations_s
@@ -105,8 +105,7 @@ def test_values_of_a_parameter_have_the_order_of_the_search_space() -> None:
         small_run(objective="time_ms * memory_bytes"),
         small_run(objective="memory_bytes", minimise=False),
         small_run(measured_constraints=["memory_bytes <= 1"]),
-        Run({}, small_run().trials),
-        Run({"versions": "g++", "sizes": [1], "seed": "none"}, ()),
+        described_run({}, small_run().trials),
         timing_run(),
         hostile_run(),
     ],
@@ -187,7 +186,7 @@ def test_sources_are_what_is_rendered() -> None:
 def test_of_many_trials_those_that_matter_have_their_source() -> None:
     run = poly_run(12)
     crash = dataclasses.replace(run.trials[5], status=Status.CRASH, message="signal 11")
-    run = Run(run.settings, [*run.trials[:5], crash, *run.trials[6:]])
+    run = Run(run.info, [*run.trials[:5], crash, *run.trials[6:]])
     (shown,) = report_of(run, kernels=[own_kernel.kernel], sources=4).runs
     # The best (which is the baseline), the failure, then the fastest.
     assert sorted(shown.sources.by_trial) == [5, 9, 10, 11]
@@ -207,14 +206,16 @@ def test_a_definition_that_is_newer_than_the_run_is_told() -> None:
     trials = [Trial(kernel.configuration({}), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}))]
     parameters = [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in kernel.parameters]
     described = settings(kernel="axpy", kernel_path=None, sizes={"n": 100}, parameters=parameters)
-    shown = document(Run(described | {"created_at": "2001-01-01T00:00:00+00:00"}, trials))
+    shown = document(described_run(described | {"created_at": "2001-01-01T00:00:00+00:00"}, trials))
     assert "axpy.cu.j2" in shown["sources"]["remarks"][0]
     assert list(shown["sources"]["by_trial"]) == ["0"]
 
 
 def test_a_definition_given_has_to_fit() -> None:
     with pytest.raises(KernelError, match="has changed since the run"):
-        report_of(poly_run(parameters=[{"name": "block", "values": [1]}]), kernels=[own_kernel.kernel])
+        report_of(
+            poly_run(parameters=[{"name": "block", "kind": "ordinal", "values": [1]}]), kernels=[own_kernel.kernel]
+        )
     with pytest.raises(MptuneError, match="no run is of it"):
         report_of(small_run(), kernels=[own_kernel.kernel])
 
@@ -222,7 +223,7 @@ def test_a_definition_given_has_to_fit() -> None:
 def test_what_cannot_be_rendered_is_told() -> None:
     run = poly_run(2)
     strange = Trial(Configuration({**run.trials[0].configuration, "unroll": "wide"}), Status.CRASH)
-    (shown,) = report_of(Run(run.settings, [*run.trials, strange]), kernels=[own_kernel.kernel]).runs
+    (shown,) = report_of(Run(run.info, [*run.trials, strange]), kernels=[own_kernel.kernel]).runs
     assert sorted(shown.sources.by_trial) == [0, 1]
     assert "Trial 3 cannot be rendered" in shown.sources.remarks[-1]
 
@@ -248,7 +249,7 @@ def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
 
 def test_a_run_that_is_being_written_is_reported_as_it_is(tmp_path: Path) -> None:
     run = small_run()
-    with RunFile.create(tmp_path / "run.db", run.settings) as file:
+    with create(tmp_path / "run.db", run) as file:
         file.add(run.trials[0])
         before = (tmp_path / "run.db").read_bytes()
         found = []
