@@ -2,7 +2,7 @@
 
     python benchmarks/scaling.py [--spaces ../shared/spaces] [--strategies bayesian,genetic] [--seeds 5]
 
-Runs the tuner's own loop (``mptune/tuner/asynchronous.py``) on a simulated clock. A device takes as long for a trial as
+Runs the tuner's own loop (``mptune/loop.py``) on a simulated clock. A device takes as long for a trial as
 the recording says its compilation, check and timing took; asking and telling a strategy takes the processor time it
 takes here, during which the other devices go on. Writes ``benchmarks/results/scaling.md``.
 """
@@ -15,25 +15,22 @@ import shlex
 import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from threadpoolctl import threadpool_limits
 
+from benchmarks.simulated_devices import SimulatedDevices
 from mptune.backends.processor import processor
 from mptune.errors import MptuneError
-from mptune.evaluators.simulated_devices import SimulatedDevices
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
+from mptune.loop import Stopwatch, ask_and_tell
 from mptune.objective import Objective
 from mptune.results import Trial
-from mptune.space.configuration import Configuration
 from mptune.strategies import make
-from mptune.strategies.base import Strategy
-from mptune.tuner.asynchronous import AskAndTell
 
 __all__ = ["Outcome", "replay"]
 
@@ -65,78 +62,21 @@ class Outcome:
     distance: float
 
 
-class Replay(AskAndTell):
-    """Searches a recorded space on simulated devices.
+class _Thinking(Stopwatch):
+    """Counts what the strategy takes, during which the devices go on."""
 
-    Args:
-        strategy: asked and told.
-        devices: replay the space.
-        budget: trials in all.
-        clock: processor time in seconds.
-    """
-
-    def __init__(self, strategy: Strategy, devices: SimulatedDevices, budget: int, clock: Callable[[], float]) -> None:
-        self._strategy = strategy
+    def __init__(self, devices: SimulatedDevices, clock: Callable[[], float]) -> None:
+        super().__init__()
         self._devices = devices
-        self._budget = budget
         self._clock = clock
-        self.strategy_s = 0.0
-        self._last = 0.0, 0.0
-        self.trials: list[Trial] = []
 
-    @property
-    def capacity(self) -> int:
-        """One trial per device."""
-        return self._devices.workers
+    def __enter__(self) -> None:
+        self._started = self._clock()
 
-    @property
-    def may_overlap(self) -> bool:
-        """The strategy computes elsewhere."""
-        return True
-
-    @property
-    def wanted(self) -> int:
-        """One more than there are devices, for the one that is free next."""
-        return min(self._devices.workers + 1, self._budget - len(self.trials))
-
-    def ask(self, n: int) -> Sequence[Configuration]:
-        """Ask the strategy, which takes its time."""
-        with self._thinking():
-            return self._strategy.ask(n)
-
-    def may_begin(self, configuration: Configuration, under_way: int) -> bool:  # noqa: ARG002
-        """Never more is asked for than the budget allows."""
-        return True
-
-    def begin(self, configuration: Configuration, following: Collection[Configuration]) -> None:  # noqa: ARG002
-        """Begin a trial on a free device."""
-        self._devices.submit(configuration)
-        self._last = self._devices.now_s, self._devices.remaining_s
-
-    def finish(self) -> Sequence[Trial]:
-        """Wait for the next trials."""
-        ended = self._devices.finished()
-        self.trials += ended
-        return ended
-
-    def tell(self, trials: Sequence[Trial]) -> None:
-        """Tell the strategy, which takes its time."""
-        with self._thinking():
-            self._strategy.tell(trials)
-
-    @contextmanager
-    def _thinking(self) -> Iterator[None]:
-        start = self._clock()
-        yield
-        took_s = self._clock() - start
-        self.strategy_s += took_s
+    def __exit__(self, *_: object) -> None:
+        took_s = self._clock() - self._started
+        self.seconds += took_s
         self._devices.advance(took_s)
-
-    @property
-    def tail_s(self) -> float:
-        """How long devices had nothing to do, added up, when the last trial had begun."""
-        began_s, remaining_s = self._last
-        return self._devices.workers * (self._devices.now_s - began_s) - remaining_s
 
 
 def duration_s(trial: Trial) -> float:
@@ -162,13 +102,15 @@ def replay(
         raise MptuneError(f"recording {space.name} does not say how long its trials took")
     objective = Objective()
     devices = SimulatedDevices(recorded, duration_s, workers)
-    search = Replay(
-        make(strategy, space.space, objective, signature=space.signature, seed=seed), devices, budget, clock
-    )
-    search.run()
-    optimum, best = objective.best(list(recorded.values())), objective.best(search.trials)
+    searcher = make(strategy, space.space, objective, signature=space.signature, seed=seed)
+    thinking = _Thinking(devices, clock)
+    trials: list[Trial] = []
+    told = ask_and_tell(devices, searcher.ask, searcher.tell, lambda: budget - len(trials), thinking=thinking)
+    for ended in told:
+        trials += ended
+    optimum, best = objective.best(list(recorded.values())), objective.best(trials)
     distance = math.inf if optimum is None or best is None else best.time_ms / optimum.time_ms - 1.0
-    return Outcome(devices.now_s, devices.busy_s, search.tail_s, search.strategy_s, len(search.trials), distance)
+    return Outcome(devices.now_s, devices.busy_s, devices.tail_s, thinking.seconds, len(trials), distance)
 
 
 # -- the report ------------------------------------------------------------------------------------

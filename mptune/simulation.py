@@ -1,7 +1,7 @@
 """Replaying a recorded search space with no device: how fast a strategy finds what is known to be there.
 
-The loop is the live run's: ask for one configuration, evaluate it, tell the strategy. An evaluation is a
-unique configuration, so that what a simulation promises a live run keeps.
+The loop is that of a live run: ask for one configuration, evaluate it, tell the strategy. An evaluation is a
+unique configuration in both, so what a simulation promises a live run keeps.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.evaluators.base import Evaluator
 from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
+from mptune.loop import Stopwatch, ask_and_tell
 from mptune.metric_expressions import chosen_objectives, is_error, short_names
 from mptune.objective import Objective
 from mptune.pareto import FrontScale, front
@@ -239,28 +240,19 @@ def simulate(
 
 
 def _replay(
-    strategy: Strategy, evaluator: SimulatedEvaluator, budget: int, seed: int, scale: FrontScale | None
+    strategy: Strategy, evaluator: Evaluator, budget: int, seed: int, scale: FrontScale | None
 ) -> SimulationRun:
     objective = strategy.objective
     best: list[float | None] = []
     reached = _Front(objective, scale)
     incumbent: Trial | None = None
-    strategy_s = 0.0
-    while len(best) < budget:
-        started = time.perf_counter()
-        asked = strategy.ask(1)
-        strategy_s += time.perf_counter() - started
-        if not asked:
-            break
-        trials = list(evaluator.evaluate(asked))
+    watch = Stopwatch()
+    for trials in ask_and_tell(evaluator, strategy.ask, strategy.tell, lambda: budget - len(best), thinking=watch):
         incumbent = objective.best([*trials, *([incumbent] if incumbent else [])])
         best.append(None if incumbent is None else objective.value(incumbent))
         reached.take(trials)
-        started = time.perf_counter()
-        strategy.tell(trials)
-        strategy_s += time.perf_counter() - started
     found = incumbent.configuration if incumbent else None
-    return SimulationRun(seed, tuple(best), found, strategy_s, tuple(reached.shares))
+    return SimulationRun(seed, tuple(best), found, watch.seconds, tuple(reached.shares))
 
 
 def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:

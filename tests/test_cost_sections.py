@@ -227,7 +227,7 @@ def test_driving_ahead_is_told_in_order_and_late() -> None:
             strategy.tell(trials)
 
     driven = drive(Watched(), lambda asked: list(evaluator.evaluate(asked)), 5, under_way=3)  # type: ignore[arg-type]
-    assert calls == ["ask 1"] * 3 + ["tell", "ask 1"] * 2 + ["tell"] * 3
+    assert calls == ["ask 3"] + ["tell", "ask 1"] * 2 + ["tell"] * 3
     assert (
         driven.best
         == drive(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.search.tools import DEFAULT
+from mptune.evaluators.base import Evaluator
+from mptune.loop import Stopwatch, ask_and_tell
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
@@ -34,18 +35,43 @@ class Driven:
     cpu_s: float
 
 
-class _Watch:
-    """Adds up wall and processor time of what happens under it."""
+class _Watch(Stopwatch):
+    """Adds up processor time as well as wall time."""
 
-    def __init__(self) -> None:
-        self.wall_s = self.cpu_s = 0.0
+    cpu_s = 0.0
+    _cpu_started = 0.0
 
     def __enter__(self) -> None:
-        self._started = time.perf_counter(), time.process_time()
+        self._cpu_started = time.process_time()
+        super().__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self.wall_s += time.perf_counter() - self._started[0]
-        self.cpu_s += time.process_time() - self._started[1]
+        super().__exit__()
+        self.cpu_s += time.process_time() - self._cpu_started
+
+
+class _Batches(Evaluator):
+    """Evaluates what was submitted all at once, when the trials are asked for."""
+
+    def __init__(self, evaluate: Evaluate, size: int) -> None:
+        self._evaluate = evaluate
+        self._size = size
+        self._submitted: list[Configuration] = []
+
+    @property
+    def capacity(self) -> int:
+        return self._size
+
+    @property
+    def under_way(self) -> int:
+        return len(self._submitted)
+
+    def submit(self, configuration: Configuration) -> None:
+        self._submitted.append(configuration)
+
+    def finished(self) -> list[Trial]:
+        submitted, self._submitted = self._submitted, []
+        return list(self._evaluate(submitted))
 
 
 def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1, under_way: int = 1) -> Driven:
@@ -62,25 +88,19 @@ def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1, u
     best: list[float | None] = []
     seconds: list[float] = []
     watch = _Watch()
-    waiting: deque[list[Configuration]] = deque()
-    while True:
-        before = watch.wall_s
-        while len(waiting) < under_way and len(best) + sum(map(len, waiting)) < budget:
-            with watch:
-                asked = strategy.ask(min(batch, budget - len(best) - sum(map(len, waiting))))
-            if not asked:
-                break
-            waiting.append(asked)
-        if not waiting:
-            return Driven(tuple(best), tuple(seconds), watch.cpu_s)
-        trials = list(evaluate(waiting.popleft()))
+    before = 0.0
+    batches = _Batches(evaluate, batch)
+    told = ask_and_tell(
+        batches, strategy.ask, strategy.tell, lambda: budget - len(best), thinking=watch, lead=batch * under_way
+    )
+    for trials in told:
         for trial in trials:
             last = best[-1] if best else None
             value = objective.value(trial) if objective.is_feasible(trial) else None
             best.append(last if value is None else value if last is None else min(last, value))
-        with watch:
-            strategy.tell(trials)
-        seconds += [(watch.wall_s - before) / len(trials)] * len(trials)
+        seconds += [(watch.seconds - before) / len(trials)] * len(trials)
+        before = watch.seconds
+    return Driven(tuple(best), tuple(seconds), watch.cpu_s)
 
 
 def version_of(*modules: str) -> str:

@@ -107,7 +107,7 @@ class DaskDevices(Devices):
         return self.capacity + 1
 
     @property
-    def are_apart(self) -> bool:
+    def may_overlap(self) -> bool:
         """The tuner computes on another machine."""
         return True
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from mptune.backends.base import CompileOptions
 from mptune.errors import MptuneError, TemplateError
@@ -124,9 +124,9 @@ class DeviceEvaluator(Evaluator):
         return self._devices.lead
 
     @property
-    def is_apart(self) -> bool:
+    def may_overlap(self) -> bool:
         """Whether a strategy may compute while devices measure, without disturbing them."""
-        return self._devices.are_apart
+        return self._devices.may_overlap
 
     @property
     def under_way(self) -> int:
@@ -141,7 +141,7 @@ class DeviceEvaluator(Evaluator):
     def prepare(self, configuration: Configuration) -> None:
         """Begin to compile a configuration that is going to be evaluated."""
         if configuration not in self._sources:
-            # What cannot be rendered is told of in its turn.
+            # Rendering errors are reported on submit.
             with contextlib.suppress(MptuneError):
                 self._sources[configuration] = render(self._kernel, configuration, self._sizes)
             if configuration in self._sources:
@@ -187,27 +187,6 @@ class DeviceEvaluator(Evaluator):
         for trial in trials:
             self.remember(trial)
         return trials
-
-    def evaluate(self, configurations: Sequence[Configuration], best_ms: float = math.inf) -> Iterator[Trial]:
-        """Yield one trial per configuration, in the order given.
-
-        Args:
-            configurations: what to evaluate.
-            best_ms: one that is clearly slower than this is not timed as often.
-        """
-        waiting = deque(configurations)
-        finished: dict[Configuration, Trial] = {}
-        for configuration in configurations:
-            while configuration not in finished:
-                for following in list(waiting)[: self.lead - self.under_way]:
-                    self.prepare(following)
-                # One that comes twice is evaluated twice, but not at the same time.
-                busy = finished.keys() | self._under_way.keys()
-                while waiting and waiting[0] not in busy and self.under_way < self.capacity:
-                    busy.add(waiting[0])
-                    self.submit(waiting.popleft(), best_ms)
-                finished |= {trial.configuration: trial for trial in self.finished()}
-            yield finished.pop(configuration)
 
     def remeasure(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
         """Measure the configurations of valid trials again in turn, so that whatever the machine does hits all alike.

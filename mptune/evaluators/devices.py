@@ -37,7 +37,7 @@ class Devices(ABC):
 
     @property
     @abstractmethod
-    def are_apart(self) -> bool:
+    def may_overlap(self) -> bool:
         """Whether a strategy may compute while they measure, without disturbing them."""
 
     @abstractmethod

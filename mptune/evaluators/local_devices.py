@@ -35,7 +35,7 @@ class LocalDevices(Devices):
     def __init__(self, job: Job, limits: Limits, workers: int = 1, compilers: int = 0) -> None:
         self._job = job
         self._compilers = compilers
-        self._are_apart = not get_backend(job.backend).shares_memory
+        self._may_overlap = not get_backend(job.backend).shares_memory
         self._workers = [DeviceWorker(job, limits, environment) for environment in _environments(job, workers)]
         self._free = list(reversed(self._workers))
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="evaluation")
@@ -73,9 +73,9 @@ class LocalDevices(Devices):
         return len(self._workers) + self._compilers
 
     @property
-    def are_apart(self) -> bool:
-        """Whether they are not the very cores the tuner runs on."""
-        return self._are_apart
+    def may_overlap(self) -> bool:
+        """Whether the devices are separate from the tuner's own cores."""
+        return self._may_overlap
 
     def prepare(self, source: str) -> None:
         """Begin to compile a source."""
@@ -120,7 +120,7 @@ def _environments(job: Job, workers: int) -> Sequence[Mapping[str, str]]:
     found = backend.device.environments()
     if workers > len(found):
         there_is = "is one device" if len(found) == 1 else f"are {len(found)} devices"
-        why = ": workers would measure each other, on the same cores" if backend.shares_memory else ""
+        why = ": several workers on the same cores would disturb each other's timings" if backend.shares_memory else ""
         raise MptuneError(
             f"workers {workers}: expected at most one per device, and there {there_is} of backend {backend.name} "
             f"here{why}; more compilers (--compilers) make the trials of one device quicker, and with --scheduler "

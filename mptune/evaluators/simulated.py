@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from mptune.errors import SpaceFileError
 from mptune.evaluators.base import Evaluator
@@ -13,7 +13,7 @@ __all__ = ["SimulatedEvaluator"]
 
 
 class SimulatedEvaluator(Evaluator):
-    """Replays recorded trials.
+    """Replays recorded trials, which end as soon as they are submitted.
 
     Args:
         trials: the recorded trial of each configuration.
@@ -23,15 +23,25 @@ class SimulatedEvaluator(Evaluator):
     def __init__(self, trials: Mapping[Configuration, Trial], name: str = "the recording") -> None:
         self._trials = trials
         self._name = name
+        self._ended: list[Trial] = []
 
-    def evaluate(self, configurations: Sequence[Configuration]) -> Iterator[Trial]:
-        """Yield the recorded trial of each configuration, in the order given.
+    @property
+    def under_way(self) -> int:
+        """How many trials have been submitted and not been taken."""
+        return len(self._ended)
+
+    def submit(self, configuration: Configuration) -> None:
+        """Look a configuration up.
 
         Raises:
-            SpaceFileError: a configuration is not recorded; nothing can be said about it.
+            SpaceFileError: it is not recorded; nothing can be said about it.
         """
-        for configuration in configurations:
-            trial = self._trials.get(configuration)
-            if trial is None:
-                raise SpaceFileError(f"{self._name} does not hold the configuration {configuration}")
-            yield trial
+        trial = self._trials.get(configuration)
+        if trial is None:
+            raise SpaceFileError(f"{self._name} does not hold the configuration {configuration}")
+        self._ended.append(trial)
+
+    def finished(self) -> list[Trial]:
+        """Return the recorded trials of what was submitted."""
+        ended, self._ended = self._ended, []
+        return ended

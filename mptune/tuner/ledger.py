@@ -1,13 +1,13 @@
-"""The trials of a run: those there are, those the run file has from before, and how the time was spent."""
+"""The trials of a run: those the run file has from before, those measured now, and how the time was spent."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
-from collections.abc import Collection, Iterator
 
+from mptune.evaluators.base import Evaluator
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.loop import Stopwatch
 from mptune.objective import Objective
 from mptune.results import Trial
 from mptune.run import Run
@@ -19,15 +19,15 @@ from mptune.tuner.settings import TuneSettings
 __all__ = ["Ledger"]
 
 
-class Ledger:
-    """Judges trials, commits each to the run file, and knows which of the file's can be taken as they are.
+class Ledger(Evaluator):
+    """The evaluator of a run: takes trials the run file has, has all others measured, and commits every one.
 
     Args:
-        objective: judges trials; given a baseline when there is one.
+        objective: judges trials; replaced by one with a baseline as soon as there is one.
         space: the valid configurations.
-        evaluator: knows the keys of trials, and remembers errors.
-        file: keeps every trial; those it has already are not evaluated again.
-        settings: budget and limits of time.
+        evaluator: measures.
+        file: keeps every trial.
+        settings: limits of time.
         start: when the run began, by ``time.monotonic``.
     """
 
@@ -44,24 +44,99 @@ class Ledger:
         self._space = space
         self._evaluator = evaluator
         self._file = file
-        self._settings = settings
+        self._time_limit_s = settings.time_limit_s
         self._start = start
         self._wall_before_s = file.state.wall_s
         self._prepare_s = file.state.prepare_s + time.monotonic() - start
-        self._search_s = file.state.search_s
+        #: Time in the strategy.
+        self.searching = Stopwatch(file.state.search_s)
         #: Every trial of this run so far, in the order in which they ended, and the phase of each.
         self.trials: dict[Configuration, Trial] = {}
         self.phases: dict[Configuration, str] = {}
+        #: The configurations whose trials were taken from the run file.
+        self.replayed: set[Configuration] = set()
         self._best: Trial | None = None
         #: Whether anything was measured rather than taken from the run file.
         self.measured_here = False
         #: What the run file has and this run has not come to yet.
-        self.stored = self._read_stored()
+        self._stored = self._read_stored()
+        self._asked: set[Configuration] = set()
+        self._ended: list[Trial] = []
+        self._phase, self._budget, self._adopts = "search", 0, False
+
+    # -- as an evaluator -----------------------------------------------------------------------
+
+    def begin_phase(self, phase: str, budget: int, *, adopts: bool) -> None:
+        """Say what the following configurations are for.
+
+        Args:
+            phase: "baseline" or "search".
+            budget: trials the run has at the end of the phase, at most.
+            adopts: whether stored trials nobody asked for are taken over and told.
+        """
+        self._phase, self._budget, self._adopts = phase, budget, adopts
+        self._asked.clear()
+
+    @property
+    def capacity(self) -> int:
+        """How many configurations may be measured at a time."""
+        return self._evaluator.capacity
+
+    @property
+    def lead(self) -> int:
+        """How many configurations are worth asking for ahead."""
+        return self._evaluator.lead
+
+    @property
+    def may_overlap(self) -> bool:
+        """Whether a strategy may compute while devices measure."""
+        return self._evaluator.may_overlap
+
+    @property
+    def under_way(self) -> int:
+        """How many configurations have been submitted and not come back."""
+        return self._evaluator.under_way + len(self._ended)
+
+    def remaining(self) -> int:
+        """Return how many more trials the phase may have; 0 once the time is up."""
+        return self._budget - len(self.trials) if self._is_in_time else 0
+
+    def has_room(self, configuration: Configuration) -> bool:
+        """Whether a device is free, and time and budget allow it; stored trials come before new ones."""
+        limit = self._budget if configuration in self._stored else self._budget - len(self._stored)
+        is_free = self.under_way < self._evaluator.capacity
+        return is_free and self._is_in_time and len(self.trials) + self._evaluator.under_way < limit
+
+    def prepare(self, configuration: Configuration) -> None:
+        """Begin to compile a configuration, unless the run file has its trial."""
+        self._asked.add(configuration)
+        if configuration not in self._stored:
+            self._evaluator.prepare(configuration)
+
+    def submit(self, configuration: Configuration) -> None:
+        """Take a configuration's trial from the run file, or begin to measure it."""
+        self._asked.discard(configuration)
+        if configuration in self._stored:
+            self._ended.append(self._replay(configuration, self._phase))
+            return
+        if self._adopts:
+            leftovers = [left for left in self._stored if left not in self._asked]
+            self._ended += [self._replay(left, "search") for left in leftovers]
+        self.measured_here = True
+        policy = self._evaluator.policy
+        best_ms = policy.time_to_beat(self._best, in_baseline=self._phase == "baseline")
+        self._evaluator.submit(configuration, best_ms)
+
+    def finished(self) -> list[Trial]:
+        """Return the trials that have ended, judged and committed."""
+        replayed, self._ended = self._ended, []
+        measured = self._evaluator.finished() if self._evaluator.under_way else []
+        return [*replayed, *(self.keep(trial, self._phase) for trial in measured)]
 
     # -- trials --------------------------------------------------------------------------------
 
     def keep(self, trial: Trial, phase: str, stored: Trial | None = None) -> Trial:
-        """Judge a trial, commit it where the run file does not have it like that, and return it.
+        """Judge a trial, commit it unless the run file has it like that, and return it.
 
         Args:
             trial: what was measured.
@@ -79,61 +154,24 @@ class Ledger:
         self._best = self.objective.best(list(rivals))
         return trial
 
-    def best_ms(self, phase: str) -> float:
-        """Return the time to beat in milliseconds; infinite if every time matters."""
-        return self._evaluator.policy.time_to_beat(self._best, in_baseline=phase == "baseline")
-
-    def replay(self, stored: Trial, phase: str) -> Trial:
-        """Take over a stored trial."""
-        del self.stored[stored.configuration]
-        self._evaluator.remember(stored)
-        return self.keep(stored, phase, stored)
-
-    def leftovers(self, asked: Collection[Configuration] = ()) -> list[Trial]:
-        """Take over stored trials a differently set up strategy did not ask for; they are as good as its own."""
-        left = [trial for configuration, trial in self.stored.items() if configuration not in asked]
-        return [self.replay(trial, "search") for trial in left]
+    def take_leftovers(self) -> None:
+        """Take over every stored trial this run has not come to; they are as good as its own."""
+        for configuration in list(self._stored):
+            self._replay(configuration, "search")
 
     def result(self) -> Run:
         """Return everything so far."""
         return Run(self._file.info, list(self.trials.values()), self._file.state)
 
-    # -- time ----------------------------------------------------------------------------------
-
-    @property
-    def budget(self) -> int:
-        """Trials the run has at its end, at most."""
-        return self._settings.budget
-
-    @property
-    def elapsed_s(self) -> float:
-        """Wall time since the run began."""
-        return time.monotonic() - self._start
-
-    @property
-    def is_in_time(self) -> bool:
-        """Whether more may begin."""
-        limit_s = self._settings.time_limit_s
-        return limit_s is None or self.elapsed_s < limit_s
-
-    @contextlib.contextmanager
-    def searching(self) -> Iterator[None]:
-        """Count the time of a block as the strategy's."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self._search_s += time.monotonic() - start
-
-    def spent(self) -> RunState:
-        """Return how long the run took so far, and what no trial accounts for."""
-        wall_s = self._wall_before_s + self.elapsed_s
-        return dataclasses.replace(self._file.state, wall_s=wall_s, prepare_s=self._prepare_s, search_s=self._search_s)
-
-    # -- the run file's own --------------------------------------------------------------------
+    def _replay(self, configuration: Configuration, phase: str) -> Trial:
+        """Take over a stored trial."""
+        stored = self._stored.pop(configuration)
+        self.replayed.add(configuration)
+        self._evaluator.remember(stored)
+        return self.keep(stored, phase, stored)
 
     def _read_stored(self) -> dict[Configuration, Trial]:
-        """Return the stored trials measured under the present conditions; set the others aside."""
+        """Return the stored trials that stand; set the others aside."""
         policy = self._evaluator.policy
         current, stale = {}, []
         retired = self._file.trials("stale")
@@ -151,3 +189,20 @@ class Ledger:
         self._file.retire(stale)
         self._file.update(dataclasses.replace(self._file.state, stale=len(stale)))
         return current
+
+    # -- time ----------------------------------------------------------------------------------
+
+    @property
+    def elapsed_s(self) -> float:
+        """Wall time since the run began."""
+        return time.monotonic() - self._start
+
+    @property
+    def _is_in_time(self) -> bool:
+        return self._time_limit_s is None or self.elapsed_s < self._time_limit_s
+
+    def spent(self) -> RunState:
+        """Return how long the run took so far, and what no trial accounts for."""
+        wall_s = self._wall_before_s + self.elapsed_s
+        search_s = self.searching.seconds
+        return dataclasses.replace(self._file.state, wall_s=wall_s, prepare_s=self._prepare_s, search_s=search_s)

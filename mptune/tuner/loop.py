@@ -11,6 +11,7 @@ from typing import Final
 from mptune.errors import EmptySpaceError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Kernel, Sizes
+from mptune.loop import ask_and_tell
 from mptune.objective import Objective
 from mptune.results import Trial
 from mptune.run import Run
@@ -23,7 +24,6 @@ from mptune.strategies.base import Strategy
 from mptune.tuner.finalists import finalists, rounds_within
 from mptune.tuner.footprints import footprints
 from mptune.tuner.ledger import Ledger
-from mptune.tuner.phase import Phase
 from mptune.tuner.settings import Progress, TuneSettings
 
 __all__ = ["Tuning"]
@@ -82,12 +82,12 @@ class Tuning:
             self._narrow_baseline(budget - kept)
         strategy = self._strategy(self._space)
         strategy.tell(list(ledger.trials.values()))
-        self._search(strategy, budget - kept, "search")
+        self._evaluate("search", budget - kept, strategy.ask, strategy.tell)
         self._confirm_baseline(budget)
         strategy.tell(list(ledger.trials.values()))
-        self._search(strategy, budget, "search")
+        self._evaluate("search", budget, strategy.ask, strategy.tell)
         # A smaller budget or a time limit may have ended the run before it came to them.
-        ledger.leftovers()
+        ledger.take_leftovers()
         self._settle()
         self._file.update(ledger.spent())
         return ledger.result()
@@ -98,7 +98,8 @@ class Tuning:
             space = self._space.restrict(self._kernel.baseline_values())
         except EmptySpaceError:
             return
-        self._search(self._strategy(space), budget, "baseline")
+        strategy = self._strategy(space)
+        self._evaluate("baseline", budget, strategy.ask, strategy.tell)
         baseline = self._ledger.result().baseline
         if baseline is not None:
             objective = self._ledger.objective
@@ -132,19 +133,28 @@ class Tuning:
         # No further ahead than devices are free: which are the fastest changes with every trial.
         self._evaluate("baseline", budget, lambda n: list(islice(siblings(), n)), lead=self._evaluator.capacity)
 
-    def _search(self, strategy: Strategy, budget: int, phase: str) -> None:
-        """Ask and tell a strategy until the budget is used."""
-        self._evaluate(phase, budget, strategy.ask, strategy)
-
     def _evaluate(
         self,
         phase: str,
         budget: int,
         ask: Callable[[int], Sequence[Configuration]],
-        strategy: Strategy | None = None,
+        tell: Callable[[Sequence[Trial]], None] | None = None,
         lead: int | None = None,
     ) -> None:
-        Phase(self._ledger, self._evaluator, self._on_progress, phase, budget, ask, strategy, lead).run()
+        """Evaluate what ``ask`` gives until the run has so many trials, and report each.
+
+        Stored trials nobody asked for are taken over as soon as something new is asked for, if anybody is told.
+        """
+        ledger, settings = self._ledger, self._settings
+        ledger.begin_phase(phase, budget, adopts=tell is not None)
+        for trials in ask_and_tell(
+            ledger, ask, tell or _tell_nobody, ledger.remaining, thinking=ledger.searching, lead=lead
+        ):
+            for trial in trials:
+                is_replay, ahead = trial.configuration in ledger.replayed, self._evaluator.ahead
+                self._on_progress(
+                    Progress(phase, trial, ledger.result, settings.budget, ledger.elapsed_s, is_replay, ahead)
+                )
 
     def _settle(self) -> None:
         """Measure again in turn what can be the best, on the front or the baseline, until all of it has been."""
@@ -182,6 +192,10 @@ class Tuning:
             options=dict(self._settings.strategy_options),
             known={"memory_bytes": footprints(self._kernel, self._sizes, space)},
         )
+
+
+def _tell_nobody(trials: Sequence[Trial]) -> None:
+    """Evaluate without a strategy."""
 
 
 def _deciding(run: Run) -> list[Trial]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from benchmarks.scaling import Row, duration_s, markdown, replay
+from benchmarks.simulated_devices import SimulatedDevices
 from mptune.errors import MptuneError, SpaceFileError
-from mptune.evaluators.simulated_devices import SimulatedDevices
 from mptune.interop.recorded import RecordedSpace
+from mptune.loop import Stopwatch, ask_and_tell
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
-from mptune.tuner.asynchronous import AskAndTell
 
 #: Seconds each configuration takes.
 SECONDS = (5.0, 1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 2.0)
@@ -32,68 +33,49 @@ def seconds(of: Trial) -> float:
     return SECONDS[int(of.configuration["number"])]
 
 
-class Numbers(AskAndTell):
+class Numbers(SimulatedDevices):
     """Asks for the numbers in turn, and takes ``thinking_s`` for each batch it is told."""
 
-    def __init__(
-        self, workers: int, *, lead: int = 0, overlap: bool = True, thinking_s: float = 0.0, budget: int = len(SECONDS)
-    ) -> None:
-        self.devices = SimulatedDevices(TRIALS, seconds, workers)
+    def __init__(self, workers: int, *, thinking_s: float = 0.0, budget: int = len(SECONDS), **options: Any) -> None:
+        super().__init__(TRIALS, seconds, workers, **options)
         self.thinking_s = thinking_s
-        self.lead = workers + lead
-        self.overlap = overlap
         self.budget = budget
         self.asked: list[int] = []
         self.begun: list[tuple[int, float]] = []
         self.told: list[list[int]] = []
-        self.most_under_way = self.ended = 0
-
-    @property
-    def capacity(self) -> int:
-        return self.devices.workers
-
-    @property
-    def may_overlap(self) -> bool:
-        return self.overlap
-
-    @property
-    def wanted(self) -> int:
-        return min(self.lead, self.budget - sum(map(len, self.told)))
+        self.most_under_way = 0
 
     def ask(self, n: int) -> Sequence[Configuration]:
         numbers = range(len(self.asked), min(len(self.asked) + n, len(SECONDS)))
         self.asked += numbers
         return [Configuration({"number": number}) for number in numbers]
 
-    def may_begin(self, configuration: Configuration, under_way: int) -> bool:
-        return len(self.begun) < self.budget
+    def has_room(self, configuration: Configuration) -> bool:
+        return super().has_room(configuration) and len(self.begun) < self.budget
 
-    def begin(self, configuration: Configuration, following: Collection[Configuration]) -> None:
-        assert configuration not in following
-        self.begun.append((int(configuration["number"]), self.devices.now_s))
-        self.devices.submit(configuration)
-        self.most_under_way = max(self.most_under_way, len(self.begun) - self.ended)
-
-    def finish(self) -> Sequence[Trial]:
-        ended = self.devices.finished()
-        self.ended += len(ended)
-        return ended
+    def submit(self, configuration: Configuration) -> None:
+        self.begun.append((int(configuration["number"]), self.now_s))
+        super().submit(configuration)
+        self.most_under_way = max(self.most_under_way, self.under_way)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self.told.append([int(each.configuration["number"]) for each in trials])
-        self.devices.advance(self.thinking_s)
+        self.advance(self.thinking_s)
 
 
-def run(workers: int, **options: object) -> Numbers:
-    search = Numbers(workers, **options)  # type: ignore[arg-type]
-    search.run()
+def run(workers: int, *, ahead: int = 0, **options: Any) -> Numbers:
+    search = Numbers(workers, ahead=ahead, **options)
+    told = ask_and_tell(
+        search, search.ask, search.tell, lambda: search.budget - sum(map(len, search.told)), thinking=Stopwatch()
+    )
+    assert [[int(trial.configuration["number"]) for trial in trials] for trials in told] == search.told
     return search
 
 
 def test_one_worker_takes_them_in_turn() -> None:
     search = run(1)
     assert search.told == [[number] for number in range(len(SECONDS))]
-    assert search.devices.now_s == search.devices.busy_s == sum(SECONDS)
+    assert search.now_s == search.busy_s == sum(SECONDS)
 
 
 def test_a_free_worker_waits_for_nobody() -> None:
@@ -101,13 +83,13 @@ def test_a_free_worker_waits_for_nobody() -> None:
     # While one is busy with the first, the other has four.
     assert [number for batch in search.told for number in batch][:4] == [1, 2, 3, 4]
     assert search.begun[:6] == [(0, 0.0), (1, 0.0), (2, 1.0), (3, 2.0), (4, 3.0), (5, 4.0)]
-    assert search.devices.now_s == 8.0
+    assert search.now_s == 8.0
     assert sorted(number for batch in search.told for number in batch) == list(range(len(SECONDS)))
 
 
 @pytest.mark.parametrize("workers", [1, 3, 100])
 def test_never_more_under_way_than_there_are_workers(workers: int) -> None:
-    search = run(workers, lead=2)
+    search = run(workers, ahead=2)
     assert search.most_under_way <= workers
     assert sorted(search.asked) == list(range(len(SECONDS)))
 
@@ -118,14 +100,14 @@ def test_what_ends_together_or_meanwhile_is_told_together() -> None:
 
 
 def test_what_is_asked_ahead_begins_before_the_strategy_thinks() -> None:
-    ahead = run(1, lead=1, thinking_s=0.5)
-    assert ahead.devices.now_s == sum(SECONDS) + 0.5
-    in_turn = run(1, lead=1, overlap=False, thinking_s=0.5)
-    assert in_turn.devices.now_s == sum(SECONDS) + 0.5 * len(SECONDS)
+    ahead = run(1, ahead=1, thinking_s=0.5)
+    assert ahead.now_s == sum(SECONDS) + 0.5
+    in_turn = run(1, ahead=1, may_overlap=False, thinking_s=0.5)
+    assert in_turn.now_s == sum(SECONDS) + 0.5 * len(SECONDS)
 
 
 def test_ends_when_nothing_may_begin_though_more_was_asked_for() -> None:
-    search = run(2, lead=3, budget=3)
+    search = run(2, ahead=3, budget=3)
     assert [number for number, _ in search.begun] == [0, 1, 2]
     assert sorted(number for batch in search.told for number in batch) == [0, 1, 2]
 

@@ -6,13 +6,14 @@ import heapq
 from collections.abc import Callable, Mapping
 
 from mptune.errors import MptuneError, SpaceFileError
+from mptune.evaluators.base import Evaluator
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 
 __all__ = ["SimulatedDevices"]
 
 
-class SimulatedDevices:
+class SimulatedDevices(Evaluator):
     """So many devices that take as long for a trial as it is recorded to have taken.
 
     The clock stands still but for :meth:`finished`, which moves it on to the next trial that ends, and :meth:`advance`,
@@ -22,13 +23,21 @@ class SimulatedDevices:
         trials: the recorded trial of each configuration.
         duration_s: how long a device takes for a trial.
         workers: how many devices.
+        ahead: configurations to ask for beside those that can be under way, for the device that is free next.
+        may_overlap: whether the strategy computes elsewhere.
 
     Raises:
         MptuneError: there is not one device.
     """
 
     def __init__(
-        self, trials: Mapping[Configuration, Trial], duration_s: Callable[[Trial], float], workers: int
+        self,
+        trials: Mapping[Configuration, Trial],
+        duration_s: Callable[[Trial], float],
+        workers: int,
+        *,
+        ahead: int = 1,
+        may_overlap: bool = True,
     ) -> None:
         if workers < 1:
             raise MptuneError(f"workers {workers}: expected at least 1")
@@ -36,15 +45,36 @@ class SimulatedDevices:
         self._duration_s = duration_s
         self._under_way: list[tuple[float, int, Trial]] = []
         self._submitted = 0
-        self.workers = workers
+        self._workers = workers
+        self._ahead = ahead
+        self._may_overlap = may_overlap
         #: Time since the beginning, and how much of it devices were busy together, in seconds.
         self.now_s = 0.0
         self.busy_s = 0.0
+        #: When the latest trial began, and how long devices were going to be busy together from then on.
+        self._latest_s = 0.0
+        self._latest_busy_s = 0.0
 
     @property
-    def remaining_s(self) -> float:
-        """How long devices are going to be busy together with what is under way."""
-        return sum(max(0.0, end_s - self.now_s) for end_s, _, _ in self._under_way)
+    def capacity(self) -> int:
+        return self._workers
+
+    @property
+    def lead(self) -> int:
+        return self._workers + self._ahead
+
+    @property
+    def may_overlap(self) -> bool:
+        return self._may_overlap
+
+    @property
+    def under_way(self) -> int:
+        return len(self._under_way)
+
+    @property
+    def tail_s(self) -> float:
+        """How long devices had nothing to do, added up, since the latest trial began."""
+        return self._workers * (self.now_s - self._latest_s) - self._latest_busy_s
 
     def advance(self, seconds: float) -> None:
         """Let time go by."""
@@ -56,7 +86,7 @@ class SimulatedDevices:
         Raises:
             SpaceFileError: the configuration is not recorded.
         """
-        assert len(self._under_way) < self.workers
+        assert len(self._under_way) < self._workers
         trial = self._trials.get(configuration)
         if trial is None:
             raise SpaceFileError(f"the recording does not hold the configuration {configuration}")
@@ -65,6 +95,8 @@ class SimulatedDevices:
         # Of those that end at the same time, the one that began first comes first.
         heapq.heappush(self._under_way, (self.now_s + duration_s, self._submitted, trial))
         self._submitted += 1
+        self._latest_s = self.now_s
+        self._latest_busy_s = sum(max(0.0, end_s - self.now_s) for end_s, _, _ in self._under_way)
 
     def finished(self) -> list[Trial]:
         """Return all trials that have ended; where none has, those that end next, at that time."""
