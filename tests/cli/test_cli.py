@@ -37,26 +37,6 @@ def mptune(
     return caller(monkeypatch, capfd)
 
 
-@pytest.fixture
-def run_file(mptune: Call) -> Path:
-    done = mptune(
-        "tune",
-        OWN,
-        "--backend",
-        "host",
-        "--max-error",
-        "1e-5",
-        "--budget",
-        8,
-        "--output",
-        "run.db",
-        "--strategy",
-        "random",
-    )
-    assert done.code == 0
-    return Path("run.db").resolve()
-
-
 def test_tune_json_is_the_documented_document(mptune: Call) -> None:
     done = mptune("tune", OWN, "--backend", "host", "--max-error", "1e-5", "--budget", 6, "--seed", 3, "--json")
     assert done.code == 0

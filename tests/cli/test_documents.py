@@ -52,12 +52,6 @@ def tuned(document: Call, path: Path, *options: object, code: int = 0) -> Any:
     return document(*arguments, *options, code=code)
 
 
-@pytest.fixture
-def run_file(document: Call, tmp_path: Path) -> Path:
-    tuned(document, tmp_path / "run.db", "--budget", 6, "--max-error", "1e-5")
-    return tmp_path / "run.db"
-
-
 def closed(node: Any) -> Any:
     """Return a schema under which an object has no property that is not described."""
     if isinstance(node, list):
