@@ -50,6 +50,7 @@ class CudaBackend(GpuBackend):
     """An NVIDIA GPU."""
 
     name: ClassVar[str] = "cuda"
+    sensors: ClassVar[str] = "nvml"
     architecture_flag: ClassVar[str] = "--gpu-architecture="
     flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
     visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)

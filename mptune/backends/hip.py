@@ -47,6 +47,7 @@ class HipBackend(GpuBackend):
     """An AMD GPU."""
 
     name: ClassVar[str] = "hip"
+    sensors: ClassVar[str] = "amd-smi"
     architecture_flag: ClassVar[str] = "--offload-arch="
     flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
     visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")

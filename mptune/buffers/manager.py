@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from mptune.buffers.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
 from mptune.buffers.data import checked_references, compute_references, make_inputs
-from mptune.buffers.memory import available_memory_bytes, in_words
 from mptune.buffers.reference_cache import ReferenceCache, reference_key, update_digest
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.folders import cache_folder
 from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.memory import available_memory_bytes, in_words
 from mptune.precision import PRECISIONS, Precision, precision
 from mptune.space.configuration import Configuration
 

@@ -143,7 +143,15 @@ class Bench:
         self._flush: CacheFlush | None = None
         if wants_flush(self._plan, backend, kernel, sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
-        target = Target(kernel, sizes, backend.name, device.architecture, device.pci_bus_id)
+        target = Target(
+            kernel,
+            sizes,
+            backend.name,
+            device.architecture,
+            device.pci_bus_id,
+            backend.sensors,
+            backend.tells_resources,
+        )
         self._observation = Observation(observers, target)
         self.ready = Ready(
             device,
