@@ -83,6 +83,7 @@ class ErrorMetric:
         description: what it measures, in a few words.
         compute: gives the error of a checked pair of arrays.
         undefined: says when it is infinite although the output is finite; empty: never.
+        version: of a user's metric, changed whenever its results change; empty if it has none.
         is_custom: whether ``compute`` is a user's, which may treat NaN differently from the bundled ones.
         aliases: other spellings; case, spaces, hyphens and underscores do not matter.
     """
@@ -92,6 +93,7 @@ class ErrorMetric:
     compute: Callable[[Pairs], float]
     undefined: str = ""
     is_custom: bool = False
+    version: str = ""
     aliases: tuple[str, ...] = ()
 
     def __call__(self, output: ArrayLike, reference: ArrayLike) -> float:
@@ -265,7 +267,8 @@ def resolve(metric: str | Callable[..., float]) -> ErrorMetric:
     Args:
         metric: a name, or ``metric(output, reference) -> float``: it is called with arrays of the outputs' shape,
             read-only and converted to double precision (long double, complex) as for the bundled metrics, and returns
-            an error of at least 0.
+            an error of at least 0. Give it an attribute ``version`` (``metric.version = "1"``), changed whenever its
+            results change, so that ``--resume`` can use trials measured with it; without one it measures them again.
 
     Raises:
         UnknownNameError: no metric has that name; the nearest is suggested.
@@ -317,7 +320,9 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
     if not callable(function):
         raise MetricError(f"an error metric is a name or a callable (output, reference) -> float, not {function!r}")
     name = name or getattr(function, "__name__", type(function).__name__)
-    return ErrorMetric(name, "user-defined", _Custom(name, function), is_custom=True)
+    return ErrorMetric(
+        name, "user-defined", _Custom(name, function), is_custom=True, version=str(getattr(function, "version", ""))
+    )
 
 
 def rehearse(namespace: Any, metric: ErrorMetric) -> None:

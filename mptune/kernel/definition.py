@@ -61,7 +61,8 @@ class Kernel:
             definition file. None: the file ``<stem>.cu.j2`` in the sibling folder ``templates`` or beside it.
         constraints: predicates over parameters and sizes known before running.
         metric: name of the error metric, or a callable ``metric(output, reference) -> float``; one for all outputs,
-            or one for each by the output's name.
+            or one for each by the output's name. A callable with an attribute ``version`` has its trials used again
+            by ``--resume``.
         signature: parameters, in addition to precisions and policies, that can change the results.
         function: name of the ``__global__`` function.
         shared_bytes: expression for the bytes of dynamic shared memory.
