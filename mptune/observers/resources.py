@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.resources import Multiprocessor, multiprocessor, occupancy
 
 __all__ = ["ResourcesObserver"]
+
+_BACKENDS: Final = ("cuda", "hip")
 
 
 class ResourcesObserver(Observer):
@@ -51,9 +53,10 @@ class ResourcesObserver(Observer):
         Raises:
             ObserverUnavailableError: it is no GPU.
         """
-        if not target.tells_resources:
+        if target.backend not in _BACKENDS:
             raise ObserverUnavailableError(
-                f"backend {target.backend!r} has no registers and shared memory to share out among threads"
+                f"backend {target.backend!r} has no registers and shared memory to share out among threads; "
+                f"binaries of {' and '.join(_BACKENDS)} tell theirs"
             )
         return cls(multiprocessor(target.architecture), target.architecture)
 

@@ -48,12 +48,10 @@ template <class A, class B>
 using comparison_type = choose_t<either_is<A, B, kind::fp64>, double, float>;
 
 #if !defined(MPTUNE_CUDA)
-#if defined(MPTUNE_NATIVE_HALF)
-#define MPTUNE_HALF_OPERATOR(name, op)             \
-    MPTUNE_INLINE half name(half a, half b) {      \
-        half result;                               \
-        result.value = a.value op b.value;         \
-        return result;                             \
+#if defined(MPTUNE_HALF_ARITHMETIC)
+#define MPTUNE_HALF_OPERATOR(name, op)                                            \
+    MPTUNE_INLINE half name(half a, half b) {                                     \
+        return half::from_native(a.native() op b.native());                       \
     }
 #else
 // Rounding the float result is exact for + - * /: 24 bits are at least twice 11 and two more.
@@ -124,7 +122,14 @@ MPTUNE_OPERATOR(*, multiply)
 MPTUNE_OPERATOR(/, divide)
 #undef MPTUNE_OPERATOR
 
+#if defined(MPTUNE_HALF_VECTORS)
+#define MPTUNE_HALF_COMPARISON(op) \
+    MPTUNE_INLINE bool operator op(half a, half b) { return a.native() op b.native(); }
+#else
+#define MPTUNE_HALF_COMPARISON(op)
+#endif
 #define MPTUNE_COMPARISON(op)                                                                     \
+    MPTUNE_HALF_COMPARISON(op)                                                                    \
     template <class A, class B, class = detail::enable_if_t<detail::is_comparable<A, B>>>         \
     MPTUNE_INLINE bool operator op(A a, B b) {                                                    \
         using C = detail::comparison_type<A, B>;                                                  \
@@ -137,6 +142,7 @@ MPTUNE_COMPARISON(<=)
 MPTUNE_COMPARISON(>)
 MPTUNE_COMPARISON(>=)
 #undef MPTUNE_COMPARISON
+#undef MPTUNE_HALF_COMPARISON
 
 MPTUNE_INLINE half operator-(half a) {
     return half::from_bits(static_cast<unsigned short>(a.to_bits() ^ 0x8000));
@@ -172,11 +178,9 @@ MPTUNE_INLINE float fused(float a, float b, float c) {
     return MPTUNE_BUILTIN(fmaf)(a, b, c);
 }
 
-#if defined(MPTUNE_NATIVE_HALF) && (defined(MPTUNE_HIP) || defined(__AVX512FP16__))
+#if defined(MPTUNE_HIP) || defined(MPTUNE_HALF_VECTORS)
 MPTUNE_INLINE half fused(half a, half b, half c) {
-    half result;
-    result.value = __builtin_fmaf16(a.value, b.value, c.value);
-    return result;
+    return half::from_native(__builtin_fmaf16(a.native(), b.native(), c.native()));
 }
 #elif defined(MPTUNE_HOST)
 MPTUNE_INLINE half fused(half a, half b, half c) {

@@ -69,7 +69,7 @@ template <>
 struct local_type<bfloat16> {
     using type = rounded<bfloat16>;
 };
-#if !defined(MPTUNE_NATIVE_HALF)
+#if !defined(MPTUNE_HALF_ARITHMETIC)
 template <>
 struct local_type<half> {
     using type = rounded<half>;
@@ -106,6 +106,21 @@ MPTUNE_INLINE rounded<T> fused(rounded<T> a, rounded<T> b, rounded<T> c) {
 }  // namespace detail
 #endif
 
+// How many neighbouring elements a thread takes that is to take `Elements` of the `OfBlock` of its block, where T is the
+// widest type it computes in. A processor that computes in fp16 has 32 of them in a vector: there the first threads of a
+// block take the elements of the others too, whose turn is then over at once.
+namespace detail {
+template <class T>
+#if defined(MPTUNE_HALF_VECTORS)
+constexpr int lanes = same<T, half> ? 32 : 1;
+#else
+constexpr int lanes = 1;
+#endif
+}  // namespace detail
+template <class T, int Elements, int OfBlock>
+constexpr int joined = Elements >= detail::lanes<T> ? Elements : OfBlock < detail::lanes<T> ? OfBlock : detail::lanes<T>;
+
 }  // namespace mp
 
+using mp::joined;
 using mp::local;

@@ -27,7 +27,7 @@ MPTUNE_INLINE float evaluate(float x) {
 template <class F, policy P, class T, class = enable_if_t<is_own<T>>>
 MPTUNE_INLINE T evaluate(T x) {
     if constexpr (P == policy::approx) return F::roughly(x);
-    else return T(F::template narrowly<T>(static_cast<float>(x)));
+    else return F::rounded_once(x);
 }
 
 template <class F, policy P>

@@ -65,21 +65,34 @@ struct library {
         return quickly(x);                                                   \
     }
 
+// Where the processor computes in fp16, what a function of half is: the bits of `operation`(x) in _Float16.
+#if defined(MPTUNE_HALF_VECTORS)
+#define MPTUNE_IN_HALF(policy, name, operation)                              \
+    using function_defaults<name##_function>::policy;                        \
+    static MPTUNE_INLINE half policy(half number) {                          \
+        const _Float16 x = number.native();                                  \
+        return half::from_native(operation);                                 \
+    }
+#else
+#define MPTUNE_IN_HALF(policy, name, operation)
+#endif
+
 #define MPTUNE_HOST_FUNCTION(name)                                           \
     struct name##_function : function_defaults<name##_function> {            \
         MPTUNE_ACCURATELY { return library::name(x); }                       \
         MPTUNE_QUICKLY { return quick_##name(x); }                           \
         MPTUNE_NARROWLY                                                      \
     };
-#define MPTUNE_HOST_ROUGH_FUNCTION(name)                                     \
+#define MPTUNE_HOST_ROUGH_FUNCTION(name, in_half)                            \
     struct name##_function : function_defaults<name##_function> {            \
         MPTUNE_ACCURATELY { return library::name(x); }                       \
         MPTUNE_QUICKLY { return quick_##name(x); }                           \
         MPTUNE_COARSELY { return coarse_##name(x); }                         \
         MPTUNE_NARROWLY                                                      \
+        in_half                                                              \
     };
 // The quick version holds for every fp16 argument, but not for the largest of bf16.
-#define MPTUNE_HOST_CIRCULAR_FUNCTION(name, argument)                        \
+#define MPTUNE_HOST_CIRCULAR_FUNCTION(name, argument, in_half)               \
     struct name##_function : function_defaults<name##_function> {            \
         MPTUNE_ACCURATELY { return library::name(argument); }                \
         MPTUNE_QUICKLY { return quick_##name(x); }                           \
@@ -89,44 +102,51 @@ struct library {
             if constexpr (kind_of<T> == kind::fp16) return quickly(x); \
             else return accurately(x);                                       \
         }                                                                    \
+        in_half                                                              \
     };
 #define MPTUNE_HOST_LIBRARY_FUNCTION(name)                                   \
     struct name##_function : function_defaults<name##_function> {            \
         MPTUNE_ACCURATELY { return library::name(x); }                       \
     };
 // Exact, or rounded once, in hardware.
-#define MPTUNE_HOST_EXACT_FUNCTION(name)                                                      \
+#define MPTUNE_HOST_EXACT_FUNCTION(name, in_half)                                             \
     struct name##_function : function_defaults<name##_function> {                             \
         static MPTUNE_INLINE double accurately(double x) { return __builtin_##name(x); }      \
         static MPTUNE_INLINE float accurately(float x) { return __builtin_##name##f(x); }     \
+        in_half                                                                               \
     };
 
-MPTUNE_HOST_ROUGH_FUNCTION(exp)
-MPTUNE_HOST_ROUGH_FUNCTION(exp2)
-MPTUNE_HOST_ROUGH_FUNCTION(log)
-MPTUNE_HOST_ROUGH_FUNCTION(log2)
+#define MPTUNE_ROUGHLY_IN_HALF(name, operation) MPTUNE_IN_HALF(roughly, name, operation)
+#define MPTUNE_EXACTLY_IN_HALF(name)                                         \
+    MPTUNE_IN_HALF(roughly, name, __builtin_##name##f16(x))                  \
+    MPTUNE_IN_HALF(rounded_once, name, __builtin_##name##f16(x))
+
+MPTUNE_HOST_ROUGH_FUNCTION(exp, MPTUNE_ROUGHLY_IN_HALF(exp, coarse_exp(x)))
+MPTUNE_HOST_ROUGH_FUNCTION(exp2, MPTUNE_ROUGHLY_IN_HALF(exp2, coarse_exp2(x)))
+MPTUNE_HOST_ROUGH_FUNCTION(log, )
+MPTUNE_HOST_ROUGH_FUNCTION(log2, )
 MPTUNE_HOST_FUNCTION(log10)
 // g++ would join a sine and a cosine of one argument to sincos, which has no vector version. Without its sign, which
 // changes nothing, the argument is another one. (Names g++ does not know would do too, but not under a condition.)
-MPTUNE_HOST_CIRCULAR_FUNCTION(sin, x)
-MPTUNE_HOST_CIRCULAR_FUNCTION(cos, absolute(x))
-MPTUNE_HOST_CIRCULAR_FUNCTION(tan, x)
+MPTUNE_HOST_CIRCULAR_FUNCTION(sin, x, MPTUNE_ROUGHLY_IN_HALF(sin, coarse_sin(x, 0)))
+MPTUNE_HOST_CIRCULAR_FUNCTION(cos, absolute(x), MPTUNE_ROUGHLY_IN_HALF(cos, -coarse_sin(x, static_cast<_Float16>(0.5))))
+MPTUNE_HOST_CIRCULAR_FUNCTION(tan, x, )
 MPTUNE_HOST_FUNCTION(asin)
 MPTUNE_HOST_FUNCTION(acos)
 MPTUNE_HOST_FUNCTION(atan)
 MPTUNE_HOST_FUNCTION(sinh)
 MPTUNE_HOST_FUNCTION(cosh)
-MPTUNE_HOST_ROUGH_FUNCTION(tanh)
+MPTUNE_HOST_ROUGH_FUNCTION(tanh, )
 MPTUNE_HOST_FUNCTION(erf)
 MPTUNE_HOST_LIBRARY_FUNCTION(cbrt)
 MPTUNE_HOST_LIBRARY_FUNCTION(erfc)
-MPTUNE_HOST_EXACT_FUNCTION(sqrt)
-MPTUNE_HOST_EXACT_FUNCTION(fabs)
-MPTUNE_HOST_EXACT_FUNCTION(floor)
-MPTUNE_HOST_EXACT_FUNCTION(ceil)
-MPTUNE_HOST_EXACT_FUNCTION(round)
-MPTUNE_HOST_EXACT_FUNCTION(rint)
-MPTUNE_HOST_EXACT_FUNCTION(trunc)
+MPTUNE_HOST_EXACT_FUNCTION(sqrt, MPTUNE_EXACTLY_IN_HALF(sqrt))
+MPTUNE_HOST_EXACT_FUNCTION(fabs, MPTUNE_EXACTLY_IN_HALF(fabs))
+MPTUNE_HOST_EXACT_FUNCTION(floor, MPTUNE_EXACTLY_IN_HALF(floor))
+MPTUNE_HOST_EXACT_FUNCTION(ceil, MPTUNE_EXACTLY_IN_HALF(ceil))
+MPTUNE_HOST_EXACT_FUNCTION(round, )
+MPTUNE_HOST_EXACT_FUNCTION(rint, MPTUNE_EXACTLY_IN_HALF(rint))
+MPTUNE_HOST_EXACT_FUNCTION(trunc, MPTUNE_EXACTLY_IN_HALF(trunc))
 struct rsqrt_function : function_defaults<rsqrt_function> {
     static MPTUNE_INLINE double accurately(double x) { return 1.0 / __builtin_sqrt(x); }
     static MPTUNE_INLINE float accurately(float x) {
@@ -135,6 +155,7 @@ struct rsqrt_function : function_defaults<rsqrt_function> {
     MPTUNE_QUICKLY { return 1.0f / __builtin_sqrtf(x); }
     MPTUNE_COARSELY { return coarse_rsqrt(x); }
     MPTUNE_NARROWLY
+    MPTUNE_ROUGHLY_IN_HALF(rsqrt, coarse_rsqrt(x))
 };
 
 #undef MPTUNE_HOST_FUNCTION
@@ -146,6 +167,9 @@ struct rsqrt_function : function_defaults<rsqrt_function> {
 #undef MPTUNE_QUICKLY
 #undef MPTUNE_COARSELY
 #undef MPTUNE_NARROWLY
+#undef MPTUNE_IN_HALF
+#undef MPTUNE_ROUGHLY_IN_HALF
+#undef MPTUNE_EXACTLY_IN_HALF
 
 #define MPTUNE_HOST_FUNCTION2(name, quick)                                                                  \
     struct name##_function {                                                                                \

@@ -53,18 +53,30 @@
 #define UNROLL(n) MPTUNE_PRAGMA(unroll n)
 #endif
 
-// g++ before 13 converts _Float16 one element at a time, so there a half is held as its bits unless the processor
-// computes in fp16 itself. clang++ vectorises the conversions wherever the instructions for them exist.
+// MPTUNE_HALF_ARITHMETIC: the compiler computes in fp16. MPTUNE_NATIVE_HALF: and a half is held as a _Float16.
+//
+// g++ holds a half as its bits, and converts them to float with integer operations: before version 13 it vectorises no
+// loop that converts a _Float16, and for vectors made of single _Float16 it may write instructions that its assembler
+// does not know ("vinsert<i128vldq>"). Operations on _Float16 themselves it vectorises.
 #if defined(MPTUNE_HIP)
 #define MPTUNE_NATIVE_HALF 1
 // hiprtc brings its own half, without mixed arithmetic.
 #define half mptune_half
-#elif defined(MPTUNE_HOST)
-// clang++ before 15 has no _Float16 on x86 at all.
-#if defined(__AVX512FP16__) || (defined(__clang__) && defined(__FLT16_MANT_DIG__) && \
+#elif defined(MPTUNE_HOST) && defined(__clang__)
+// clang++ before 15 has no _Float16 on x86 without AVX512-FP16.
+#if defined(__AVX512FP16__) || (defined(__FLT16_MANT_DIG__) && \
                                 (defined(__F16C__) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC)))
 #define MPTUNE_NATIVE_HALF 1
 #endif
+#elif defined(MPTUNE_HOST) && defined(__AVX512FP16__)
+#define MPTUNE_HALF_ARITHMETIC 1
+#endif
+#if defined(MPTUNE_NATIVE_HALF)
+#define MPTUNE_HALF_ARITHMETIC 1
+#endif
+// MPTUNE_HALF_VECTORS: a host whose processor computes in vectors of fp16.
+#if defined(MPTUNE_HOST) && defined(__AVX512FP16__)
+#define MPTUNE_HALF_VECTORS 1
 #endif
 
 namespace mp {

@@ -345,6 +345,96 @@ MPTUNE_INLINE float coarse_rsqrt(float x) {
     return x > 0.0f && x < infinity ? root : special;
 }
 
+#if defined(MPTUNE_HALF_VECTORS)
+// ---- in fp16 itself, twice as many numbers in a vector: units in the last place of fp16
+
+MPTUNE_INLINE _Float16 fused(_Float16 a, _Float16 b, _Float16 c) {
+    return __builtin_fmaf16(a, b, c);
+}
+#define F16(number) static_cast<_Float16>(number)
+
+MPTUNE_INLINE _Float16 half_of(int bits) {
+    return bits_as<_Float16>(static_cast<short>(bits));
+}
+
+// As in float: x + 1.5 * 2^10 has the integer nearest to x in its last bits, for |x| <= 2^9.
+struct nearest_short {
+    _Float16 value;
+    short bits;
+    MPTUNE_INLINE explicit nearest_short(_Float16 x) {
+        const _Float16 shifted = x + F16(1536);
+        value = shifted - F16(1536);
+        bits = static_cast<short>(bits_as<short>(shifted) - 0x6600);
+    }
+};
+// In two steps: n within [-28, 31].
+MPTUNE_INLINE _Float16 scale_by_power(_Float16 x, short n) {
+    const short half_way = n >> 1, rest = static_cast<short>(n - half_way);
+    return x * half_of((half_way + 15) << 10) *
+           half_of((rest + 15) << 10);
+}
+// Integer arithmetic where float has conditional expressions, of which g++ makes a loop body twice as long.
+MPTUNE_INLINE _Float16 select(bool condition, _Float16 a, _Float16 b) {
+    const short x = bits_as<short>(a), y = bits_as<short>(b);
+    return half_of(y ^ ((x ^ y) & -static_cast<short>(condition)));
+}
+// x, or `bound` with its sign where that is nearer to zero.
+MPTUNE_INLINE _Float16 bounded(_Float16 x, _Float16 bound) {
+    const short bits = bits_as<short>(x), largest = bits_as<short>(bound);
+    const short magnitude = bits & 0x7fff;
+    return half_of((magnitude < largest ? magnitude : largest) | (bits & -0x8000));
+}
+// y, or NaN where x is NaN.
+MPTUNE_INLINE _Float16 unless_nan(_Float16 x, _Float16 y) {
+    return x == x ? y : half_of(0x7e00);
+}
+
+// e^r = 1 + r + r^2 q(r): 2^-17.
+MPTUNE_INLINE _Float16 coarse_exp(_Float16 x) {
+    const _Float16 near = bounded(x, F16(18));
+    const nearest_short n(near * F16(0x1.714p0));
+    const _Float16 r = fused(n.value, F16(0x1.bdp-13), fused(n.value, F16(-0x1.63p-1), near));
+    const _Float16 q = fused(fused(r, F16(0x1.52p-5), F16(0x1.574p-3)), r, F16(0.5));
+    return unless_nan(x, scale_by_power(fused(r * r, q, r) + F16(1), n.bits));
+}
+
+// 1 unit. 2^r = 1 + r log(2) + r q(r), with log(2) rounded.
+MPTUNE_INLINE _Float16 coarse_exp2(_Float16 x) {
+    const _Float16 near = bounded(x, F16(26));
+    const nearest_short n(near);
+    const _Float16 r = near - n.value;
+    const _Float16 q = fused(fused(r, F16(0x1.c2cp-5), F16(0x1.fp-3)), r, F16(-0x1.40cp-14));
+    return unless_nan(x, scale_by_power(fused(r, F16(0x1.63p-1), r * q) + F16(1), n.bits));
+}
+
+// sin(x - offset pi), to 2^-10 for |x| <= 2^10; beyond, between -1 and 1. r + r^3 s(r^2), |r| <= 1.97: 2^-17.0. Rounded
+// so often, the number of half turns is off by an eighth.
+MPTUNE_INLINE _Float16 coarse_sin(_Float16 x, _Float16 offset) {
+    const nearest_short nearest(fused(x, F16(0x1.46p-2), fused(x, F16(-0x1.9fp-15), -offset)));
+    const _Float16 n = nearest.value + offset;
+    const _Float16 angle = fused(n, F16(-0x1.fb4p-11), fused(n, F16(-0x1.92p1), x));
+    const _Float16 r = bounded(angle, F16(0x1.f8p0));
+    const _Float16 u = r * r;
+    const _Float16 s = fused(fused(u, F16(-0x1.7540p-13), F16(0x1.0f80p-7)), u, F16(-0x1.5540p-3));
+    const _Float16 sine = unless_nan(angle, fused(u * s, r, r));
+    return half_of(bits_as<short>(sine) ^ (nearest.bits << 15));
+}
+
+// A first guess from the exponent and two Newton steps.
+MPTUNE_INLINE _Float16 coarse_rsqrt(_Float16 x) {
+    const bool small = x < F16(0x1p-14);
+    const _Float16 scaled = small ? x * F16(0x1p12) : x;
+    _Float16 y = half_of(0x59b9 - (bits_as<short>(scaled) >> 1));
+    y = fused(y * F16(0.5), fused(scaled * y, -y, F16(1)), y);
+    y = fused(y * F16(0.5), fused(scaled * y, -y, F16(1)), y);
+    const _Float16 root = small ? y * F16(0x1p6) : y;
+    // Of zero; of infinity; of NaN and what is less than zero.
+    const _Float16 special = x == F16(0) ? half_of(bits_as<short>(x) | 0x7c00) : x > F16(0) ? F16(0) : half_of(0x7e00);
+    return x > F16(0) && x < half_of(0x7c00) ? root : special;
+}
+#undef F16
+#endif
+
 }  // namespace detail
 }  // namespace mp
 

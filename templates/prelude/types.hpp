@@ -37,6 +37,10 @@ struct half {
     MPTUNE_INLINE operator float() const;
     MPTUNE_INLINE static half from_bits(unsigned short b);
     MPTUNE_INLINE unsigned short to_bits() const;
+#if defined(MPTUNE_HALF_ARITHMETIC)
+    MPTUNE_INLINE _Float16 native() const;
+    MPTUNE_INLINE static half from_native(_Float16 x);
+#endif
 };
 
 struct bfloat16 {
@@ -126,12 +130,18 @@ MPTUNE_INLINE half::operator float() const {
     return static_cast<float>(value);
 }
 MPTUNE_INLINE half half::from_bits(unsigned short b) {
-    half result;
-    result.value = detail::bits_as<_Float16>(b);
-    return result;
+    return from_native(detail::bits_as<_Float16>(b));
 }
 MPTUNE_INLINE unsigned short half::to_bits() const {
     return detail::bits_as<unsigned short>(value);
+}
+MPTUNE_INLINE _Float16 half::native() const {
+    return value;
+}
+MPTUNE_INLINE half half::from_native(_Float16 x) {
+    half result;
+    result.value = x;
+    return result;
 }
 #else
 template <class T, class>
@@ -147,6 +157,14 @@ MPTUNE_INLINE half half::from_bits(unsigned short b) {
 MPTUNE_INLINE unsigned short half::to_bits() const {
     return bits;
 }
+#if defined(MPTUNE_HALF_ARITHMETIC)
+MPTUNE_INLINE _Float16 half::native() const {
+    return detail::bits_as<_Float16>(bits);
+}
+MPTUNE_INLINE half half::from_native(_Float16 x) {
+    return from_bits(detail::bits_as<unsigned short>(x));
+}
+#endif
 #endif
 
 #define MPTUNE_BITS_TYPE(name, bits_type, encode, decode)                          \

@@ -2,6 +2,12 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
+#if defined(MPTUNE_HALF_VECTORS)
+extern "C" { __attribute__((visibility("default"))) int computes_in_half = 1; }
+#else
+extern "C" { __attribute__((visibility("default"))) int computes_in_half = 0; }
+#endif
+
 #define LOOP(name, policy, type)                                                                      \
     EXPORT void name##_##policy##_##type(const type* __restrict__ x, type* __restrict__ y, long n) {  \
         for (long i = 0; i < n; ++i) y[i] = mp::name<mp::policy>(x[i]);                               \

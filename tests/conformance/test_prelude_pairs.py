@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
+import shutil
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 
@@ -160,6 +162,25 @@ def test_comparisons_are_those_of_numbers(where, cpp):
         a, b = pairs.T.astype(np.float64)
     wanted = (a == b) | (a != b) << 1 | (a < b) << 2 | (a <= b) << 3 | (a > b) << 4 | (a >= b) << 5
     assert np.array_equal(found, wanted)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.parametrize("width", [256, 512])
+def test_gcc_writes_what_its_assembler_knows(width, tmp_path):
+    # Of vectors it makes of single _Float16, g++ 12 writes "vinsert<i128vldq>".
+    asked = ["g++", "-march=sapphirerapids", f"-mprefer-vector-width={width}", "-x", "c++", "-c"]
+    if subprocess.run([*asked, "-fsyntax-only", "/dev/null"], capture_output=True, check=False).returncode:
+        pytest.skip("this g++ cannot compile for sapphirerapids")
+    flags = ["-std=c++17", "-O3", "-w", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
+    text = f"{prelude()}{SOURCE}\nMPTUNE_HOST_ENTRY(arithmetic_half_8)\n"
+    done = subprocess.run(
+        [*asked, *flags, "-", "-o", str(tmp_path / "kernels.o")],
+        input=text,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def values_of(cpp, rng):

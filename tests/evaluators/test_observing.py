@@ -32,7 +32,7 @@ KERNEL = Kernel(
     grid=["1"],
     block=["block"],
 )
-TARGET = Target(KERNEL, KERNEL.resolve_sizes(), "cuda", "sm_80", "0000:65:00.0", "nvml", True)
+TARGET = Target(KERNEL, KERNEL.resolve_sizes(), "cuda", "sm_80", "0000:65:00.0")
 
 
 class Device:
@@ -85,14 +85,10 @@ class Bound:
             self.device.run("restore", self.device.restore_s, 150.0)
 
 
-class Compiler:
+class Backend:
     def resources(self, binary):
         assert binary.function == "scale"
         return RESOURCES
-
-
-class Backend:
-    compiler = Compiler()
 
 
 class Seen(Observer):

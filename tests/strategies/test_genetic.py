@@ -8,8 +8,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.genetic import GeneticOptions, GeneticStrategy
-from mptune.strategies.moves.population import CROSSOVERS
+from mptune.strategies.genetic import CROSSOVERS, GeneticOptions, GeneticStrategy
 
 SPACE = SearchSpace([OrdinalParameter(name, range(8)) for name in "abcdef"], ["a + b + c + d + e + f <= 21", "a != b"])
 
