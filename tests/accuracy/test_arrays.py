@@ -86,7 +86,7 @@ values = st.one_of(
 
 @pytest.mark.parametrize("name", METRICS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_awkward_data_by_every_metric(name, data):
     elements = data.draw(st.lists(st.tuples(values, values), min_size=1, max_size=30))
     output, reference = np.array(elements).T

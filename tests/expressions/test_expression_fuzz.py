@@ -127,7 +127,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(text=st.one_of(numbers(3), conditions(3)), table=tables())
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_agrees_with_python_row_by_row_and_in_columns(text: str, table: dict[str, list[Any]]) -> None:

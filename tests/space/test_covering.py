@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError
@@ -58,6 +58,7 @@ def pooled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.mark.usefixtures("pooled")
 class TestBothPools:
+    @settings(max_examples=40)
     @given(space=spaces(), seed=st.integers(0, 2**32 - 1))
     def test_every_valid_value_comes(self, space: SearchSpace, seed: int) -> None:
         chosen = covering(space, np.random.default_rng(seed))
@@ -67,6 +68,7 @@ class TestBothPools:
         # The greedy choice never takes one that adds nothing.
         assert len(chosen) == len(set(chosen.tolist())) <= 1 + sum(len(p.values) - 1 for p in space.parameters)
 
+    @settings(max_examples=40)
     @given(space=spaces(), names=st.permutations("abct"), n=st.integers(0, 4), seed=st.integers(0, 2**32 - 1))
     def test_every_valid_combination_comes_once(self, space: SearchSpace, names: list[str], n: int, seed: int) -> None:
         chosen = representatives(space, names[:n], np.random.default_rng(seed))

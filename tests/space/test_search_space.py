@@ -154,7 +154,7 @@ def _callable(a: str, b: str) -> Callable[..., bool]:
     return made
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(definition=definitions(), seed=st.integers(0, 2**32), large=st.sampled_from([0, 10**9]))
 def test_random_spaces_are_what_brute_force_finds(
     definition: tuple[list[Parameter], list[Any]], seed: int, large: int
@@ -188,7 +188,7 @@ def test_random_spaces_are_what_brute_force_finds(
     assert again.codes(every).tolist() == space.codes(every).tolist()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(definition=definitions(), seed=st.integers(0, 2**32))
 def test_a_restricted_space_is_what_brute_force_finds(definition: tuple[list[Parameter], list[Any]], seed: int) -> None:
     parameters, constraints = definition
