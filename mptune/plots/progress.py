@@ -8,9 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.plots import style
-from mptune.plots.metric_axis import Floats, log_ticks, metric_axis, set_scale
 from mptune.plots.style import Look
-from mptune.plots.subject import baseline_of, judges, order_label, threshold_text, title_of, valid_trials
+from mptune.plots.subject import (
+    Floats,
+    baseline_of,
+    judges,
+    log_ticks,
+    metric_axis,
+    order_label,
+    set_scale,
+    threshold_text,
+    title_of,
+    valid_trials,
+)
 from mptune.results import Trial
 from mptune.run import Run
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from mptune.errors import PlotError
 from mptune.plots import style
-from mptune.plots.metric_axis import Floats
 from mptune.plots.style import Look
-from mptune.plots.subject import order_label, title_of
+from mptune.plots.subject import Floats, order_label, title_of
 from mptune.run import Run
 
 if TYPE_CHECKING:

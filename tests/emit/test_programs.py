@@ -18,7 +18,7 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
 from mptune.emit import emit, emit_all_devices, winner_of
-from mptune.emit.description import GCC_FLAGS, HOST_FLAGS
+from mptune.emit.writing import GCC_FLAGS, HOST_FLAGS
 from mptune.errors import BackendUnavailableError
 from mptune.kernel import Kernel
 from mptune.run import Run

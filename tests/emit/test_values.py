@@ -13,8 +13,7 @@ from awkward_kernel import AWKWARD, NASTY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.emit.dependence import fixed_sizes
-from mptune.emit.formulas import NotTranslatableError, formula
+from mptune.emit.sizes import NotTranslatableError, fixed_sizes, formula
 from mptune.emit.text import code_span, comment, fenced, identifier, literal, quoted, table_cell
 from mptune.expressions import Expression
 from mptune.kernel import In, Kernel, Out, Scalar

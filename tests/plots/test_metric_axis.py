@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from synthetic import run_of, trial
 
-from mptune.plots.metric_axis import metric_axis, set_scale
+from mptune.plots.subject import metric_axis, set_scale
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 

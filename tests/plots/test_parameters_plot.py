@@ -10,8 +10,7 @@ from synthetic import many_trials, run_of, trial, whole_space
 
 from mptune.errors import PlotError
 from mptune.plots import parameters, plot
-from mptune.plots.interaction import interaction_of
-from mptune.plots.parameters import effects_of
+from mptune.plots.parameters import effects_of, interaction_of
 from mptune.results import Status
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -148,9 +147,8 @@ def test_nothing_to_compare_is_told(trials, message: str) -> None:
 
 
 def test_importance_looks_at_a_sample_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mptune.plots import importance
 
-    monkeypatch.setattr(importance, "_MOST_TRIALS", 50)
+    monkeypatch.setattr(parameters, "_MOST_TRIALS", 50)
     found = parameters.effects_of(many_trials(400, 6)).importance
     assert found is not None
     assert found.trials == 50

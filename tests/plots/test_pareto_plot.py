@@ -13,8 +13,7 @@ from synthetic import run_of, trial, whole_space
 
 from mptune.errors import MptuneError, PlotError, UnknownNameError
 from mptune.plots import plot
-from mptune.plots.level_lines import spread
-from mptune.plots.pareto import uniform_levels
+from mptune.plots.pareto import spread, uniform_levels
 from mptune.results import Status, Trial
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
