@@ -24,8 +24,11 @@ from benchmarks.search.cells import Cache  # noqa: E402
 from benchmarks.search.peers import PEERS  # noqa: E402
 from benchmarks.search.report import write  # noqa: E402
 from benchmarks.search.runner import run_jobs  # noqa: E402
-from benchmarks.search.section import Settings  # noqa: E402
-from benchmarks.search.sections import SECTIONS, load  # noqa: E402
+from benchmarks.search.section import (  # noqa: E402
+    SECTIONS,
+    Settings,
+    load,
+)
 from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
 from mptune.strategies import STRATEGIES  # noqa: E402
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.search.problem import BudgetSpent, Problem
+from benchmarks.search.problem import Counter, Problem
 from mptune.interop.recorded import RecordedSpace
 from mptune.metric_expressions import chosen_objectives
 from mptune.objective import Objective
@@ -43,8 +43,8 @@ class FrontProblem:
         return cls(Problem.from_recorded(recorded, objective), levels, FrontScale.of(levels))
 
 
-class FrontRecorder:
-    """Counts a tool's evaluations and keeps the hypervolume of the front so far, as a share of the recorded front's.
+class FrontRecorder(Counter):
+    """Keeps the hypervolume of the front of what a tool evaluates, as a share of the recorded front's.
 
     Args:
         problem: what the tool has to find the front of.
@@ -53,35 +53,23 @@ class FrontRecorder:
     """
 
     def __init__(self, problem: FrontProblem, budget: int, patience: int = 20_000) -> None:
+        super().__init__(min(budget, len(problem.levels)), patience)
         self.problem = problem
-        self.budget = min(budget, len(problem.levels))
         self.shares: list[float] = []
-        self._patience = patience
-        self._since_new = 0
-        self._seen: set[int] = set()
         self._front: Array = np.empty((0, problem.levels.shape[1]))
 
     def propose(self, configuration: tuple[Any, ...]) -> Array | None:
-        """Return the levels of a configuration, None where it is not recorded, which costs no evaluation.
+        """Return the levels of a configuration, None if it is not recorded, which costs no evaluation.
 
         Raises:
             BudgetSpent: the budget was spent before, or nothing new has come for too long.
         """
-        self._since_new += 1
-        if self._since_new > self._patience:
-            raise BudgetSpent
+        self.count_proposal()
         row = self.problem.problem.row_of.get(configuration)
         if row is None:
             return None
-        if row not in self._seen:
-            if len(self.shares) >= self.budget:
-                raise BudgetSpent
-            self._take(row)
+        if self.is_new(row):
+            levels = np.vstack([self._front, self.problem.levels[row]])
+            self._front = levels[front(levels, [True] * levels.shape[1])]
+            self.shares.append(self.problem.scale.share(self._front))
         return np.asarray(self.problem.levels[row])
-
-    def _take(self, row: int) -> None:
-        self._seen.add(row)
-        self._since_new = 0
-        levels = np.vstack([self._front, self.problem.levels[row]])
-        self._front = levels[front(levels, [True] * levels.shape[1])]
-        self.shares.append(self.problem.scale.share(self._front))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.fronts.running import OURS, TOOLS
 from benchmarks.search.cells import Results
-from benchmarks.search.plots import DASHES, pyplot_module
+from benchmarks.search.plots import DASHES, pyplot_module, save
 from benchmarks.search.report import machine, markdown_table, percent
 from benchmarks.search.significance import NOISE, welch_chance
 
@@ -214,7 +214,4 @@ def _draw(figures: Figures, path: Path) -> None:
     for axis in axes.flat[max(0, len(figures.cells) - wide) : len(figures.cells)]:
         axis.set_xlabel("evaluations")
     figure.supylabel("hypervolume, % of the recorded front's\n(median, quartiles)", fontsize=10)
-    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
-    figure.set_layout_engine("constrained")
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    save(figure, path, axes.flat[0], columns=5)

@@ -2,7 +2,7 @@
 
 A *section* answers one question (``timing``: who is nearest to the optimum on recorded spaces?). It is one module
 of this package, named like the section, with a class that derives from :class:`~benchmarks.search.section.Section`
-and is entered in ``benchmarks.search.sections.SECTIONS``:
+and is entered in ``benchmarks.search.section.SECTIONS``:
 
 - ``jobs(settings)`` lists what is to run: one :class:`~benchmarks.search.cells.Job` per space and tool, for some
   seeds. A job names a *target*, a function ``module:function`` that is given the job's settings (JSON) in a fresh

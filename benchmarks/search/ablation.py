@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.search.ablated import TARGET, VARIANTS
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.driving import version_of
-from benchmarks.search.plots import pyplot_module
+from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import BUDGET, cells_of, replay_job, shares
 from benchmarks.search.report import Report, markdown_table, percent
 from benchmarks.search.section import Section, Settings
@@ -228,5 +228,4 @@ def _draw(path: Path, groups: Sequence[_Group], rows: Mapping[str, Sequence[Mapp
         axis.set_xlabel("distance without it / with it (95% interval)")
         axis.grid(alpha=0.3)
     figure.set_layout_engine("constrained")
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    save(figure, path)

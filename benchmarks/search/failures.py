@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from benchmarks.search import failing
 from benchmarks.search.cells import Job, Results
-from benchmarks.search.plots import pyplot_module
+from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.report import Report, finite_or_none, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import verdict, welch_chance
@@ -272,7 +272,4 @@ def _draw(path: Path, comparison: Comparison, cells: Sequence[Cell]) -> None:
         axis.set_yscale("log")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("distance from the optimum in %\n(geometric mean over recordings)")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
-    figure.set_layout_engine("constrained")
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    save(figure, path, axes[0])

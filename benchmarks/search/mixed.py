@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.search.cells import Job, Results
+from benchmarks.search.plots import draw_shares
 from benchmarks.search.precision_cells import (
     BUDGET,
     EARLY,
@@ -25,7 +26,6 @@ from benchmarks.search.precision_cells import (
     shares,
     tools_of,
 )
-from benchmarks.search.precision_plots import draw_shares
 from benchmarks.search.report import Report, finite_or_none, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.tools import DEFAULT

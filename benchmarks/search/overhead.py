@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.driving import version_of
 from benchmarks.search.overhead_runs import ON_RECORDING, ON_SYNTHETIC
-from benchmarks.search.plots import pyplot_module
+from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.report import Report, markdown_table
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, strategy_tools
@@ -247,5 +247,4 @@ def _draw(path: Path, curves: Mapping[str, NDArray[np.float64]]) -> None:
     axis.set_ylabel("ms in the strategy (median over runs)")
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    save(figure, path)

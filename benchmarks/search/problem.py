@@ -13,7 +13,7 @@ from mptune.interop.recorded import RecordedSpace
 from mptune.objective import Objective
 from mptune.space.configuration import Value
 
-__all__ = ["BudgetSpent", "Problem", "Recorder"]
+__all__ = ["BudgetSpent", "Counter", "Problem", "Recorder"]
 
 
 class BudgetSpent(Exception):
@@ -66,19 +66,16 @@ class Problem:
         return configuration in self.row_of
 
 
-class Recorder:
-    """Counts a tool's evaluations and keeps the best so far.
+class Counter:
+    """Counts the evaluations of a tool: each recorded configuration once, and only so many.
 
     Args:
-        problem: what is minimised.
         budget: unique recorded configurations the tool may run.
         patience: proposals in a row without a new configuration after which the tool is stopped.
     """
 
-    def __init__(self, problem: Problem, budget: int, patience: int = 20_000) -> None:
-        self.problem = problem
-        self.budget = min(budget, len(problem.configurations))
-        self.best: list[float | None] = []
+    def __init__(self, budget: int, patience: int) -> None:
+        self.budget = budget
         self.proposals = 0
         self._patience = patience
         self._since_new = 0
@@ -87,7 +84,47 @@ class Recorder:
     @property
     def done(self) -> bool:
         """Whether the budget is spent."""
-        return len(self.best) >= self.budget
+        return len(self._seen) >= self.budget
+
+    def count_proposal(self) -> None:
+        """Count a proposal, whether it can be run or not.
+
+        Raises:
+            BudgetSpent: nothing new has come for too long.
+        """
+        self.proposals += 1
+        self._since_new += 1
+        if self._since_new > self._patience:
+            raise BudgetSpent
+
+    def is_new(self, row: int) -> bool:
+        """Count the evaluation of a recorded configuration; return whether it is the first of it.
+
+        Raises:
+            BudgetSpent: it is, and the budget was spent before.
+        """
+        if row in self._seen:
+            return False
+        if self.done:
+            raise BudgetSpent
+        self._seen.add(row)
+        self._since_new = 0
+        return True
+
+
+class Recorder(Counter):
+    """Keeps the best so far of what a tool evaluates.
+
+    Args:
+        problem: what is minimised.
+        budget: unique recorded configurations the tool may run.
+        patience: proposals in a row without a new configuration after which the tool is stopped.
+    """
+
+    def __init__(self, problem: Problem, budget: int, patience: int = 20_000) -> None:
+        super().__init__(min(budget, len(problem.configurations)), patience)
+        self.problem = problem
+        self.best: list[float | None] = []
 
     def propose(self, configuration: tuple[Any, ...]) -> float | None:
         """Evaluate a configuration the tool proposes; return its cost, None when it failed on the device.
@@ -100,22 +137,7 @@ class Recorder:
         row = self.problem.row_of[configuration]
         cost = float(self.problem.costs[row])
         failed = cost != cost
-        if row not in self._seen:
-            if self.done:
-                raise BudgetSpent
-            self._seen.add(row)
-            self._since_new = 0
+        if self.is_new(row):
             last = self.best[-1] if self.best else None
             self.best.append(last if failed else cost if last is None else min(last, cost))
         return None if failed else cost
-
-    def count_proposal(self) -> None:
-        """Count a proposal that cannot be run; :meth:`propose` counts those that can.
-
-        Raises:
-            BudgetSpent: nothing new has come for too long.
-        """
-        self.proposals += 1
-        self._since_new += 1
-        if self._since_new > self._patience:
-            raise BudgetSpent

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.search.cells import Job, Results
+from benchmarks.search.plots import draw_win_maps
 from benchmarks.search.precision_cells import (
     BUDGET,
     EARLY,
@@ -20,7 +21,6 @@ from benchmarks.search.precision_cells import (
     replay_job,
     tools_of,
 )
-from benchmarks.search.precision_plots import draw_win_maps
 from benchmarks.search.report import Report, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.tools import DEFAULT, Tool

@@ -80,7 +80,7 @@ def write(report: Report, section: str, folder: Path, command: str, wall_s: floa
 
 
 def _write_all(folder: Path) -> Path:
-    from benchmarks.search.sections import SECTIONS
+    from benchmarks.search.section import SECTIONS
 
     documents = [
         json.loads(path.read_text()) for name in SECTIONS if (path := folder / "search" / f"{name}.json").exists()

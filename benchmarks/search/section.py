@@ -1,16 +1,33 @@
-"""What a section of the benchmark is, and what the user asked for."""
+"""What a section of the benchmark is, which there are, and what the user asked for."""
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.report import Report
 
-__all__ = ["Section", "Settings"]
+__all__ = ["SECTIONS", "Section", "Settings", "load"]
+
+#: ``module:class`` of each section.
+SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "timing": "benchmarks.search.timing:Timing",
+        "mixed": "benchmarks.search.mixed:Mixed",
+        "ranking": "benchmarks.search.ranking:Ranking",
+        "sequential": "benchmarks.search.sequential:Sequential",
+        "failures": "benchmarks.search.failures:Failures",
+        "overhead": "benchmarks.search.overhead:Overhead",
+        "batches": "benchmarks.search.batches:Batches",
+        "ablation": "benchmarks.search.ablation:Ablation",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +86,10 @@ class Section(ABC):
     @abstractmethod
     def report(self, settings: Settings, results: Results) -> Report:
         """Return what came out."""
+
+
+def load(name: str) -> Section:
+    """Return a section."""
+    module, _, cls = SECTIONS[name].partition(":")
+    section: Section = getattr(importlib.import_module(module), cls)()
+    return section

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.search import two_stages
 from benchmarks.search.cells import Job, Results
+from benchmarks.search.plots import draw_bars_by_level
 from benchmarks.search.precision_cells import (
     BUDGET,
     PAPER_PENALTY,
@@ -24,7 +25,6 @@ from benchmarks.search.precision_cells import (
     seeds_of,
     shares,
 )
-from benchmarks.search.precision_plots import draw_bars_by_level
 from benchmarks.search.report import Report, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.tools import DEFAULT, Tool

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from benchmarks.search.driving import drive
 from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
@@ -142,19 +143,13 @@ def _search(
     signature = halves.recorded.signature
     strategy = make(tool["strategy"], space, goal, signature=signature, seed=seed, options=tool["options"])
     trials: list[Trial] = []
-    strategy_s = 0.0
-    while len(trials) < budget:
-        started = time.perf_counter()
-        asked = strategy.ask(1)
-        strategy_s += time.perf_counter() - started
-        if not asked:
-            break
+
+    def evaluate(asked: Sequence[Configuration]) -> list[Trial]:
         found = list(evaluator.evaluate(asked))
-        trials += found
-        started = time.perf_counter()
-        strategy.tell(found)
-        strategy_s += time.perf_counter() - started
-    return trials, strategy_s
+        trials.extend(found)
+        return found
+
+    return trials, sum(drive(strategy, evaluate, budget).seconds)
 
 
 def _best_so_far(trials: list[Trial], goal: Objective) -> list[float | None]:
