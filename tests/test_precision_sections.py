@@ -235,16 +235,6 @@ def test_every_plot_is_drawn(section: Section, settings: Settings, tmp_path: Pat
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("section", [Mixed(), Ranking(), Sequential()], ids=lambda section: section.name)
-def test_every_plot_is_drawn(section: Section, settings: Settings, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    report = section.report(settings, by_hand(section, settings, some_runs))
-    assert report.plots
-    for name, draw in report.plots.items():
-        draw(tmp_path / f"{name}.png")
-        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-
-
 # -- stages ----------------------------------------------------------------------------------------
 
 
