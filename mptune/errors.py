@@ -6,7 +6,6 @@ and exits with 2. Anything else that escapes is a defect of mptune itself.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = [
@@ -131,6 +130,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     Case is ignored, so ``FP32`` finds ``fp32``; of names that are not alike, one that begins the other is near.
     """
+    import difflib  # only a mistake needs it
+
     by_lower = {entry.lower(): entry for entry in known}
     near = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.5)
     near = near or [entry for entry in by_lower if len(name) > 2 and entry.startswith(name.lower())]

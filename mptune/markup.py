@@ -1,4 +1,4 @@
-"""Tables as HTML, for notebooks. Everything put in is shown, never run."""
+"""Tables as HTML, for notebooks. All content is escaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CELL = "text-align:left;vertical-align:top;white-space:pre-wrap"
 
 
 def heading(text: object) -> str:
-    """Return a line that stands above a table."""
+    """Return a line to show above a table."""
     return f"<p><strong>{html.escape(str(text))}</strong></p>"
 
 
@@ -19,7 +19,7 @@ def table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """Return a table.
 
     Args:
-        columns: the names above; none where it is empty.
+        columns: the names above; empty for a table without a head.
         rows: a cell for each column.
     """
     head = "".join(f'<th style="{_CELL}">{html.escape(str(column))}</th>' for column in columns)

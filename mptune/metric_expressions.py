@@ -78,7 +78,7 @@ def chosen_objectives(objective: str, objectives: Sequence[str] = (), maximise: 
     metrics = tuple(OBJECTIVES.get(name, name) for name in names)
     shown = ",".join(names)
     if len(metrics) == 1:
-        raise MptuneError(f"objectives {shown}: one alone is given as the objective; several are two or three")
+        raise MptuneError(f"objectives {shown}: a single one is given as the objective; several are two or three")
     if len(metrics) > _MOST_OBJECTIVES or not all(metrics):
         raise MptuneError(f"objectives {shown}: expected two or three names, such as time,error")
     for position, metric in enumerate(metrics):

@@ -86,7 +86,7 @@ def load_point(point: EntryPoint, kind: str) -> object:
         kind: what it adds ("kernel", "backend", ...), for the message.
 
     Raises:
-        MptuneError: it cannot be imported, for whatever reason; names it, so that a user knows what to uninstall.
+        MptuneError: it cannot be imported; names it, so that a user knows what to uninstall.
     """
     try:
         return point.load()

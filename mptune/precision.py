@@ -140,8 +140,8 @@ def precision(name: str | Precision) -> Precision:
 def promoted(*operands: Precision) -> Precision:
     """Return the precision an operation on these types is computed in, by the rules of the prelude.
 
-    That of the widest, but fp32 where that cannot hold all the others: fp16 and bf16 contain neither the other, and
-    there is no arithmetic in fp8.
+    That is the widest of them, or fp32 if the widest cannot hold the values of all others: fp16 and bf16 do not hold
+    each other's, and there is no arithmetic in fp8.
     """
     widest = max(operands, key=lambda operand: operand.significand_bits)
     own = len(set(operands)) == 1 and not widest.storage_only

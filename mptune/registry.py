@@ -30,7 +30,7 @@ _versions: WeakKeyDictionary[Kernel, _Version] = WeakKeyDictionary()
 
 
 def bundled_kernels() -> tuple[str, ...]:
-    """Return the names ``load_kernel`` accepts beside files, in alphabetical order."""
+    """Return the names ``load_kernel`` accepts in addition to files, in alphabetical order."""
     names = {path.stem for path in bundled_folder("kernels").glob("*.py") if not path.stem.startswith("_")}
     names.update(point.name for point in importlib.metadata.entry_points(group=_ENTRY_POINTS))
     return tuple(sorted(names))

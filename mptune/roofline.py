@@ -111,7 +111,7 @@ class Roofline:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._on_host = backend.name == "host"
+        self._on_host = backend.shares_memory
         self._bytes_per_s: dict[int, float] = {}
 
     @cached_property

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from mptune.kernel import Sizes
 
@@ -22,6 +21,8 @@ def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.fl
 
     The put is computed by itself, not from the call: its own terms cancel less where it is worth little.
     """
+    from scipy.special import ndtr  # takes longer to load than the kernel
+
     rate, volatility = inputs["rate"], inputs["volatility"]
     call, put = np.empty(size.n), np.empty(size.n)
     for start in range(0, size.n, CHUNK):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from mptune.kernel import Sizes
 
@@ -21,6 +20,8 @@ def reference(inputs: Mapping[str, NDArray[np.float64]], size: Sizes) -> dict[st
 
     From differences, not from products of the vectors, which would cancel.
     """
+    from scipy.spatial.distance import cdist  # takes longer to load than the kernel
+
     points, centres = inputs["points"], inputs["centres"]
     distance = np.empty(size.n)
     for start in range(0, size.n, CHUNK):

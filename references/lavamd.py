@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from mptune.kernel import Sizes
 
@@ -25,6 +24,8 @@ def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.fl
     follows from sums of the same terms: the force is 2 s (r_i sum_j w_ij - sum_j w_ij r_j), lengths counted from the
     corner of the box, where no digits are lost.
     """
+    from scipy.spatial.distance import cdist  # takes longer to load than the kernel
+
     steepness = inputs["steepness"]
     grid = (size.boxes,) * 3
     position = inputs["position"].reshape(*grid, 3, size.particles)

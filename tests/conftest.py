@@ -1,4 +1,4 @@
-"""Settings of every test: hypothesis draws the same examples each time; caches lie in a folder of their own."""
+"""Settings for all tests: one BLAS thread, the same hypothesis examples each time, and a cache folder of their own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ import tempfile
 
 from hypothesis import settings
 
+# Tests run side by side; more threads of BLAS would only wait for each other.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
 settings.register_profile("mptune", deadline=None, derandomize=True)
 settings.load_profile("mptune")
 
-# A test must neither leave files in the user's cache nor pass because of what it finds there.
+# Tests must not leave files in the user's cache, nor pass because of files that are there. All processes of a test run
+# share the folder.
 if "MPTUNE_CACHE_DIR" not in os.environ:
     os.environ["MPTUNE_CACHE_DIR"] = tempfile.mkdtemp(prefix="mptune-tests-")
     atexit.register(shutil.rmtree, os.environ["MPTUNE_CACHE_DIR"], ignore_errors=True)

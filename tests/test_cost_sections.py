@@ -18,7 +18,6 @@ from mptune.errors import MptuneError
 from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.cache import write_cache
 from mptune.interop.recorded import Record, RecordedSpace, assemble
-from mptune.interop.recording import write_recording
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -30,7 +29,6 @@ if str(ROOT) not in sys.path:
 
 from benchmarks import search_quality  # noqa: E402
 from benchmarks.search.ablated import VARIANTS, make_variant, replay_variant  # noqa: E402
-from benchmarks.search.ablation import Ablation  # noqa: E402
 from benchmarks.search.batches import Batches, replay_in_batches  # noqa: E402
 from benchmarks.search.cells import Job, Results  # noqa: E402
 from benchmarks.search.driving import drive  # noqa: E402
@@ -38,7 +36,7 @@ from benchmarks.search.failing import PATTERNS, fail_share, failing_space  # noq
 from benchmarks.search.failures import Failures  # noqa: E402
 from benchmarks.search.overhead import Overhead  # noqa: E402
 from benchmarks.search.overhead_runs import on_synthetic, synthetic_space, synthetic_trial  # noqa: E402
-from benchmarks.search.section import Section, Settings  # noqa: E402
+from benchmarks.search.section import Settings  # noqa: E402
 from benchmarks.search.significance import paired_chance, verdict, welch_chance  # noqa: E402
 from benchmarks.search.tools import DEFAULT, replay  # noqa: E402
 
@@ -66,19 +64,6 @@ def settings(tmp_path: Path) -> Settings:
     spaces.mkdir()
     write_cache(recording(), spaces / "toy.json")
     return Settings(spaces, tmp_path / "data", seeds=4, slow_seeds=2, budget=BUDGET, strategies=("bayesian", "random"))
-
-
-def by_hand(section: Section, settings: Settings, values: dict[str, float]) -> Results:
-    """Return results where a tool's runs are all near a value times the optimum, a little worse with each seed."""
-    optimum = min(t.time_ms for t in recording().trials.values() if t.is_valid)
-    jobs = section.jobs(settings)
-    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
-    for job in jobs:
-        result = found.setdefault((job.space, job.tool), {})
-        for seed in job.seeds:
-            best = optimum * (values.get(job.tool, 1.5) + 0.001 * seed)
-            result[seed] = {"best": [best] * settings.budget, "strategy_s": 0.22, "ms": [1.0] * settings.budget}
-    return Results(tuple(jobs), found)
 
 
 def run_here(jobs: Sequence[Job]) -> Results:
@@ -143,20 +128,6 @@ def test_a_failing_space_is_replayed_by_its_function(settings: Settings) -> None
     made = failing_space(str(settings.spaces / "toy.json"), "scattered", 0.6)
     best = [value for value in replay(last)(0)["best"] if value is not None]
     assert set(best) <= {trial.time_ms for trial in made.trials.values() if trial.is_valid}
-
-
-def test_the_verdict_on_failures_compares_with_random(settings: Settings) -> None:
-    results = by_hand(Failures(), settings, {DEFAULT.name: 1.1, RANDOM: 1.4})
-    report = Failures().report(settings, results)
-    assert {row["verdict"] for row in report.data["against_random"]} == {"better"}
-    assert "- met: never worse than random" in report.markdown
-    assert [round(row["failing"], 3) for row in report.data["against_random"][:2]] == [0.033, 0.131]
-    swapped = dict(results.found)
-    swapped["toy scattered 60%", DEFAULT.name] = results.found["toy 0%", RANDOM]
-    swapped["toy scattered 60%", RANDOM] = results.found["toy 0%", DEFAULT.name]
-    report = Failures().report(settings, Results(results.jobs, swapped))
-    assert report.data["against_random"][-1]["verdict"] == "worse"
-    assert "- MISSED: never worse than random beyond noise: toy scattered 60%" in report.markdown
 
 
 # -- significance ----------------------------------------------------------------------------------
@@ -255,15 +226,6 @@ def test_one_at_a_time_is_the_timing_section_s_replay(settings: Settings) -> Non
     assert len(four) == BUDGET
 
 
-def test_batches_are_set_beside_one_at_a_time(settings: Settings) -> None:
-    values = {DEFAULT.name: 1.1, "3 under way": 1.2, "batches of 4": 1.1, "batches of 16": 1.3, RANDOM: 1.4}
-    rows = {row["tool"]: row for row in Batches().report(settings, by_hand(Batches(), settings, values)).data["ways"]}
-    assert rows["batches of 4"]["ratio"] == pytest.approx(1.0)
-    assert rows["batches of 4"]["p_value"] is None
-    assert rows["batches of 16"]["ratio"] == pytest.approx(0.3015 / 0.1015)
-    assert rows["batches of 16"]["p_value"] < 1e-6
-
-
 @pytest.mark.parametrize("parameters", [2, 3])
 def test_the_synthetic_space_has_a_power_of_ten_and_one_best(parameters: int) -> None:
     space = synthetic_space(parameters)
@@ -284,18 +246,6 @@ def test_overhead_is_timed_evaluation_by_evaluation_one_process_at_a_time(settin
     assert result["strategy_s"] == pytest.approx(sum(result["ms"]) / 1e3)
     assert result["cpu_s"] > 0
     assert result["peak_mib"] >= result["before_mib"] > 1
-
-
-def test_overhead_is_judged_by_its_targets(settings: Settings) -> None:
-    results = by_hand(Overhead(), settings, {})
-    assert {job.space for job in results.jobs} == {"toy", "10^6 candidates", "10^8 candidates"}
-    for space, peak in (("10^6 candidates", 100.0), ("10^8 candidates", 300.0)):
-        for result in results.of(space, DEFAULT.name).values():
-            result |= {"peak_mib": peak, "before_mib": 50.0, "candidates": 1}
-    report = Overhead().report(settings, results)
-    assert "- met: at most 50 ms per evaluation on 10^6 candidates: 3.67 ms" in report.markdown
-    assert "- MISSED: at most 3 ms per evaluation on toy: 3.67 ms" in report.markdown
-    assert "- MISSED: memory at 10^8 candidates at most 1.5 times that at 10^6: 3.00" in report.markdown
 
 
 # -- ablation --------------------------------------------------------------------------------------
@@ -366,37 +316,6 @@ def test_without_exact_reuse_measured_signatures_are_proposed_again() -> None:
 
     assert repeated(None) == repeated("error model") == 0
     assert repeated("signature") > 0
-
-
-def test_the_figures_of_an_ablation(settings: Settings) -> None:
-    settings.data.mkdir()
-    write_recording(mixed_recording(), settings.data / "axpy-host.json.gz")
-    jobs = [job for job in Ablation().jobs(settings) if job.tool in (DEFAULT.name, "without warp", "without signature")]
-    assert {(job.space, job.tool) for job in jobs} == {
-        ("toy", DEFAULT.name),
-        ("toy", "without warp"),
-        *((f"axpy-host {level}", tool) for level in ("high", "medium", "low") for tool in {j.tool for j in jobs}),
-    }
-    short = [job for job in jobs if "axpy" in job.space]
-    results = run_here([job for job in jobs if job not in short])
-    found = dict(results.found)
-    best = {DEFAULT.name: 1.0, "without warp": 2.0, "without signature": 4.0}
-    for job in short:
-        optimum = best_of(mixed_recording(), job.settings["max_error"])
-        found[job.space, job.tool] = {
-            seed: {"best": [None] * 10 + [optimum * 2 * best[job.tool]] * 240, "strategy_s": 1.0} for seed in job.seeds
-        }
-    report = Ablation().report(settings, Results(tuple(jobs), found))
-    rows = {row["variant"]: row for row in report.data["groups"]["mixed-precision"]}
-    assert rows[DEFAULT.name]["distance"] == pytest.approx(0.5)
-    assert rows["without warp"]["distance"] == pytest.approx(0.75)
-    assert rows["without signature"]["ratio"] == pytest.approx(0.875 / 0.5)
-    assert {row["variant"] for row in report.data["groups"]["timing-only"]} == {DEFAULT.name, "without warp"}
-    assert "3 mixed-precision spaces" in report.markdown
-
-
-def best_of(recorded: RecordedSpace, threshold: float) -> float:
-    return min(t.time_ms for t in recorded.trials.values() if t.is_valid and t.error <= threshold)
 
 
 def test_a_variant_s_replay_is_the_default_s_where_it_makes_no_difference(settings: Settings) -> None:

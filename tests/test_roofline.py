@@ -23,7 +23,7 @@ class Timed(Roofline):
 
     def __init__(self, name: str = "host", architecture: str = "x86-64-v4", seconds: float = 0.5) -> None:
         device = SimpleNamespace(architecture=architecture, limits={"workers": 3})
-        super().__init__(SimpleNamespace(name=name, device=lambda: device))
+        super().__init__(SimpleNamespace(shares_memory=name == "host", describe=lambda: device))
         self.seconds = seconds
         self.launched: list[tuple[Kernel, Mapping[str, Any]]] = []
 
@@ -117,12 +117,12 @@ def test_the_host_has_speeds() -> None:
     ],
 )
 def test_the_measurements_compile_for_gpus(backend: str, architecture: str) -> None:
-    compiler = get_backend(backend)
-    if not compiler.availability().can_compile:
-        pytest.skip(compiler.availability().reason)
+    family = get_backend(backend)
+    if not family.availability().can_compile:
+        pytest.skip(family.availability().reason)
     roofline = Timed(backend, architecture)
     assert len(roofline.flops_per_s) == 4
     roofline.bytes_per_s(MEGABYTE)
     for kernel, values in roofline.launched:
         source = render(kernel, kernel.configuration(values), kernel.resolve_sizes())
-        assert compiler.compile(source, kernel.function, CompileOptions(architecture=architecture)).image
+        assert family.compiler.compile(source, kernel.function, CompileOptions(architecture=architecture)).image

@@ -139,6 +139,29 @@ def test_edited_source_is_measured_anew(tmp_path: Path) -> None:
     assert not any(p.replayed for p in told)
 
 
+def test_trials_of_a_metric_are_used_again_only_if_it_has_a_version(kernel: Kernel, tmp_path: Path) -> None:
+    def worst(output: Any, reference: Any) -> float:
+        return float(abs(output - reference).max())
+
+    path = tmp_path / "run.db"
+
+    def resumed() -> tuple[list[bool], list[str]]:
+        told: list[Progress] = []
+        warned: list[str] = []
+        given = settings(budget=4, metric=worst, max_error=None)
+        tune(kernel, given, output=path, resume=True, on_progress=told.append, on_warning=warned.append)
+        return [p.replayed for p in told], warned
+
+    assert resumed() == ([False] * 4, [])
+    replayed, (warning,) = resumed()
+    assert not any(replayed)
+    assert f"error metric worst has no version, so the trials in {path} are evaluated again" in warning
+    for version in "12":
+        worst.version = version  # type: ignore[attr-defined]
+        assert resumed() == ([False] * 4, [])
+        assert resumed() == ([True] * 4, [])
+
+
 COMMAND = ("--backend", "host", "--max-error", "1e-5", "--strategy", "random")
 
 

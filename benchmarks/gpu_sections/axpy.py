@@ -51,7 +51,7 @@ def measure(options: Options, until: float) -> dict[str, Any]:
             rows.append(_row(name, bench, backend, space, sizes, options))
     finally:
         bench.close()
-    return {"sizes": dict(sizes), "on_host": backend.name == "host", "rows": rows, "complete": len(rows) == len(TYPES)}
+    return {"sizes": dict(sizes), "on_host": backend.shares_memory, "rows": rows, "complete": len(rows) == len(TYPES)}
 
 
 def _row(
@@ -85,7 +85,7 @@ def _sorted(measured: Mapping[Configuration, Remeasured]) -> list[tuple[Configur
 
 def _bytes_per_s(backend: Backend, traffic_bytes: int) -> float:
     """Return the speed of copies of as much traffic; of the processor, that of a triad."""
-    if backend.name == "host":
+    if backend.shares_memory:
         return Roofline(backend).bytes_per_s(traffic_bytes)
     return copy_bytes_per_s(backend, traffic_bytes // 2)
 

@@ -17,7 +17,7 @@ from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
 __all__ = ["AccuracyResult", "Metric", "Output", "evaluate_outputs", "metric_text", "metrics_by_output"]
 
 Metric = str | Callable[..., float] | ErrorMetric
-#: An output as the kernel left it: an array on the host, or on a device with its reference beside it.
+#: An output as the kernel left it: an array on the host, or a pair of arrays on a device: the output and its reference.
 Output = NDArray[Any] | Pairs
 
 
@@ -47,7 +47,7 @@ class AccuracyResult:
 
     @property
     def error(self) -> float:
-        """Error of the worst output; NaN, whatever the order, when that of one output is."""
+        """Error of the worst output; NaN if that of any output is NaN."""
         errors = self.errors.values()
         return math.nan if any(math.isnan(error) for error in errors) else max(errors)
 
@@ -55,11 +55,6 @@ class AccuracyResult:
     def log10_error(self) -> float:
         """Base-10 logarithm of :attr:`error`: minus the number of correct decimal places; ``-inf`` for no error."""
         return math.log10(self.error) if self.error != 0 else -math.inf
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether every output is free of NaN and of infinities its reference does not have."""
-        return not self.non_finite
 
 
 def evaluate_outputs(
@@ -69,7 +64,7 @@ def evaluate_outputs(
 ) -> AccuracyResult:
     """Measure every output against its reference.
 
-    An output with NaN or an infinity (where the reference has none) never has a finite error, also when a user's
+    An output with a NaN or infinity that its reference does not have never has a finite error, even if a user's
     metric overlooks it.
 
     Args:
@@ -88,7 +83,7 @@ def evaluate_outputs(
     chosen = metrics_by_output(outputs, metrics)
     errors: dict[str, float] = {}
     non_finite: dict[str, int] = {}
-    remarks: list[str] = []
+    notes: list[str] = []
     for name, output in outputs.items():
         metric = chosen[name]
         try:
@@ -103,14 +98,12 @@ def evaluate_outputs(
             non_finite[name] = broken.count
             if math.isfinite(error):
                 error = math.inf if infinities else math.nan
-            remarks.append(f"output {name!r} has NaN or infinity in {broken} (of {pairs.size})")
+            notes.append(f"output {name!r} has NaN or infinity in {broken} (of {pairs.size})")
         elif not math.isfinite(error):
             reason_text = f": {metric.undefined}" if metric.undefined and math.isinf(error) else ""
-            remarks.append(
-                f"the {metric.name} of output {name!r} is {error:g} though the output is finite{reason_text}"
-            )
+            notes.append(f"the {metric.name} of output {name!r} is {error:g} though the output is finite{reason_text}")
         errors[name] = error
-    return AccuracyResult(errors, non_finite, "; ".join(remarks))
+    return AccuracyResult(errors, non_finite, "; ".join(notes))
 
 
 def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> None:

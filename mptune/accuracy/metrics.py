@@ -19,12 +19,12 @@ reference and ``mean`` over all elements::
 What every one of them does with awkward data:
 
 - Equal elements have error 0 by any metric: a relative error 0/0 is 0, and infinities of the same sign are equal.
-- A NaN in the output gives NaN, whatever else there is. A NaN in the reference is refused (:class:`MetricError`).
-- An infinity where the reference is finite, or the other way round, gives infinity.
-- A relative error x/0 is infinite, and so are NRMSE where the references' mean is 0 and NMAE where all of them are
-  0, unless the error itself is 0. Near 0 they are large and mean little: use RMSE, MAE or NMAE there. Infinite
+- A NaN in the output gives NaN, even beside an infinity. A NaN in the reference is refused (:class:`MetricError`).
+- An infinity in one of the two against a finite number in the other gives infinity.
+- A relative error x/0 is infinite, and so are NRMSE if the references' mean is 0 and NMAE if all of them are 0,
+  unless the error itself is 0. Near 0 they are large and mean little: use RMSE, MAE or NMAE there. Infinite
   references do not count in the normaliser.
-- RMSLE and MALE refuse negative (and complex) data; MALE is infinite where exactly one of the two is 0.
+- RMSLE and MALE refuse negative (and complex) data; MALE is infinite if exactly one of the two is 0.
 - Complex data: ``|y - r|`` is the modulus of the complex difference, ``mean r`` the complex mean.
 - Everything is computed in double precision or better (see :class:`~mptune.accuracy.pairs.Pairs`) from outputs of
   any numeric type: integers, booleans, half, bfloat16 and 8-bit floats are converted, long double stays. Squares that
@@ -81,8 +81,9 @@ class ErrorMetric:
     Attributes:
         name: canonical name ("NRMSE").
         description: what it measures, in a few words.
-        compute: the number, from a checked pair of arrays.
-        undefined: when it is infinite although the output is finite, in words; empty when never.
+        compute: gives the error of a checked pair of arrays.
+        undefined: says when it is infinite although the output is finite; empty: never.
+        version: of a user's metric, changed whenever its results change; empty if it has none.
         is_custom: whether ``compute`` is a user's, which may treat NaN differently from the bundled ones.
         aliases: other spellings; case, spaces, hyphens and underscores do not matter.
     """
@@ -92,6 +93,7 @@ class ErrorMetric:
     compute: Callable[[Pairs], float]
     undefined: str = ""
     is_custom: bool = False
+    version: str = ""
     aliases: tuple[str, ...] = ()
 
     def __call__(self, output: ArrayLike, reference: ArrayLike) -> float:
@@ -153,7 +155,7 @@ class ErrorMetric:
 
 @dataclass(frozen=True, slots=True)
 class _Ratio:
-    """A reduction of the elements' errors, over a property of the reference where it is normalised."""
+    """A reduction of the elements' errors, divided by a property of the reference if it is normalised."""
 
     reduction: Callable[[Pairs, Quantity], Scaled]
     quantity: Quantity
@@ -162,7 +164,7 @@ class _Ratio:
     def __call__(self, pairs: Pairs) -> float:
         if pairs.is_complex and not self.quantity.is_difference:
             raise MetricError("a logarithmic error metric is not defined for complex data")
-        # Overflow and invalid operations are looked for in the results, where they are dealt with.
+        # Overflow and invalid operations show in the results and are handled there.
         with np.errstate(all="ignore"):
             error = self.reduction(pairs, self.quantity)
             if self.normaliser is None or error.significand == 0 or not math.isfinite(error.significand):
@@ -265,7 +267,8 @@ def resolve(metric: str | Callable[..., float]) -> ErrorMetric:
     Args:
         metric: a name, or ``metric(output, reference) -> float``: it is called with arrays of the outputs' shape,
             read-only and converted to double precision (long double, complex) as for the bundled metrics, and returns
-            an error of at least 0.
+            an error of at least 0. Give it an attribute ``version`` (``metric.version = "1"``), changed whenever its
+            results change, so that ``--resume`` can use trials measured with it; without one it measures them again.
 
     Raises:
         UnknownNameError: no metric has that name; the nearest is suggested.
@@ -317,11 +320,13 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
     if not callable(function):
         raise MetricError(f"an error metric is a name or a callable (output, reference) -> float, not {function!r}")
     name = name or getattr(function, "__name__", type(function).__name__)
-    return ErrorMetric(name, "user-defined", _Custom(name, function), is_custom=True)
+    return ErrorMetric(
+        name, "user-defined", _Custom(name, function), is_custom=True, version=str(getattr(function, "version", ""))
+    )
 
 
 def rehearse(namespace: Any, metric: ErrorMetric) -> None:
-    """Compare small outputs of every precision once, before it counts: a namespace may compile what it is first asked.
+    """Compare small outputs of every precision, ahead of time: a namespace may compile functions at their first use.
 
     Args:
         namespace: the NumPy-like module.

@@ -79,7 +79,7 @@ class Pairs(ABC):
 
     @abstractmethod
     def references(self) -> Iterator[Any]:
-        """Yield chunks of the reference alone, likewise."""
+        """Yield chunks of the reference."""
 
     @property
     def size(self) -> int:
@@ -129,7 +129,7 @@ class HostPairs(Pairs):
         yield from self._walk(self.output, self.reference)
 
     def references(self) -> Iterator[NDArray[Any]]:
-        """Yield chunks of the reference alone, likewise."""
+        """Yield chunks of the reference."""
         yield from self._walk(self.reference)
 
     def _walk(self, *arrays: NDArray[Any]) -> Iterator[Any]:
@@ -145,7 +145,7 @@ class HostPairs(Pairs):
 
 
 def can_decode(stored: np.dtype[Any]) -> bool:
-    """Whether doubles hold every value of a type; 64-bit integers they do not."""
+    """Whether doubles hold every value of a type (not of 64-bit integers)."""
     if stored.kind in "iu":
         return stored.itemsize < 8
     return stored in (*_VIEWED, _BFLOAT16, *_BY_TABLE)
@@ -163,7 +163,7 @@ class DeviceArray:
     Attributes:
         namespace: the NumPy-like module ``bits`` belongs to.
         bits: its elements as unsigned integers, of that namespace, one-dimensional and contiguous.
-        stored: the type they are the bits of; one :func:`can_decode` holds for.
+        stored: the type of the values; one that :func:`can_decode` accepts.
         shape: its real shape.
     """
 
@@ -179,14 +179,14 @@ class DeviceArray:
             raise MetricError(f"{self.bits.shape} elements on the device are no array of shape {self.shape}")
 
     def doubles(self, piece: slice) -> Any:
-        """Return some of the elements as doubles, a view where they are stored as such."""
+        """Return some of the elements as doubles, a view if they are stored as doubles."""
         xp, bits = self.namespace, self.bits[piece]
         if self.stored in _BY_TABLE:
             return _table(xp, self.stored.name)[bits]
         # A bfloat16 is the upper half of a float.
         is_half_a_float = self.stored == _BFLOAT16
         values = (bits.astype(np.uint32) << 16).view(np.float32) if is_half_a_float else bits.view(self.stored)
-        # Signalling NaNs, which poison and guard zones can give, are no surprise.
+        # Poison and guard zones can give signalling NaNs.
         with np.errstate(invalid="ignore"):
             return values.astype(np.float64, copy=False)
 
@@ -228,12 +228,12 @@ class DevicePairs(Pairs):
             yield self.output.doubles(piece), self.reference.doubles(piece)
 
     def references(self) -> Iterator[Any]:
-        """Yield pieces of the reference alone, likewise."""
+        """Yield pieces of the reference."""
         for piece in self.pieces():
             yield self.reference.doubles(piece)
 
     def pieces(self) -> Iterator[slice]:
-        """Yield what is looked at at a time, as slices of the elements in C order."""
+        """Yield the pieces as slices of the elements in C order."""
         for start in range(0, self.size, self.piece):
             yield slice(start, min(start + self.piece, self.size))
 
@@ -253,12 +253,12 @@ def count_unwritten(pairs: DevicePairs) -> int:
     return sum(int(xp.count_nonzero((mine == value) & (xp.abs(expected - value) > margin))) for mine, expected in pairs)
 
 
-# -- what both are looked at for --------------------------------------------------------------------------
+# -- finding elements --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Offenders:
-    """How many elements have a property, and the index of the first (empty where there is none or it is 0-d)."""
+    """How many elements have a property, and the index of the first (empty if there is none, or for a scalar)."""
 
     count: int
     first: tuple[int, ...] = ()

@@ -39,7 +39,7 @@ Chunk = Any
 
 
 class NegativeDataError(Exception):
-    """A logarithm met negative data; says no more, as the whole array must be looked at to say how many."""
+    """A logarithm was given negative data. It does not say where: that takes a look at the whole array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _of_logarithms_plus_one(xp: Any, output: Chunk, reference: Chunk) -> Chunk:
 
 
 def _difference_of_logarithms(xp: Any, output: Chunk, reference: Chunk, argument: Chunk, logarithm: Any) -> Chunk:
-    """Return ``|logarithm(output) - logarithm(reference)|`` without cancellation where they are close.
+    """Return ``|logarithm(output) - logarithm(reference)|`` without cancellation if they are close.
 
     ``argument`` is what the reference's logarithm is taken of.
     """
@@ -209,12 +209,12 @@ def maximum(pairs: Pairs, quantity: Quantity) -> Scaled:
 
 
 def reference_mean(pairs: Pairs) -> Scaled:
-    """Return the modulus of the mean of the finite references; 0 where none is finite."""
+    """Return the modulus of the mean of the finite references; 0 if none is finite."""
     return _reference_sum(pairs, signed=True)
 
 
 def reference_magnitude(pairs: Pairs) -> Scaled:
-    """Return the mean modulus of the finite references; 0 where none is finite."""
+    """Return the mean modulus of the finite references; 0 if none is finite."""
     return _reference_sum(pairs, signed=False)
 
 
@@ -247,7 +247,7 @@ def _largest(pairs: Pairs, quantity: Quantity, exponent: int = 0) -> float:
 
 
 def _exponent_to_one(pairs: Pairs, quantity: Quantity, *, overflowed: bool) -> int:
-    """Return the exponent that scales the largest error to about 1; 0 where that is 0, infinite or NaN."""
+    """Return the exponent that scales the largest error to about 1; 0 if that error is 0, infinite or NaN."""
     largest = _bounded_largest(pairs, quantity) if overflowed else Scaled(_largest(pairs, quantity))
     if largest.significand == 0 or not math.isfinite(largest.significand):
         return 0
@@ -256,7 +256,7 @@ def _exponent_to_one(pairs: Pairs, quantity: Quantity, *, overflowed: bool) -> i
 
 
 def _bounded_largest(pairs: Pairs, quantity: Quantity) -> Scaled:
-    """Return the largest error where some, or the sum of all, are beyond a double; infinite if one really is."""
+    """Return the largest error if some errors, or their sum, exceed a double; infinite if one error really is."""
     # A difference is less than 4 times the largest double, a quotient may be its square.
     for exponent in (-2, -1100):
         largest = _largest(pairs, quantity, exponent)

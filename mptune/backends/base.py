@@ -318,6 +318,10 @@ class Backend(ABC):
     #: Whether kernels run in this process's own memory, on the cores that compile: they can damage whatever else is in
     #: it, and measuring several at a time, or while something computes, disturbs the timings.
     shares_memory: ClassVar[bool] = False
+    #: Whether binaries tell what a function takes of a multiprocessor (:meth:`Compiler.resources`).
+    tells_resources: ClassVar[bool] = False
+    #: What tells energy and clocks of its devices: "nvml", "amd-smi", "processor"; empty if nothing does.
+    sensors: ClassVar[str] = ""
 
     compiler: Compiler
     device: Device

@@ -8,13 +8,12 @@ import functools
 import importlib.util
 import os
 from collections.abc import Iterator
-from ctypes.util import find_library
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.base import DeviceInfo
 from mptune.backends.gpu import Driver, GpuBackend, axis_limits
-from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.resources import Resources, read_cubin
 
@@ -38,7 +37,7 @@ def _nvrtc_paths() -> list[str]:
     toolkits = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
     folders += [Path(toolkit) / "lib64" for toolkit in toolkits if toolkit]
     files = [str(path) for folder in folders for path in sorted(folder.glob("libnvrtc.so*"), reverse=True)]
-    return [*files, *filter(None, [find_library("nvrtc")])]
+    return [*files, *system_libraries("nvrtc")]
 
 
 @functools.cache
@@ -50,6 +49,7 @@ class CudaBackend(GpuBackend):
     """An NVIDIA GPU."""
 
     name: ClassVar[str] = "cuda"
+    sensors: ClassVar[str] = "nvml"
     architecture_flag: ClassVar[str] = "--gpu-architecture="
     flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
     visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)

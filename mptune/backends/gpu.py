@@ -405,6 +405,7 @@ class GpuBackend(Backend):
         driver: the device; by default opened when first needed.
     """
 
+    tells_resources: ClassVar[bool] = True
     #: How the compiler is told the architecture, with a trailing "=".
     architecture_flag: ClassVar[str]
     flags: ClassVar[tuple[str, ...]]

@@ -8,13 +8,12 @@ import functools
 import importlib.util
 import os
 from collections.abc import Iterator
-from ctypes.util import find_library
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.base import DeviceInfo
 from mptune.backends.gpu import Driver, GpuBackend, axis_limits
-from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.resources import Resources, read_code_object
 
@@ -33,7 +32,7 @@ def _library_paths(name: str) -> list[str]:
     """Return where a ROCm library may be."""
     folders = [Path(root) / "lib" for root in (os.environ.get("ROCM_PATH"), "/opt/rocm") if root]
     files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"))]
-    return [*files, *filter(None, [find_library(name)])]
+    return [*files, *system_libraries(name)]
 
 
 @functools.cache
@@ -47,6 +46,7 @@ class HipBackend(GpuBackend):
     """An AMD GPU."""
 
     name: ClassVar[str] = "hip"
+    sensors: ClassVar[str] = "amd-smi"
     architecture_flag: ClassVar[str] = "--offload-arch="
     flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
     visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")

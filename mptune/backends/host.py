@@ -32,13 +32,12 @@ from mptune.backends.base import (
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
 from mptune.backends.processor import (
-    available_memory_bytes,
     last_level_cache_bytes,
     processor,
-    total_memory_bytes,
     usable_cores,
 )
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
+from mptune.memory import available_memory_bytes, total_memory_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -293,6 +292,7 @@ class HostBackend(Backend):
 
     name: ClassVar[str] = "host"
     shares_memory: ClassVar[bool] = True
+    sensors: ClassVar[str] = "processor"
 
     def __init__(self, workers: int | None = None, cache: BinaryCache | None = None) -> None:
         self.compiler: HostCompiler = HostCompiler(cache=cache)

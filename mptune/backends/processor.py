@@ -1,4 +1,4 @@
-"""What the host's processor and memory are."""
+"""What the host's processor is."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from typing import Final
 
 __all__ = [
     "Processor",
-    "available_memory_bytes",
     "last_level_cache_bytes",
     "processor",
-    "total_memory_bytes",
     "usable_cores",
 ]
 
@@ -96,16 +94,6 @@ def last_level_cache_bytes(caches: Path = Path("/sys/devices/system/cpu/cpu0/cac
     return max(found)
 
 
-def total_memory_bytes() -> int:
-    """Return the memory of the machine, or of the control group this process is confined to."""
-    return min([_meminfo()["MemTotal"], *(limit for limit, _ in _group_memory())])
-
-
-def available_memory_bytes() -> int:
-    """Return the memory that can be allocated without swapping or passing the control group's limit."""
-    return max(0, min([_meminfo()["MemAvailable"], *(limit - used for limit, used in _group_memory())]))
-
-
 def _cpuinfo() -> Mapping[str, str]:
     try:
         text = Path("/proc/cpuinfo").read_text()
@@ -114,22 +102,3 @@ def _cpuinfo() -> Mapping[str, str]:
     first = text.split("\n\n", 1)[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _meminfo() -> dict[str, int]:
-    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
-    return {line[0].rstrip(":"): int(line[1]) * 1024 for line in lines if len(line) == 3}
-
-
-def _group_memory() -> list[tuple[int, int]]:
-    """Limit and use in bytes of the control group, where it has a limit (version 2, then version 1)."""
-    found = []
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        try:
-            found.append((int(Path(limit).read_text()), int(Path(used).read_text())))
-        except (OSError, ValueError):  # no such group, or "max"
-            continue
-    return found

@@ -11,23 +11,48 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import os
+import re
+import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Final
 
 from mptune.backends.base import excerpt
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.processes import ChildEnded, PythonChild
 
-__all__ = ["CompilerSpec", "RuntimeCompiler", "RuntimeLibrary", "serve"]
+__all__ = ["CompilerSpec", "RuntimeCompiler", "RuntimeLibrary", "serve", "system_libraries"]
 
 _START_S: Final = 60.0
 #: What the compiler calls the text before the template, whose own lines a ``#line`` directive names.
 _SOURCE_NAME: Final = b"prelude.hpp"
+
+
+def system_libraries(name: str) -> list[str]:
+    """Return where the dynamic loader finds a library ("nvrtc").
+
+    ctypes' ``find_library`` asks gcc and the linker where one is not installed, which takes longer than all the rest
+    of ``mptune backends``.
+    """
+    folders = [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"))]
+    return [*files, *re.findall(rf"^\s*lib{re.escape(name)}\.so.* => (.*)$", _loader_cache(), re.MULTILINE)]
+
+
+@functools.cache
+def _loader_cache() -> str:
+    ldconfig = shutil.which("ldconfig") or "/sbin/ldconfig"
+    try:
+        return subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False, timeout=10).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

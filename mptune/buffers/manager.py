@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from mptune.buffers.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
 from mptune.buffers.data import checked_references, compute_references, make_inputs
-from mptune.buffers.memory import available_memory_bytes, in_words
 from mptune.buffers.reference_cache import ReferenceCache, reference_key, update_digest
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.folders import cache_folder
 from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.memory import available_memory_bytes, in_words
 from mptune.precision import PRECISIONS, Precision, precision
 from mptune.space.configuration import Configuration
 
@@ -35,10 +35,9 @@ class DataManager:
         kernel: declares the arguments and makes inputs and references.
         sizes: the problem sizes.
         seed: seeds the inputs.
-        budget_bytes: what typed copies may take beside inputs and references, the least recently used
-            leaving first; a quarter of the available memory where None.
-        cache_dir: folder of cached references; ``$MPTUNE_CACHE_DIR/references`` or the user's cache folder
-            where None.
+        budget_bytes: the most memory for typed copies, in addition to inputs and references; the least recently used
+            are dropped first. None: a quarter of the available memory.
+        cache_dir: folder of cached references. None: ``$MPTUNE_CACHE_DIR/references`` or the user's cache folder.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class DataManager:
         return np.dtype(argument.dtype) if precision is None else precision.dtype
 
     def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
-        """Return an input in a precision: C-contiguous, read-only, rounded to nearest; kept while the budget lasts.
+        """Return an input in a precision: C-contiguous, read-only, rounded to nearest; kept if the budget allows.
 
         Args:
             argument: an ``In`` or ``InOut`` buffer.
@@ -182,7 +181,7 @@ class DataManager:
         """Return how many elements of an output still are the poison pattern, bit by bit.
 
         An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
-        written: it may well be a result.
+        written: it may be a result.
 
         Args:
             argument: the output.
@@ -202,7 +201,7 @@ class DataManager:
     # -- accounts ------------------------------------------------------------------------------
 
     def footprint_bytes(self, configuration: Configuration) -> int:
-        """Return the bytes of all arguments in their precisions: every buffer once, and the scalars."""
+        """Return the bytes of all arguments in their precisions: buffers and scalars."""
         return sum(
             math.prod(self.shape_of(a)) * self.dtype_of(a, self.kernel.precision_of(a, configuration)).itemsize
             for a in self.kernel.arguments

@@ -39,12 +39,12 @@ _PREFIX: Final = "output."
 
 
 class ReferenceCache:
-    """A folder of ``.npz`` files, bounded in size, the least recently used leaving first.
+    """A folder of ``.npz`` files, bounded in size, the least recently used are deleted first.
 
     Args:
-        folder: where they are; made when the first is kept. None: nothing is kept.
+        folder: where they are; created when needed. None: nothing is kept.
         largest_entry_bytes: references larger than this are not kept.
-        folder_bytes: what the folder may hold in all.
+        folder_bytes: the most the folder may hold.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ReferenceCache:
         self._folder_bytes = folder_bytes
 
     def load(self, key: str) -> dict[str, NDArray[Any]] | None:
-        """Return the references of that key; None where there are none or the file is damaged."""
+        """Return the references of that key; None if there are none or the file is damaged."""
         if self._folder is None:
             return None
         path = self._folder / f"{key}.npz"
@@ -75,7 +75,7 @@ class ReferenceCache:
         return arrays
 
     def keep(self, key: str, references: Mapping[str, NDArray[Any]]) -> None:
-        """Keep references if the folder can be written and they are not too large; never fails."""
+        """Keep references if the folder is writable and they are not too large; never fails."""
         if self._folder is None or sum(array.nbytes for array in references.values()) > self._largest_entry_bytes:
             return
         with contextlib.suppress(OSError, ValueError):
@@ -112,11 +112,11 @@ def update_digest(digest: hashlib._Hash, name: str, array: NDArray[Any]) -> None
 
 
 def reference_key(kernel: Kernel, inputs_key: str, sizes: Sizes) -> str | None:
-    """Return the identity of what the references depend on, None where the source cannot be told for sure.
+    """Return the identity of what the references depend on, None if the source is not known for sure.
 
     It covers the inputs, the sizes, the declared outputs, the versions of NumPy and SciPy, the source file of
-    the reference function, and the modules that file uses and nobody installed. It does not cover files the
-    reference reads: what those hold belongs into the inputs.
+    the reference function, and the modules that file uses that are not installed packages. It does not cover files the
+    reference reads: their content belongs in the inputs.
 
     Args:
         kernel: supplies the reference.

@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,6 +68,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
         right: the headings of columns to align to the right. Of the others, the last column wraps at the width of
             the terminal.
     """
+    import textwrap
+
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     if columns[-1] not in right:

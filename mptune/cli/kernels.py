@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json as json_format
 import os
@@ -93,6 +92,8 @@ def _kernel_rows() -> list[dict[str, Any]]:
 
 def _stamp() -> str:
     """Return a text that changes whenever a Python file of mptune does."""
+    import hashlib
+
     digest = hashlib.sha256()
     for root in (Path(mptune.__file__).parent, bundled_folder("kernels")):
         for folder, _, names in os.walk(root):

@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ import click
 
 from mptune.cli import options
 from mptune.cli.display import echo, number, pairs, print_error, print_json, print_note, print_run
+from mptune.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -125,6 +126,7 @@ def tune(
     definition = load_kernel(kernel)
     preset, sizes = options.parse_sizes(definition, size)
     threshold = options.parse_threshold(max_error)
+    _check_names(given)
 
     from mptune.evaluators.device import Limits
     from mptune.run import Run
@@ -173,6 +175,19 @@ def tune(
             _report(Run.load(path), path, json)
         raise
     return _report(run, path, json)
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    """Refuse unknown names: finding them takes less time than importing the tuner, which would refuse them too."""
+    from mptune.accuracy.metrics import resolve
+    from mptune.backends import BACKENDS
+    from mptune.strategies import STRATEGIES
+
+    if given["metric"] is not None:
+        resolve(given["metric"])
+    for kind, known in (("backend", ("auto", *BACKENDS)), ("strategy", tuple(STRATEGIES))):
+        if given[kind] not in known:
+            raise UnknownNameError(kind, given[kind], known)
 
 
 def _report(run: Run, path: Path, json: bool) -> int:

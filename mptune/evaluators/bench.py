@@ -14,9 +14,8 @@ from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Fu
 from mptune.buffers import DataManager
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.evaluators.device_data import BoundArguments, DeviceData
-from mptune.evaluators.flushing import CacheFlush, wants_flush
 from mptune.evaluators.observing import Observation
-from mptune.evaluators.timing import TimingPlan, repeat_launches
+from mptune.evaluators.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
 from mptune.kernel import Kernel, Sizes
 from mptune.observers import OBSERVERS
 from mptune.observers.accuracy import AccuracyObserver
@@ -143,7 +142,15 @@ class Bench:
         self._flush: CacheFlush | None = None
         if wants_flush(self._plan, backend, kernel, sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
-        target = Target(kernel, sizes, backend.name, device.architecture, device.pci_bus_id)
+        target = Target(
+            kernel,
+            sizes,
+            backend.name,
+            device.architecture,
+            device.pci_bus_id,
+            backend.sensors,
+            backend.tells_resources,
+        )
         self._observation = Observation(observers, target)
         self.ready = Ready(
             device,

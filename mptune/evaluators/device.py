@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
@@ -12,9 +13,8 @@ from mptune.backends.base import CompileOptions
 from mptune.errors import MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.devices import Devices
-from mptune.evaluators.identity import launch_identity, metric_identity, trial_key
-from mptune.evaluators.local_devices import LocalDevices
+from mptune.evaluators.devices import Devices, LocalDevices
+from mptune.evaluators.identity import launch_identity, metric_identity, trial_key, unversioned
 from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
@@ -72,7 +72,10 @@ class DeviceEvaluator(Evaluator):
         self._kernel = kernel
         self.policy = policy or MeasurementPolicy()
         self._sizes = sizes
-        self._metric = metric_identity(metric if metric is not None else kernel.metric)
+        chosen = metric if metric is not None else kernel.metric
+        #: Names of the error metrics without a version: no trial measured with one has the same key in another run.
+        self.unversioned_metrics = unversioned(chosen)
+        self._metric = metric_identity(chosen) + (f" {uuid.uuid4().hex}" if self.unversioned_metrics else "")
         limits = limits or Limits()
         options = CompileOptions(flags=tuple(flags), timeout_s=limits.compile_s)
         self._plan = plan or TimingPlan()

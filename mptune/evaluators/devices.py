@@ -1,17 +1,110 @@
-"""Where requests are evaluated, several at a time: one device, those of a machine, or those of a cluster."""
+"""Where requests are evaluated, several at a time: the devices of this machine, with compilers that run ahead of them.
+
+A compiler is a process of its own for every backend, so threads suffice to run several at a time. What they compile
+reaches the worker through the binary cache; where that cannot be written, the worker compiles itself.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import queue
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 
 from mptune.backends import get_backend
-from mptune.errors import BackendUnavailableError, MptuneError
+from mptune.backends.base import CompileOptions, Compiler
+from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.protocol import Rounds
-from mptune.results import Trial
+from mptune.evaluators.protocol import Job, Rounds
+from mptune.evaluators.worker_process import DeviceWorker, Limits
+from mptune.results import Status, Trial
 
-__all__ = ["Devices", "check_alike", "runnable_backend"]
+__all__ = ["CompileAhead", "Devices", "LocalDevices", "check_alike", "compiled_first", "runnable_backend"]
+
+
+class CompileAhead:
+    """Compiles sources in the background, in the order they are submitted.
+
+    Args:
+        compiler: compiles.
+        function: name of the kernel's function.
+        options: how to compile, as :meth:`Compiler.resolved` returns them.
+        compilers: compilations at a time.
+    """
+
+    def __init__(self, compiler: Compiler, function: str, options: CompileOptions, compilers: int) -> None:
+        self._compiler = compiler
+        self._function = function
+        self._options = options
+        self._threads = ThreadPoolExecutor(compilers, thread_name_prefix="compile ahead")
+        self._compilations: dict[str, Future[float]] = {}
+        self._lock = threading.Lock()
+
+    def submit(self, source: str) -> Future[float]:
+        """Begin to compile a source as soon as a compiler is free; one under way already is not begun again.
+
+        Returns how long its compiler is going to have run, in seconds.
+        """
+        with self._lock:
+            if source not in self._compilations:
+                self._compilations[source] = self._threads.submit(self._compile, source)
+            return self._compilations[source]
+
+    def take(self, source: str) -> float:
+        """Wait for a source to be compiled, and forget it; return how long its compiler ran, in seconds.
+
+        Raises:
+            CompileError: the compiler rejected the source, crashed or ran out of time.
+        """
+        try:
+            return self.submit(source).result()
+        finally:
+            with self._lock:
+                self._compilations.pop(source, None)
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Hold up the compilers for the length of a block, if they would disturb what is measured in it."""
+        return self._compiler.paused()
+
+    def close(self) -> None:
+        """Give up what has not been compiled yet."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._compiler.close()
+        self._threads.shutdown()
+
+    def _compile(self, source: str) -> float:
+        return self._compiler.compile(source, self._function, self._options).compile_s
+
+
+def compiled_first(
+    ahead: CompileAhead | None,
+    request: Request,
+    evaluate: Callable[[Request, Callable[[], AbstractContextManager[None]]], Trial],
+) -> Trial:
+    """Return the trial of a configuration when its compiler is done; the wait is part of its phases.
+
+    Args:
+        ahead: compiles; None leaves it to whoever evaluates.
+        request: what to evaluate.
+        evaluate: does so, given also what holds up the compilers while it measures.
+    """
+    if ahead is None:
+        return evaluate(request, nullcontext)
+    start = time.perf_counter()
+    try:
+        ahead.take(request.source)
+        waited_s = time.perf_counter() - start
+        trial = evaluate(request, ahead.paused)
+    except CompileError as error:
+        waited_s = time.perf_counter() - start
+        trial = Trial(request.configuration, Status.COMPILE_ERROR, str(error))
+    durations_s = {**trial.measurement.durations_s}
+    durations_s["compile"] = durations_s.get("compile", 0.0) + waited_s
+    return dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, durations_s=durations_s))
 
 
 class Devices(ABC):
@@ -112,3 +205,113 @@ def runnable_backend(name: str) -> str:
     if not found.can_run:
         raise BackendUnavailableError(f"backend {backend.name} cannot run here: {found.reason}")
     return backend.name
+
+
+class LocalDevices(Devices):
+    """Devices of this machine, all seen by the compilers that run ahead of them.
+
+    Args:
+        job: what each worker is told first.
+        limits: wall-clock limits.
+        workers: how many devices, the first there are; one worker sees whatever this process sees.
+        compilers: compilations at a time, ahead of the evaluations; 0 for none but the workers' own.
+
+    Raises:
+        MptuneError: there are not so many devices.
+    """
+
+    def __init__(self, job: Job, limits: Limits, workers: int = 1, compilers: int = 0) -> None:
+        self._job = job
+        self._compilers = compilers
+        self._may_overlap = not get_backend(job.backend).shares_memory
+        self._workers = [DeviceWorker(job, limits, environment) for environment in _environments(job, workers)]
+        self._free = list(reversed(self._workers))
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="evaluation")
+        self._ended: queue.SimpleQueue[tuple[DeviceWorker, Future[Trial]]] = queue.SimpleQueue()
+        self._ready: Ready | None = None
+        self._ahead: CompileAhead | None = None
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The worker processes that are running."""
+        return [pid for worker in self._workers if (pid := worker.process_id) is not None]
+
+    def start(self) -> Ready:
+        """Start every worker that has not been started yet."""
+        if self._ready is None:
+            starting = [self._threads.submit(worker.start) for worker in self._workers]
+            backend = get_backend(self._job.backend)
+            if self._compilers:
+                backend.compiler.expect(self._job.options)
+            ready = [future.result() for future in starting]
+            check_alike({f"worker {i}": each for i, each in enumerate(ready)})
+            self._ready = ready[0]
+            if self._compilers:
+                self._ahead = CompileAhead(backend.compiler, self._job.function, self._ready.options, self._compilers)
+        return self._ready
+
+    @property
+    def capacity(self) -> int:
+        """One request per device."""
+        return len(self._workers)
+
+    @property
+    def lead(self) -> int:
+        """One configuration per device and compiler."""
+        return len(self._workers) + self._compilers
+
+    @property
+    def may_overlap(self) -> bool:
+        """Whether the devices are separate from the tuner's own cores."""
+        return self._may_overlap
+
+    def prepare(self, source: str) -> None:
+        """Begin to compile a source."""
+        self.start()
+        if self._ahead is not None:
+            self._ahead.submit(source)
+
+    def submit(self, request: Request) -> None:
+        """Begin an evaluation on a device that is free."""
+        self.start()
+        worker = self._free.pop()
+        future = self._threads.submit(compiled_first, self._ahead, request, worker.evaluate)
+        future.add_done_callback(lambda done: self._ended.put((worker, done)))
+
+    def finished(self) -> list[Trial]:
+        """Wait for one of the trials under way, and return it with all others that have ended."""
+        ended = [self._ended.get()]
+        while not self._ended.empty():
+            ended.append(self._ended.get())
+        self._free += [worker for worker, _ in ended]
+        return [future.result() for _, future in ended]
+
+    def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
+        """Measure configurations in turn, on the first device."""
+        self.start()
+        return self._workers[0].remeasure(rounds)
+
+    def close(self) -> None:
+        """End compilers and workers."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+        for worker in self._workers:
+            worker.close()
+        self._threads.shutdown()
+
+
+def _environments(job: Job, workers: int) -> Sequence[Mapping[str, str]]:
+    if workers == 1:
+        return [{}]
+    backend = get_backend(job.backend)
+    found = backend.device.environments()
+    if workers > len(found):
+        there_is = "is one device" if len(found) == 1 else f"are {len(found)} devices"
+        why = ": several workers on the same cores would disturb each other's timings" if backend.shares_memory else ""
+        raise MptuneError(
+            f"workers {workers}: expected at most one per device, and there {there_is} of backend {backend.name} "
+            f"here{why}; more compilers (--compilers) make the trials of one device quicker, and with --scheduler "
+            "the devices of several machines serve one search"
+        )
+    return found[:workers]

@@ -100,7 +100,7 @@ class Observation:
                 observer.before(context)
                 observer.after(context)
         if steady:
-            _Steadily(steady, context, function, bound, self._clock).run()
+            BackToBackLaunches(steady, context, function, bound, self._clock).run()
         metrics: dict[str, float] = {}
         for observer in self._observers:
             found = observer.results()
@@ -111,7 +111,7 @@ class Observation:
         return metrics
 
 
-class _Steadily:
+class BackToBackLaunches:
     """Launches that follow on one another for as long as some observers need."""
 
     def __init__(

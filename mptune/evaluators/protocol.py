@@ -17,7 +17,7 @@ from mptune.kernel import Kernel, Sizes
 from mptune.registry import load_kernel, loaded_modules, loaded_version
 from mptune.results import Trial
 
-__all__ = ["Failed", "Finished", "Job", "Phase", "Quiet", "Rounds", "RoundsFinished", "Started", "pickled"]
+__all__ = ["Failed", "Finished", "Job", "PhaseBegins", "Quiet", "Rounds", "RoundsFinished", "Started", "pickled"]
 
 
 def pickled(value: object) -> bytes:
@@ -113,7 +113,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class PhaseBegins:
     """A phase of the current evaluation begins; one that wants quiet begins when the tuner has answered."""
 
     name: str

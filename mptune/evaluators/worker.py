@@ -8,7 +8,7 @@ from typing import Any
 from mptune.backends import get_backend
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.protocol import Failed, Finished, Job, Phase, Quiet, Rounds, RoundsFinished, Started
+from mptune.evaluators.protocol import Failed, Finished, Job, PhaseBegins, Quiet, Rounds, RoundsFinished, Started
 from mptune.evaluators.rounds import remeasure
 
 __all__ = ["main"]
@@ -44,7 +44,7 @@ def _start(connection: Connection) -> Bench:
     kernel, sizes, metric = job.load()
 
     def announce(name: str) -> None:
-        phase = Phase(name)
+        phase = PhaseBegins(name)
         connection.send(phase)
         if phase.wants_quiet:
             answer: Any = connection.recv()

@@ -65,7 +65,7 @@ def _is_precision(text: str) -> bool:
 
 
 def is_numeric(node: ast.expr, facts: Facts) -> bool:
-    """Return whether a part gives a number or truth value whatever its names' values (when it gives anything)."""
+    """Return whether a part gives a number or truth value for all values of its names, if it does not fail."""
     match node:
         case ast.Constant(value=value):
             return isinstance(value, int | float)
@@ -90,7 +90,7 @@ def is_numeric(node: ast.expr, facts: Facts) -> bool:
 
 
 def is_integer(node: ast.expr, facts: Facts) -> bool:
-    """Return whether a part gives an integer (or truth value) whatever its names' values."""
+    """Return whether a part gives an integer (or truth value) for all values of its names, if it does not fail."""
     match node:
         case ast.Constant(value=value):
             return isinstance(value, int)
@@ -125,7 +125,7 @@ def _is_nonzero(node: ast.expr, facts: Facts) -> bool:
 
 
 def is_total(node: ast.expr, facts: Facts) -> bool:
-    """Return whether evaluating a part cannot fail, whatever the values of its names.
+    """Return whether evaluating a part cannot fail for any values of its names.
 
     Only such a part may be evaluated where Python's ``and``, ``or`` and ``if`` would not have reached it.
     """
@@ -208,9 +208,9 @@ def replace_parts(node: ast.expr, names: Mapping[int, str]) -> ast.expr:
 
 
 def early_parts(node: ast.expr, known: frozenset[str], facts: Facts) -> list[ast.expr]:
-    """Return the largest parts of a tree that give a number from ``known`` names alone and cannot fail.
+    """Return the largest parts of a tree that give a number, use only ``known`` names and cannot fail.
 
-    A part that is a name alone is left out: remembering it is remembering the name.
+    A part that is just a name is left out: remembering it means remembering the name.
     """
     names = free_names(node)
     if (

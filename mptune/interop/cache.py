@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.cutoff import read_cut_off
-from mptune.interop.files import DamagedJsonError, load_json, read_text, space_name, write_text
-from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers
+from mptune.interop.files import space_name, write_text
+from mptune.interop.format import Format
+from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers, from_run
 from mptune.results import Measurement, Status, Trial
 
-__all__ = ["cache_from_document", "cache_text", "is_cache", "parse_cache", "read_cache", "write_cache"]
+__all__ = ["CACHE", "cache_text", "read_cache", "read_cut_off", "write_cache"]
 
 #: Kernel Tuner's words for a failure.
 _STATUS_OF: Final[Mapping[str, Status]] = MappingProxyType(
@@ -61,37 +62,15 @@ def read_cache(path: str | Path) -> RecordedSpace:
     Raises:
         SpaceFileError: the file is missing, damaged, not a cache file, or records nothing.
     """
-    path = Path(path)
-    return parse_cache(path, read_text(path))
+    return CACHE.load(path)
 
 
-def parse_cache(path: Path, text: str) -> RecordedSpace:
-    """Read the text of a cache file; ``path`` names it in messages.
-
-    Raises:
-        SpaceFileError: it is damaged, not a cache file, or records nothing.
-    """
-    cut_off = False
-    try:
-        document = load_json(path, text)
-    except DamagedJsonError:
-        document = read_cut_off(path, text, "cache")
-        cut_off = True
-    return cache_from_document(path, document, cut_off=cut_off)
-
-
-def is_cache(document: Any) -> bool:
-    """Whether a JSON document looks like a cache file."""
+def _is_cache(document: Any) -> bool:
     return isinstance(document, dict) and ("cache" in document or "tune_params_keys" in document)
 
 
-def cache_from_document(path: Path, document: Any, *, cut_off: bool = False) -> RecordedSpace:
-    """Build the recorded space of a parsed cache file.
-
-    Raises:
-        SpaceFileError: it is not a cache file, or records nothing.
-    """
-    if not is_cache(document):
+def _read(path: Path, document: Any, *, cut_off: bool = False) -> RecordedSpace:
+    if not _is_cache(document):
         raise SpaceFileError(f"{path}: not a Kernel Tuner cache file (no 'cache' and no 'tune_params_keys' in it)")
     entries = document.get("cache")
     if not isinstance(entries, dict):
@@ -117,6 +96,11 @@ def cache_from_document(path: Path, document: Any, *, cut_off: bool = False) -> 
         signature=signature if isinstance(signature, list) else None,
         cut_off=cut_off,
     )
+
+
+def _read_damaged(path: Path, text: str) -> RecordedSpace | None:
+    document = read_cut_off(path, text, "cache")
+    return _read(path, document, cut_off=True) if _is_cache(document) else None
 
 
 def _goal(objective: Any) -> str:
@@ -259,3 +243,126 @@ def _entry(trial: Trial, names: tuple[str, ...]) -> dict[str, Any]:
     for word, phase in _PHASES.items():
         entry[word] = measurement.durations_s.get(phase, 0.0) * 1e3
     return entry
+
+
+CACHE: Final = Format(
+    "cache",
+    "a Kernel Tuner cache file",
+    recognises=_is_cache,
+    read=_read,
+    read_damaged=_read_damaged,
+    write=lambda run: cache_text(from_run(run, run.kernel)),
+)
+
+
+# -- a file whose end is missing -----------------------------------------------------------------------
+#
+# Kernel Tuner appends to its cache file while it runs and closes the braces only afterwards, so a run that
+# was cut off leaves a file that ends after a comma, after an entry, or in the middle of one.
+
+_DECODER: Final = json.JSONDecoder()
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+#: What can be left of a number, a literal or an escape that was cut in two.
+_PARTIAL_TOKEN: Final = re.compile(r"[\w.+\-\\]*\s*\Z")
+
+
+class _CutOffError(Exception):
+    """The text ends before the value does."""
+
+
+class _Cursor:
+    """A position in a text that moves over JSON tokens."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.text = text
+        self.position = 0
+
+    def peek(self) -> str:
+        """Skip white space and return the next character.
+
+        Raises:
+            _CutOffError: there is none.
+        """
+        found = _SPACE.match(self.text, self.position)
+        self.position = found.end() if found else self.position
+        if self.position >= len(self.text):
+            raise _CutOffError
+        return self.text[self.position]
+
+    def expect(self, character: str) -> None:
+        if self.peek() != character:
+            raise self.corrupt(f"expected {character!r}", self.position)
+        self.position += 1
+
+    def value(self) -> Any:
+        """Read one whole value.
+
+        Raises:
+            _CutOffError: the text ends inside it.
+            SpaceFileError: it is not JSON.
+        """
+        self.peek()
+        try:
+            value, self.position = _DECODER.raw_decode(self.text, self.position)
+        except json.JSONDecodeError as error:
+            if error.msg.startswith("Unterminated string") or _PARTIAL_TOKEN.match(self.text, error.pos):
+                raise _CutOffError from error
+            raise self.corrupt(error.msg, error.pos) from error
+        except (RecursionError, ValueError) as error:
+            raise SpaceFileError(f"{self.path}: {error}") from error
+        return value
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of the object that starts here; the caller reads each value before asking for the next."""
+        self.expect("{")
+        first = True
+        while self.peek() != "}":
+            if not first:
+                self.expect(",")
+                self.peek()
+            first = False
+            start = self.position
+            key = self.value()
+            if not isinstance(key, str):
+                raise self.corrupt("expected a name in double quotes", start)
+            self.expect(":")
+            yield key
+        self.position += 1
+
+    def corrupt(self, what: str, position: int) -> SpaceFileError:
+        line = self.text.count("\n", 0, position) + 1
+        column = position - self.text.rfind("\n", 0, position)
+        return SpaceFileError(f"{self.path}: not valid JSON at line {line}, column {column}: {what}")
+
+
+def read_cut_off(path: Path, text: str, key: str) -> dict[str, Any]:
+    """Read a JSON object, keeping every complete entry of its member ``key`` when the end of the text is missing.
+
+    An entry is to be an object, a list or text: of a number nothing says whether its last digits are missing.
+
+    Args:
+        path: names the file in messages.
+        text: the object's text.
+        key: the member, itself an object, that may be cut off.
+
+    Returns:
+        The object; ``key`` is absent when the text ends before it.
+
+    Raises:
+        SpaceFileError: the text is damaged elsewhere than at its end.
+    """
+    cursor = _Cursor(path, text)
+    document: dict[str, Any] = {}
+    try:
+        for name in cursor.names():
+            if name == key and cursor.peek() == "{":
+                entries = document.setdefault(key, {})
+                for entry in cursor.names():
+                    entries[entry] = cursor.value()
+            else:
+                document[name] = cursor.value()
+        cursor.peek()
+    except _CutOffError:
+        return document
+    raise cursor.corrupt("text after the end of the document", cursor.position)

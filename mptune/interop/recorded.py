@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, SpaceFileError
+from mptune.objective import Objective
 from mptune.precision import POLICIES, PRECISIONS, precision
 from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import (
     BooleanParameter,
@@ -27,8 +29,10 @@ from mptune.space.parameters import (
     PermutationParameter,
     PolicyParameter,
     PrecisionParameter,
+    baseline_values,
 )
 from mptune.space.search_space import SearchSpace
+from mptune.store import ParameterInfo, RunInfo
 
 __all__ = [
     "FAILED_TIME",
@@ -37,8 +41,11 @@ __all__ = [
     "assemble",
     "finite",
     "finite_numbers",
+    "from_run",
     "parameter_from",
     "parameter_of",
+    "parameters_of",
+    "to_run",
     "unit_of",
 ]
 
@@ -209,6 +216,74 @@ def parameter_from(description: Mapping[str, Any]) -> Parameter:
     if description.get("kind") == CategoricalParameter.kind:
         return CategoricalParameter(name, values)
     return parameter_of(name, values)
+
+
+def from_run(run: Run, name: str) -> RecordedSpace:
+    """Return the trials of a run as a recorded space, under the names and values of its parameters.
+
+    Raises:
+        SpaceFileError: the run has no trial, or its trials are not of one search space.
+    """
+    info = run.info
+    parameters = [_described(described) for described in info.parameters]
+    names = run.parameter_names
+    records = []
+    for trial in run.trials:
+        if set(trial.configuration) != set(names):
+            raise SpaceFileError(f"{name}: the trial of {trial.configuration} is not of the run's search space")
+        values = trial.configuration.subset(names)
+        records.append(Record(values, trial.status, trial.message, trial.measurement))
+    return assemble(
+        name,
+        names,
+        {},
+        records,
+        parameters=parameters or None,
+        objective=info.objective.metric,
+        kernel=info.kernel,
+        device=info.device,
+        metric=info.metric,
+        problem_size=list(info.sizes.values()),
+        signature=info.signature or None,
+    )
+
+
+def to_run(recorded: RecordedSpace) -> Run:
+    """Return a recorded space as a run without a threshold, its trials in the order of the file.
+
+    Its baseline is the best of the all-fp64, accurate configurations. Its objective is what the recording was made for,
+    less of it being better, or the time where that has no name an expression can hold.
+    """
+    space = recorded.space
+    info = RunInfo(
+        kernel=recorded.kernel or recorded.name,
+        device=recorded.device,
+        objective=Objective(recorded.objective if recorded.objective.isidentifier() else "time_ms"),
+        metric=recorded.metric,
+        baseline_values=baseline_values(space.parameters),
+        parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
+        constraints=tuple(constraint.text for constraint in space.constraints),
+        constants=space.constants,
+        configurations=space.size,
+        signature=recorded.signature,
+        units=recorded.units,
+        recorded=recorded.name,
+    )
+    return Run(info, list(recorded.trials.values()))
+
+
+def parameters_of(run: Run) -> tuple[Parameter, ...]:
+    """Return the parameters of a run as it describes them, else as the values in its trials say."""
+    if run.info.parameters:
+        return tuple(map(_described, run.info.parameters))
+    values = {
+        name: [t.configuration[name] for t in run.trials if name in t.configuration] for name in run.parameter_names
+    }
+    return tuple(parameter_of(name, entries) for name, entries in values.items())
+
+
+def _described(described: ParameterInfo) -> Parameter:
+    return parameter_from({"name": described.name, "kind": described.kind, "values": described.values})
 
 
 def _are_permutations(values: Sequence[Value]) -> bool:

@@ -22,22 +22,19 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.files import load_json, read_text, space_name, write_text
-from mptune.interop.recorded import Record, RecordedSpace, assemble, finite, parameter_from
+from mptune.interop.files import space_name, write_text
+from mptune.interop.format import Format
+from mptune.interop.recorded import Record, RecordedSpace, assemble, finite, from_run, parameter_from
 from mptune.results import Measurement, Status
+from mptune.run import Run
 from mptune.space.configuration import Value
 
-__all__ = ["is_recording", "read_recording", "recording_from_document", "recording_text", "write_recording"]
+__all__ = ["RECORDING", "read_recording", "recording_text", "write_recording"]
 
 _FORMAT: Final = "mptune-space"
 _VERSION: Final = 1
 #: Digits of a number; a median of launch times has fewer that mean something.
 _DIGITS: Final = 6
-
-
-def is_recording(document: Any) -> bool:
-    """Whether a JSON document says it is of this format."""
-    return isinstance(document, dict) and document.get("format") == _FORMAT
 
 
 def read_recording(path: str | Path) -> RecordedSpace:
@@ -46,17 +43,15 @@ def read_recording(path: str | Path) -> RecordedSpace:
     Raises:
         SpaceFileError: the file is missing, damaged, of another format or version, or records nothing.
     """
-    path = Path(path)
-    return recording_from_document(path, load_json(path, read_text(path)))
+    return RECORDING.load(path)
 
 
-def recording_from_document(path: Path, document: Any) -> RecordedSpace:
-    """Build the recorded space of a parsed document; ``path`` names it in messages.
+def _is_recording(document: Any) -> bool:
+    return isinstance(document, dict) and document.get("format") == _FORMAT
 
-    Raises:
-        SpaceFileError: it is of another format or version, a column is missing or does not fit, or it records nothing.
-    """
-    if not is_recording(document):
+
+def _read(path: Path, document: Any) -> RecordedSpace:
+    if not _is_recording(document):
         raise SpaceFileError(f"{path}: not a recorded space of mptune (its 'format' is not {_FORMAT!r})")
     if document.get("version") != _VERSION:
         raise SpaceFileError(f"{path}: version {document.get('version')!r} of the format; expected {_VERSION}")
@@ -171,3 +166,11 @@ def _records(
         if numbers.get("error", 0.0) > 0.0:
             numbers["log10_error"] = math.log10(numbers["error"])
         yield Record(values, statuses[row], messages[row], Measurement(numbers))
+
+
+def _write(run: Run) -> str:
+    notes = {"created_at": run.info.created_at, "command": run.info.command}
+    return recording_text(from_run(run, run.kernel), {name: text for name, text in notes.items() if text})
+
+
+RECORDING: Final = Format("space", "a recorded space", recognises=_is_recording, read=_read, write=_write)

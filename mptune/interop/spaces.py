@@ -1,26 +1,38 @@
-"""Reading a recorded space of any format, told apart by content and not by name; runs as spaces, spaces as runs."""
+"""Every file format, and reading a recorded space of any of them, told apart by content and not by name."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.cache import cache_from_document, is_cache
-from mptune.interop.cutoff import read_cut_off
 from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, load_json, read_head, read_text, space_name
-from mptune.interop.recorded import Record, RecordedSpace, assemble, parameter_from, parameter_of
-from mptune.interop.recording import is_recording, recording_from_document
-from mptune.interop.t1 import is_t1
-from mptune.interop.t4 import is_t4, t4_from_document
-from mptune.objective import Objective
+from mptune.interop.format import Format
+from mptune.interop.recorded import RecordedSpace, from_run, to_run
 from mptune.run import Run
-from mptune.space.parameters import Parameter, baseline_values
-from mptune.store import ParameterInfo, RunInfo
 
-__all__ = ["from_run", "parameters_of", "read_run", "read_space", "to_run"]
+__all__ = ["EXPORTERS", "FORMATS", "read_run", "read_space"]
 
-_READABLE = "a recorded space or a run file of mptune, a Kernel Tuner cache file, or T4 results"
+
+def _formats() -> dict[str, Format]:
+    """Return what the modules of this folder declare."""
+    package = importlib.import_module("mptune.interop")
+    names = [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+    modules = [importlib.import_module(name) for name in names if name != __name__]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Format)]
+    return {one.name: one for one in found}
+
+
+#: Every format by name.
+FORMATS: Final[Mapping[str, Format]] = MappingProxyType(_formats())
+#: What a run can be exported as, by the name of the format.
+EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = MappingProxyType(
+    {name: one.write for name, one in FORMATS.items() if one.write is not None}
+)
 
 
 def read_space(path: str | Path) -> RecordedSpace:
@@ -34,20 +46,20 @@ def read_space(path: str | Path) -> RecordedSpace:
     if read_head(path).startswith(SQLITE_MAGIC):
         return from_run(Run.load(path), space_name(path))
     text = read_text(path)
-    if not text.lstrip().startswith("{"):
-        raise SpaceFileError(f"{path}: not {_READABLE}")
-    document, cut_off = _document(path, text)
-    if is_recording(document):
-        return recording_from_document(path, document)
-    if is_t4(document):
-        return t4_from_document(path, document)
-    if is_cache(document):
-        return cache_from_document(path, document, cut_off=cut_off)
-    if is_t1(document):
-        raise SpaceFileError(
-            f"{path}: a T1 file describes a search space without measurements; nothing can be replayed"
-        )
-    raise SpaceFileError(f"{path}: not {_READABLE}")
+    document = None
+    if text.lstrip().startswith("{"):
+        try:
+            document = load_json(path, text)
+        except DamagedJsonError:
+            for one in FORMATS.values():
+                if (found := one.read_damaged(path, text)) is not None:
+                    return found
+            raise
+    for one in FORMATS.values():
+        if one.read is not None and one.recognises(document):
+            return one.read(path, document)
+    titles = [one.title for one in FORMATS.values() if one.read is not None and one.write is not None]
+    raise SpaceFileError(f"{path}: not a run file of mptune, and none of these: {', '.join(titles)}")
 
 
 def read_run(path: str | Path) -> Run:
@@ -59,82 +71,3 @@ def read_run(path: str | Path) -> Run:
     """
     path = Path(path)
     return Run.load(path) if read_head(path).startswith(SQLITE_MAGIC) else to_run(read_space(path))
-
-
-def _document(path: Path, text: str) -> tuple[Any, bool]:
-    """Return the JSON document, and whether its end was missing, which only a cache file may do."""
-    try:
-        return load_json(path, text), False
-    except DamagedJsonError:
-        document = read_cut_off(path, text, "cache")
-        if not is_cache(document):
-            raise
-        return document, True
-
-
-def from_run(run: Run, name: str) -> RecordedSpace:
-    """Return the trials of a run as a recorded space, under the names and values of its parameters.
-
-    Raises:
-        SpaceFileError: the run has no trial, or its trials are not of one search space.
-    """
-    info = run.info
-    parameters = [_parameter(described) for described in info.parameters]
-    names = run.parameter_names
-    records = []
-    for trial in run.trials:
-        if set(trial.configuration) != set(names):
-            raise SpaceFileError(f"{name}: the trial of {trial.configuration} is not of the run's search space")
-        values = trial.configuration.subset(names)
-        records.append(Record(values, trial.status, trial.message, trial.measurement))
-    return assemble(
-        name,
-        names,
-        {},
-        records,
-        parameters=parameters or None,
-        objective=info.objective.metric,
-        kernel=info.kernel,
-        device=info.device,
-        metric=info.metric,
-        problem_size=list(info.sizes.values()),
-        signature=info.signature or None,
-    )
-
-
-def to_run(recorded: RecordedSpace) -> Run:
-    """Return a recorded space as a run without a threshold, its trials in the order of the file.
-
-    Its baseline is the best of the all-fp64, accurate configurations. Its objective is what the recording was made for,
-    less of it being better, or the time where that has no name an expression can hold.
-    """
-    space = recorded.space
-    info = RunInfo(
-        kernel=recorded.kernel or recorded.name,
-        device=recorded.device,
-        objective=Objective(recorded.objective if recorded.objective.isidentifier() else "time_ms"),
-        metric=recorded.metric,
-        baseline_values=baseline_values(space.parameters),
-        parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
-        constraints=tuple(constraint.text for constraint in space.constraints),
-        constants=space.constants,
-        configurations=space.size,
-        signature=recorded.signature,
-        units=recorded.units,
-        recorded=recorded.name,
-    )
-    return Run(info, list(recorded.trials.values()))
-
-
-def parameters_of(run: Run) -> tuple[Parameter, ...]:
-    """Return the parameters of a run as it describes them, else as the values in its trials say."""
-    if run.info.parameters:
-        return tuple(map(_parameter, run.info.parameters))
-    values = {
-        name: [t.configuration[name] for t in run.trials if name in t.configuration] for name in run.parameter_names
-    }
-    return tuple(parameter_of(name, entries) for name, entries in values.items())
-
-
-def _parameter(described: ParameterInfo) -> Parameter:
-    return parameter_from({"name": described.name, "kind": described.kind, "values": described.values})

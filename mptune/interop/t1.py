@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, did_you_mean
 from mptune.interop.files import load_json, read_text
-from mptune.interop.recorded import parameter_of
+from mptune.interop.format import Format
+from mptune.interop.recorded import RecordedSpace, parameter_of
 from mptune.space.configuration import Value
 from mptune.space.parameters import Parameter, parse_values
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["is_t1", "read_t1"]
+__all__ = ["T1", "read_t1"]
 
 
 def read_t1(path: str | Path) -> SearchSpace:
@@ -26,7 +27,7 @@ def read_t1(path: str | Path) -> SearchSpace:
     """
     path = Path(path)
     document = load_json(path, read_text(path))
-    if not is_t1(document):
+    if not _is_t1(document):
         raise SpaceFileError(f"{path}: not a T1 file (no object 'ConfigurationSpace' with 'TuningParameters' in it)")
     space = document["ConfigurationSpace"]
     parameters = [_parameter(path, number, entry) for number, entry in enumerate(space["TuningParameters"])]
@@ -42,8 +43,7 @@ def read_t1(path: str | Path) -> SearchSpace:
         raise SpaceFileError(f"{path}: {error}") from error
 
 
-def is_t1(document: Any) -> bool:
-    """Whether a JSON document looks like a T1 input."""
+def _is_t1(document: Any) -> bool:
     space = document.get("ConfigurationSpace") if isinstance(document, dict) else None
     return isinstance(space, dict) and isinstance(space.get("TuningParameters"), list)
 
@@ -99,3 +99,10 @@ def _condition(path: Path, number: int, entry: Any) -> str:
     if not isinstance(text, str):
         raise SpaceFileError(f"{path}: condition {number} has no text 'Expression'")
     return text
+
+
+def _refuse(path: Path, _: Any) -> RecordedSpace:
+    raise SpaceFileError(f"{path}: a T1 file describes a search space without measurements; nothing can be replayed")
+
+
+T1: Final = Format("t1", "a T1 input", recognises=_is_t1, read=_refuse)

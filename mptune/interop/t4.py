@@ -15,11 +15,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, did_you_mean
-from mptune.interop.files import load_json, read_text, space_name, write_text
-from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers
+from mptune.interop.files import space_name, write_text
+from mptune.interop.format import Format
+from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers, from_run
 from mptune.results import Measurement, Status, Trial
 
-__all__ = ["is_t4", "parse_t4", "read_t4", "t4_from_document", "t4_text", "write_t4"]
+__all__ = ["T4", "read_t4", "t4_text", "write_t4"]
 
 _SCHEMA_VERSION: Final = "1.0.0"
 
@@ -80,31 +81,15 @@ def read_t4(path: str | Path) -> RecordedSpace:
     Raises:
         SpaceFileError: the file is missing, damaged, not T4, states no or an unknown unit of time, or records nothing.
     """
-    path = Path(path)
-    return parse_t4(path, read_text(path))
+    return T4.load(path)
 
 
-def parse_t4(path: Path, text: str) -> RecordedSpace:
-    """Read the text of a T4 file; ``path`` names it in messages.
-
-    Raises:
-        SpaceFileError: as :func:`read_t4`.
-    """
-    return t4_from_document(path, load_json(path, text))
-
-
-def is_t4(document: Any) -> bool:
-    """Whether a JSON document looks like T4 results."""
+def _is_t4(document: Any) -> bool:
     return isinstance(document, dict) and "results" in document
 
 
-def t4_from_document(path: Path, document: Any) -> RecordedSpace:
-    """Build the recorded space of a parsed T4 document.
-
-    Raises:
-        SpaceFileError: as :func:`read_t4`.
-    """
-    results = document.get("results") if is_t4(document) else None
+def _read(path: Path, document: Any) -> RecordedSpace:
+    results = document.get("results") if _is_t4(document) else None
     if not isinstance(results, list):
         raise SpaceFileError(f"{path}: not a T4 results file (no list 'results' in it)")
     if not results:
@@ -258,3 +243,8 @@ def _result(recorded: RecordedSpace, trial: Trial) -> dict[str, Any]:
         ],
         "objectives": ["time" if recorded.objective == "time_ms" else recorded.objective],
     }
+
+
+T4: Final = Format(
+    "t4", "T4 results", recognises=_is_t4, read=_read, write=lambda run: t4_text(from_run(run, run.kernel))
+)

@@ -1,25 +1,20 @@
-"""A finished run as a table (CSV, Parquet), JSON, a recorded space, a Kernel Tuner cache file, T4 results."""
+"""A finished run as a table (CSV, Parquet) or as JSON."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from mptune.errors import MptuneError
-from mptune.interop.cache import cache_text
-from mptune.interop.recording import recording_text
-from mptune.interop.spaces import from_run
-from mptune.interop.t4 import t4_text
+from mptune.interop.format import Format
 from mptune.results import Trial
 from mptune.run import Run, json_safe
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["EXPORTERS", "to_cache", "to_csv", "to_json", "to_parquet", "to_recording", "to_t4", "trial_document"]
+__all__ = ["CSV", "JSON", "PARQUET", "to_csv", "to_json", "to_parquet"]
 
 
 def to_csv(run: Run) -> str:
@@ -50,53 +45,12 @@ def to_json(run: Run) -> str:
     document = {
         "summary": run.summary(),
         "settings": {**run.info.to_json(), **run.state.to_json()},
-        "trials": [trial_document(trial) for trial in run.trials],
+        "trials": [_trial_document(trial) for trial in run.trials],
     }
     return json.dumps(json_safe(document), indent=1, allow_nan=False) + "\n"
 
 
-def to_recording(run: Run) -> str:
-    """Return a run as a recorded space.
-
-    Raises:
-        SpaceFileError: the run has no trial.
-    """
-    notes = {name: text for name, text in (("created_at", run.info.created_at), ("command", run.info.command)) if text}
-    return recording_text(from_run(run, run.kernel), notes)
-
-
-def to_cache(run: Run) -> str:
-    """Return a run as a Kernel Tuner cache file.
-
-    Raises:
-        SpaceFileError: the run has no trial.
-    """
-    return cache_text(from_run(run, run.kernel))
-
-
-def to_t4(run: Run) -> str:
-    """Return a run as T4 results.
-
-    Raises:
-        SpaceFileError: the run has no trial.
-    """
-    return t4_text(from_run(run, run.kernel))
-
-
-#: What a run can be exported as, by the name of the format.
-EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = MappingProxyType(
-    {
-        "csv": to_csv,
-        "parquet": to_parquet,
-        "json": to_json,
-        "space": to_recording,
-        "cache": to_cache,
-        "t4": to_t4,
-    }
-)
-
-
-def trial_document(trial: Trial) -> dict[str, Any]:
+def _trial_document(trial: Trial) -> dict[str, Any]:
     """Return everything a trial holds as plain values."""
     return {
         "configuration": dict(trial.configuration),
@@ -114,3 +68,8 @@ def trial_document(trial: Trial) -> dict[str, Any]:
 def _is_mixed(column: pd.Series[Any]) -> bool:
     """Whether a column holds values of several types, which a column of Parquet cannot."""
     return column.map(type).nunique() > 1
+
+
+CSV: Final = Format("csv", "a CSV table", write=to_csv)
+PARQUET: Final = Format("parquet", "a Parquet table", write=to_parquet)
+JSON: Final = Format("json", "a run as JSON", write=to_json)

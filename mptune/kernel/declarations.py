@@ -31,7 +31,7 @@ _INTEGER_DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32",
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a name can stand in a C++ source."""
+    """Whether a name is an identifier in C++."""
     return _IDENTIFIER.match(name) is not None
 
 
@@ -53,8 +53,8 @@ class Argument:
         role: what the kernel does with it.
         shape: one expression over the sizes per axis; empty for a scalar.
         precision: name of the precision parameter that sets its type, or a fixed precision.
-        dtype: an integer type ("int32") instead of a precision.
-        is_constant: whether it is no parameter of the function but a ``__constant__`` array of that name.
+        dtype: an integer type ("int32") in place of a precision.
+        is_constant: whether it is a ``__constant__`` array of that name, not a parameter of the function.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Sizes(Mapping[str, int]):
 
 
 def check_expression(text: str, known: Sequence[str], what: str, kernel: str) -> None:
-    """Check that an expression parses and uses known names alone.
+    """Check that an expression parses and uses only known names.
 
     Args:
         text: the expression.

@@ -56,19 +56,20 @@ class Kernel:
         reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
             None: ``reference`` of the file of the same stem in the sibling folder ``references``.
         grid: one expression over sizes and parameters per axis: blocks in the grid.
-        block: likewise, threads in a block.
+        block: the same for the threads in a block.
         template: template source (anything with a line break), or the path of its file, relative to the
             definition file. None: the file ``<stem>.cu.j2`` in the sibling folder ``templates`` or beside it.
         constraints: predicates over parameters and sizes known before running.
         metric: name of the error metric, or a callable ``metric(output, reference) -> float``; one for all outputs,
-            or one for each by the output's name.
-        signature: parameters, beside precisions and policies, that can change the numbers.
+            or one for each by the output's name. A callable with an attribute ``version`` has its trials used again
+            by ``--resume``.
+        signature: parameters, in addition to precisions and policies, that can change the results.
         function: name of the ``__global__`` function.
         shared_bytes: expression for the bytes of dynamic shared memory.
-        flops: floating-point operations of a launch, whatever the optimisation parameters: an expression over sizes
-            and parameters, or a function of the sizes. Or such counts by the precision they are computed in: that of
-            a precision parameter, a fixed one, or the one the types of several promote to, given as a tuple:
-            ``{"sum_type": "2 * n", ("a_type", "b_type"): "n"}``. None where they are not known.
+        flops: floating-point operations of a launch, independent of the optimisation parameters: an expression over
+            sizes and parameters, or a function of the sizes. Or such counts by the precision they are computed in:
+            that of a precision parameter, a fixed one, or the one the types of several promote to, given as a tuple:
+            ``{"sum_type": "2 * n", ("a_type", "b_type"): "n"}``. None if they are not known.
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
 
@@ -216,7 +217,7 @@ class Kernel:
         return LaunchShape(extents(self.grid, "grid"), extents(self.block, "block"), shared)
 
     def work(self, configuration: Configuration, sizes: Sizes) -> Work:
-        """Return the operations and the bytes a configuration cannot do without.
+        """Return the operations of a configuration and the least bytes it has to move.
 
         Raises:
             KernelError: an operation count is negative or no number.

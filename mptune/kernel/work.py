@@ -1,9 +1,9 @@
-"""The work of a kernel: operations and bytes, from which rates and rooflines follow (Williams 2009).
+"""The work of a kernel: its operations and bytes, from which rates and rooflines follow (Williams 2009).
 
 How to count operations is up to a definition. The bundled kernels follow McMahon (The Livermore Fortran Kernels, 1986):
 an addition, a multiplication or a comparison is one, and so a fused multiplication and addition two; a division, a
 square root or its reciprocal is four; an exponential, a logarithm, a trigonometric or an error function is eight,
-whatever a processor really spends on it. Conversions, selections and addresses count nothing.
+however many the processor really needs. Conversions, selections and addresses count nothing.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Flops = Count | Mapping[str | tuple[str, ...], Count]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one launch has to do, however it does it.
+    """What one launch has to do at least.
 
     Attributes:
         traffic_bytes: what has to move between memory and processor: buffers that are read once, buffers that are
             written once, and those that are both twice.
-        flops: floating-point operations; None where the kernel does not declare them.
-        flops_by_precision: the same by the name of the precision they are in; empty where the kernel does not say.
+        flops: floating-point operations; None if the kernel does not declare them.
+        flops_by_precision: the same by the name of the precision they are in; empty if the kernel does not say.
     """
 
     traffic_bytes: int
@@ -52,7 +52,7 @@ class Work:
 
     @property
     def intensity(self) -> float | None:
-        """Operations per byte moved; None where the operations are not known."""
+        """Operations per byte moved; None if the operations are not known."""
         return None if self.flops is None else self.flops / self.traffic_bytes
 
 
@@ -75,7 +75,7 @@ def check_flops(
     """
     by_types = flops if isinstance(flops, Mapping) else None
     if by_types is not None and (not by_types or () in by_types):
-        raise KernelError(f"kernel {kernel}: flops by precision names none; a count alone needs no precision")
+        raise KernelError(f"kernel {kernel}: flops by precision names no precision; give one count instead")
     for name in (name for key in by_types or () for name in _names(key)):
         check_precision(name, precisions, f"flops of kernel {kernel}")
     for count in (flops,) if by_types is None else by_types.values():

@@ -28,6 +28,8 @@ class Target:
         backend: name of the backend.
         architecture: of the device.
         pci_bus_id: of the device; empty for the processor.
+        sensors: what tells energy and clocks of the device, as the backend declares it.
+        tells_resources: whether binaries tell what a function takes of a multiprocessor.
     """
 
     kernel: Kernel
@@ -35,6 +37,8 @@ class Target:
     backend: str
     architecture: str = ""
     pci_bus_id: str = ""
+    sensors: str = ""
+    tells_resources: bool = False
 
 
 @dataclass(frozen=True, slots=True)

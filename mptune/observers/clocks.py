@@ -48,7 +48,7 @@ class ClocksObserver(Observer):
         Raises:
             ObserverUnavailableError: nothing tells clocks or temperature here.
         """
-        return cls(clock_readers(target.backend, target.pci_bus_id))
+        return cls(clock_readers(target.sensors, target.pci_bus_id))
 
     def before(self, context: LaunchContext) -> None:
         """Begin to read the sensors; of restorations nothing is of interest."""

@@ -61,7 +61,7 @@ class EnergyObserver(Observer):
         Raises:
             ObserverUnavailableError: nothing tells the energy here.
         """
-        return cls(energy_source(target.backend, target.pci_bus_id))
+        return cls(energy_source(target.sensors, target.pci_bus_id))
 
     def before(self, context: LaunchContext) -> None:
         """Begin to read the sensor; called before restorations, keep what the launches took."""

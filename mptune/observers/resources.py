@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.resources import Multiprocessor, multiprocessor, occupancy
 
 __all__ = ["ResourcesObserver"]
-
-_BACKENDS: Final = ("cuda", "hip")
 
 
 class ResourcesObserver(Observer):
@@ -53,10 +51,9 @@ class ResourcesObserver(Observer):
         Raises:
             ObserverUnavailableError: it is no GPU.
         """
-        if target.backend not in _BACKENDS:
+        if not target.tells_resources:
             raise ObserverUnavailableError(
-                f"backend {target.backend!r} has no registers and shared memory to share out among threads; "
-                f"binaries of {' and '.join(_BACKENDS)} tell theirs"
+                f"backend {target.backend!r} has no registers and shared memory to share out among threads"
             )
         return cls(multiprocessor(target.architecture), target.architecture)
 

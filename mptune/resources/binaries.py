@@ -49,10 +49,10 @@ class Resources:
 
     Attributes:
         registers: 32-bit registers of a thread; on AMD vector registers, those for matrices included.
-        local_bytes: memory of a thread for what its registers do not hold: spilled ones, arrays, the stack.
+        local_bytes: memory of a thread for what its registers cannot hold: spilled ones, arrays, the stack.
         shared_bytes: statically allocated shared memory of a block.
-        scalar_registers: registers a wavefront has besides (AMD alone).
-        spilled_registers: registers moved to memory; None where the binary does not tell (NVIDIA).
+        scalar_registers: scalar registers of a wavefront (AMD only).
+        spilled_registers: registers moved to memory; None if the binary does not say (NVIDIA).
         warp_threads: threads that go together, 32 or 64.
     """
 

@@ -106,7 +106,7 @@ MULTIPROCESSORS: Final[Mapping[str, Multiprocessor]] = MappingProxyType(
 
 
 def multiprocessor(architecture: str) -> Multiprocessor | None:
-    """Return the multiprocessor of an architecture (``sm_90``, ``sm_90a``, ``gfx90a``); None where it is not known."""
+    """Return the multiprocessor of an architecture (``sm_90``, ``sm_90a``, ``gfx90a``); None if it is not known."""
     plain = architecture.split(":")[0]
     if plain.startswith("sm_"):
         plain = plain.rstrip("abcdefghijklmnopqrstuvwxyz")
@@ -114,7 +114,7 @@ def multiprocessor(architecture: str) -> Multiprocessor | None:
 
 
 def occupancy(unit: Multiprocessor, resources: Resources, threads: int, dynamic_shared_bytes: int = 0) -> float:
-    """Return the share of a multiprocessor's warps that are active; 0 where not even one block fits.
+    """Return the share of a multiprocessor's warps that are active; 0 if not even one block fits.
 
     Args:
         unit: the multiprocessor.

@@ -34,7 +34,7 @@ __all__ = ["MAX_EDGES", "build_factors", "count"]
 MAX_EDGES: Final = 20_000_000
 _MAX_CANDIDATES: Final = 100 * MAX_EDGES
 _BLOCK: Final = 2**16  # rows evaluated together: small enough to stay in cache, large enough to hide the overhead
-_SMALL: Final = 4_096  # a table this small is worth it whatever the number of rows
+_SMALL: Final = 4_096  # a table this small is worth it for any number of rows
 _LARGEST_TABLE: Final = 2**26
 _LARGE: Final = 50_000  # combinations of a group from which on remembering parts of expressions pays
 _SAMPLED: Final = 20_000  # combinations up to which the share a constraint lets through is counted
@@ -103,7 +103,7 @@ def count(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) ->
 def _settle(
     domains: Mapping[str, _Domain], constraints: list[Constraint]
 ) -> tuple[dict[str, _Domain], list[Constraint]]:
-    """Apply the constraints on one parameter alone, and put single values in for their parameters.
+    """Apply the constraints on a single parameter, and replace parameters of one value by that value.
 
     Returns what each parameter may still be, and the constraints that tie several parameters together.
     """
@@ -410,8 +410,8 @@ def _table(
 ) -> NDArray[np.bool_] | None:
     """Return a constraint's truth for each combination of what it depends on, (n_combinations, m).
 
-    None where the combinations are more than the nodes, or where the constraint fails for one of them: that one may
-    not occur, so the constraint has to be asked about those that do.
+    None if there are more combinations than nodes, or if the constraint fails for one of them: that combination may
+    not occur, so the constraint must be evaluated only for those that do.
     """
     names = sorted(constraint.names - {parameter})
     combinations = math.prod(len(known[name].values) for name in names)

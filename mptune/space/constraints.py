@@ -92,7 +92,7 @@ class Constraint:
     def split(self, facts: Facts) -> list[Constraint]:
         """Return constraints that together say the same, one for each part of a top-level ``and``.
 
-        A part that can fail keeps the parts before it, which may be what protects it (``a != 0 and b % a == 0``).
+        A part that can fail keeps the parts before it, which may protect it (``a != 0 and b % a == 0``).
         """
         if not isinstance(self.predicate, Expression):
             return [self]
@@ -151,7 +151,7 @@ def _signature(constraint: Callable[..., Any]) -> Mapping[str, inspect.Parameter
     try:
         return inspect.signature(constraint).parameters
     except (ValueError, TypeError) as error:
-        raise ConstraintError(f"constraint {constraint!r}: its arguments cannot be found out") from error
+        raise ConstraintError(f"constraint {constraint!r}: its arguments cannot be determined") from error
 
 
 def _arguments(constraint: Callable[..., Any], usable: tuple[str, ...]) -> set[str]:
@@ -170,7 +170,7 @@ def _arguments(constraint: Callable[..., Any], usable: tuple[str, ...]) -> set[s
 
 
 def with_canonical_precisions(constraint: Constraint, parameters: frozenset[str]) -> Constraint:
-    """Return the constraint with aliases of precisions replaced where they are compared with precision parameters.
+    """Return the constraint with aliases of precisions replaced in comparisons with precision parameters.
 
     Raises:
         ConstraintError: a precision parameter is compared with text that names no precision, or by order.

@@ -1,4 +1,4 @@
-"""Small sets of configurations that between them have every value, or every combination of some values."""
+"""Small sets of configurations that together contain every value, or every combination of some values."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _MOST_COMBINATIONS: Final = 2**16
 
 
 def covering(space: SearchSpace, rng: np.random.Generator) -> Indices:
-    """Return few configurations in which every value of every parameter comes at least once, (n,).
+    """Return few configurations that together contain every value of every parameter, (n,).
 
     The greedy cover (Chvatal 1979) from a uniform sample: always the configuration with the most values that are
     still missing. Values too rare for the sample are drawn from the space restricted to them; values that no valid
-    configuration has are passed over.
+    configuration has are skipped.
 
     Args:
-        space: the space; it is never listed, so it may be of any size.
+        space: the space, of any size: it is never listed.
         rng: draws the sample; equal states give equal sets.
     """
     pool = space.sample(_POOL, rng)
@@ -112,7 +112,7 @@ def representatives(space: SearchSpace, names: Sequence[str], rng: np.random.Gen
 
 
 def _absent(space: SearchSpace, positions: Sequence[int], seen: NDArray[np.int32]) -> list[tuple[Value, ...]]:
-    """Return the combinations of values whose codes were not seen and that no constraint over them alone forbids."""
+    """Return the combinations of values whose codes were not seen and that no constraint over only them forbids."""
     parameters = [space.parameters[position] for position in positions]
     radices = [len(p.values) for p in parameters]
     n = math.prod(radices)
@@ -125,7 +125,7 @@ def _absent(space: SearchSpace, positions: Sequence[int], seen: NDArray[np.int32
     columns = {p.name: column_of(list(p.values))[column] for p, column in zip(parameters, codes, strict=True)}
     for constraint in space.constraints:
         if constraint.names <= columns.keys():
-            # One that fails where others forbid the combination decides nothing.
+            # It may fail for combinations that other constraints forbid; then it decides nothing.
             with contextlib.suppress(ConstraintError):
                 possible &= constraint.mask(columns, n)
     return [

@@ -26,38 +26,33 @@ Table = NDArray[np.float64]
 class Encoding:
     """One table of numbers in [0, 1] for each parameter.
 
-    Numbers are encoded by value (by log2 where the scale is logarithmic), truth values as 0 and 1, categories one-hot,
+    Numbers are encoded by value (by log2 if the scale is logarithmic), truth values as 0 and 1, categories one-hot,
     a precision by log2 of its unit roundoff and log2 of its bytes, other ordered values by rank, a permutation by the
     position of each of its elements. Each column is scaled to [0, 1] over the parameter's values; a column that is
     the same for all of them says nothing and is left out.
 
     Attributes:
-        parameters: the parameter each column belongs to, (n_features,).
         tables: for each parameter the columns of each of its values, (n_values, n_columns).
     """
 
-    parameters: tuple[str, ...]
     tables: tuple[Table, ...]
 
     @classmethod
     def of(cls, parameters: Sequence[Parameter]) -> Encoding:
         """Return the encoding of parameters."""
-        owners: list[str] = []
-        tables: list[Table] = []
+        tables = []
         for parameter in parameters:
             columns = [_scaled(column) for column in _columns(parameter) if np.ptp(column) > 0]
-            owners.extend(parameter.name for _ in columns)
             tables.append(np.stack(columns, axis=1) if columns else np.empty((len(parameter.values), 0)))
-        return cls(tuple(owners), tuple(tables))
+        return cls(tuple(tables))
 
     def encode(self, codes: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the features of value codes, (n, n_features) from (n, n_parameters)."""
-        features = np.empty((len(codes), len(self.parameters)))
+        features = np.empty((len(codes), sum(table.shape[1] for table in self.tables)))
         at = 0
         for table, column in zip(self.tables, codes.T, strict=True):
             width = table.shape[1]
-            if width:
-                features[:, at : at + width] = table[column]
+            features[:, at : at + width] = table[column]
             at += width
         return features
 

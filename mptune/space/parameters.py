@@ -49,7 +49,7 @@ class Parameter(ABC):
     Attributes:
         name: an identifier.
         values: the values in order, each once.
-        log_scale: whether distances are meant in the logarithm of the value.
+        log_scale: whether distances between values are those of their logarithms.
 
     Raises:
         MptuneError: the name is not an identifier, or the values are empty, repeated or of the wrong kind.
@@ -60,7 +60,7 @@ class Parameter(ABC):
     log_scale: bool = False
 
     kind: ClassVar[str] = "parameter"
-    #: Whether the order of the values means something, so that a step up or down does.
+    #: Whether the values have an order, so that there is a step up or down.
     is_ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -201,7 +201,7 @@ class OrdinalParameter(Parameter):
     Args:
         name: an identifier.
         values: the values in order.
-        log: whether the scale is logarithmic; None: when the values are spaced exponentially.
+        log: whether the scale is logarithmic; None: if the values are spaced exponentially.
     """
 
     kind: ClassVar[str] = "ordinal"
@@ -215,7 +215,7 @@ class OrdinalParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class IntegerParameter(Parameter):
-    """Every ``step``-th integer from ``low`` to ``high``, both included where the step allows."""
+    """Every ``step``-th integer from ``low`` to ``high``, both included if the step allows."""
 
     kind: ClassVar[str] = "integer"
 

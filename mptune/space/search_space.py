@@ -39,7 +39,7 @@ class SearchSpace:
     Args:
         parameters: the parameters, each name once.
         constraints: expressions over parameters and constants, or callables that take those they need by name.
-        constants: names constraints may use beside the parameters: sizes, limits of a device.
+        constants: names constraints may use in addition to the parameters: sizes, limits of a device.
 
     Attributes:
         parameters: the parameters.
@@ -189,7 +189,7 @@ class SearchSpace:
         return [Configuration(dict(zip(self.names, row, strict=True))) for row in zip(*columns, strict=True)]
 
     def index(self, configuration: Mapping[str, Any]) -> int | None:
-        """Return the index of a configuration, None where it is not valid or has other parameters."""
+        """Return the index of a configuration, None if it is not valid or has other parameters."""
         if len(configuration) != len(self.names):
             return None
         try:
@@ -219,14 +219,14 @@ class SearchSpace:
         return codes.T
 
     def indices_of(self, codes: NDArray[Any]) -> Indices:
-        """Return the indices of value codes, -1 where the configuration is not valid, (n,) from (n, n_parameters)."""
+        """Return the indices of value codes, -1 if the configuration is not valid, (n,) from (n, n_parameters)."""
         return self._combine([factor.encode(codes[:, list(factor.positions)]) for factor, _ in self._factors])
 
     def nearest_valid(self, codes: NDArray[Any], rng: np.random.Generator) -> Indices:
         """Return the index of a valid configuration near each row of codes, (n,) from (n, n_parameters).
 
-        A valid row gives its own index. Otherwise values are kept, parameter by parameter, where the ones fixed before
-        allow it, and moved as little as possible where they do not; ties are drawn.
+        A valid row gives its own index. Otherwise, parameter by parameter, the value is kept if the ones chosen before
+        allow it, and moved as little as possible if not; ties are broken at random.
         """
         return self._combine([factor.nearest(codes[:, list(factor.positions)], rng) for factor, _ in self._factors])
 
@@ -252,15 +252,15 @@ class SearchSpace:
     # -- samples and neighbours ---------------------------------------------------------------------
 
     def sample(self, n: int, rng: np.random.Generator, exclude: Set[int] | None = None) -> Indices:
-        """Return ``n`` distinct indices, every subset equally likely; all that are left where those are fewer."""
+        """Return ``n`` distinct indices, every subset equally likely; all that are left if there are fewer."""
         return uniform(n, self.size, rng, exclude)
 
     def latin_hypercube(self, n: int, rng: np.random.Generator) -> Indices:
-        """Return ``n`` distinct indices that fill the space evenly, in random order; all where those are fewer.
+        """Return ``n`` distinct indices that fill the space evenly, in random order; all if there are fewer.
 
         A Latin hypercube of quantiles is taken through the conditional distribution of each value given those before
-        it, so that the points are valid by construction; of several such designs the best spread is kept, and uniform
-        draws stand in for points that coincide.
+        it, so that the points are valid by construction; of several such designs the best spread is kept, and points
+        that coincide are replaced by uniform draws.
         """
         if n >= self.size:
             return uniform(n, self.size, rng)
@@ -312,11 +312,6 @@ class SearchSpace:
     @cached_property
     def _encoding(self) -> Encoding:
         return Encoding.of(self.parameters)
-
-    @property
-    def feature_parameters(self) -> tuple[str, ...]:
-        """The parameter each column of :meth:`features` belongs to."""
-        return self._encoding.parameters
 
     def features(self, indices: ArrayLike) -> NDArray[np.float64]:
         """Return what a model sees, in [0, 1], (n, n_features); see :class:`mptune.space.encoding.Encoding`."""

@@ -1,4 +1,4 @@
-"""The independent parts of a search space: one parameter alone, or a tree for a group of co-dependent ones.
+"""The independent parts of a search space: a single parameter, or a tree for a group of co-dependent ones.
 
 Each level of a tree belongs to one parameter, each edge to one of its values, each path from the root to a leaf to one
 valid combination (the trees of Rasch 2021 and Hellsten 2023, Sec. 4.2). Subtrees that are equal are stored once, and
@@ -19,7 +19,7 @@ from mptune.errors import ConstraintError, EmptySpaceError
 __all__ = ["Choice", "Edges", "Factor", "Level", "Tree", "reduce", "tree_of_rows"]
 
 Integers = NDArray[np.int64]
-_MOST_LEAVES: Final = 4.0e18  # well below 2**63, so that sums rounded to doubles still tell
+_MOST_LEAVES: Final = 4.0e18  # well below 2**63, so that it also shows in sums rounded to doubles
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ class Choice:
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """The parameter's position alone."""
+        """The position of the one parameter."""
         return (self.position,)
 
     @property
@@ -70,7 +70,7 @@ class Choice:
         return np.minimum((quantiles[:, 0] * self.size).astype(np.int64), self.size - 1)
 
     def nearest(self, codes: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return the choices nearest to codes; any where the values have no order and the code is not allowed."""
+        """Return the choices nearest to codes; any if the values have no order and the code is not allowed."""
         exact = self.encode(codes)
         if not self.ordered:
             return np.where(exact >= 0, exact, rng.integers(0, self.size, len(codes)))
@@ -169,7 +169,7 @@ class Tree:
         return codes.T
 
     def encode(self, codes: NDArray[Any]) -> Integers:
-        """Return the numbers of the leaves with these codes (n, n_levels), -1 where there is none, (n,)."""
+        """Return the numbers of the leaves with these codes (n, n_levels), -1 if there is none, (n,)."""
         leaf = np.zeros(len(codes), dtype=np.int64)
         valid = np.ones(len(codes), dtype=np.bool_)
         node: NDArray[Any] = np.zeros(len(codes), dtype=np.int64)
@@ -224,7 +224,7 @@ class Tree:
     def nearest(self, codes: NDArray[Any], rng: np.random.Generator) -> Integers:
         """Return leaves near codes that need not be valid, (n,) from (n, n_levels).
 
-        Level by level the code is kept where it can be, else the nearest in the parameter's order is taken (any
+        Level by level the code is kept if it is valid, else the nearest in the parameter's order is taken (any
         for a parameter without one). Every node has leaves, so there is always a next value.
         """
         leaf = np.zeros(len(codes), dtype=np.int64)

@@ -16,7 +16,7 @@ import numpy as np
 
 from mptune.strategies.base import Options, option
 from mptune.strategies.moves.climbing import ClimbingOptions, ClimbingStrategy
-from mptune.strategies.moves.metropolis import acceptance_probability
+from mptune.strategies.moves.scored import acceptance_probability
 
 __all__ = ["BasinHoppingOptions", "BasinHoppingStrategy"]
 

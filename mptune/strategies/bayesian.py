@@ -131,13 +131,12 @@ class BayesianStrategy(ModelBasedStrategy):
         return () if self._signatures is None else (self._signatures,)
 
     def _outcome(self, features: NDArray[np.float64], codes: NDArray[np.int32], trial: Trial) -> Outcome:
-        value = -math.log(self.objective.performance(trial))
-        failed = self._has_failed(trial)
-        return Outcome(features, value, failed, not failed and self.objective.is_feasible(trial), codes=codes)
-
-    def _has_failed(self, trial: Trial) -> bool:
         # A constraint on what is measured is one that cannot be seen beforehand either.
-        return not trial.is_valid or self.objective.constraint_excess(trial) > 0
+        failed = not trial.is_valid or self.objective.constraint_excess(trial) > 0
+        return Outcome(features, codes, self._levels(trial), failed, not failed and self.objective.is_feasible(trial))
+
+    def _levels(self, trial: Trial) -> NDArray[np.float64]:
+        return np.array([-math.log(self.objective.performance(trial))])
 
     def _improves(self, outcome: Outcome) -> bool:
         """Whether an outcome is better than all before it, which is then remembered."""

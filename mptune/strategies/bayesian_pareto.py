@@ -66,11 +66,8 @@ class BayesianParetoStrategy(BayesianStrategy):
     def _observed(self) -> tuple[Signatures, ...]:
         return (*super()._observed, *self._errors.values())
 
-    def _outcome(self, features: NDArray[np.float64], codes: NDArray[np.int32], trial: Trial) -> Outcome:
-        levels = np.array(self.objective.levels(trial))
-        failed = self._has_failed(trial)
-        feasible = not failed and self.objective.is_feasible(trial)
-        return Outcome(features, float(levels[0]), failed, feasible, levels, codes)
+    def _levels(self, trial: Trial) -> NDArray[np.float64]:
+        return np.array(self.objective.levels(trial))
 
     def _improves(self, outcome: Outcome) -> bool:
         levels = outcome.levels

@@ -71,7 +71,7 @@ class DifferentialEvolutionStrategy(PopulationStrategy):
         self._champions = [Champion(index) for index in self._population]
 
     def _admit(self, index: int) -> None:
-        worst = max(range(len(self._champions)), key=lambda k: self._rank_key(self._champions[k].index))
+        worst = self._worst([champion.index for champion in self._champions])
         self._population[worst] = index
         self._champions[worst] = Champion(index)
 

@@ -72,7 +72,7 @@ class FireflyStrategy(PopulationStrategy):
         self._positions = self._grid.points(self._population)
 
     def _admit(self, index: int) -> None:
-        worst = max(range(len(self._population)), key=lambda k: self._rank_key(self._population[k]))
+        worst = self._worst(self._population)
         self._population[worst] = index
         self._positions[worst] = self._grid.points([index])[0]
 

@@ -2,59 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.strategies.base import Options, option
-from mptune.strategies.moves.population import PopulationOptions, PopulationStrategy, single_changes
+from mptune.strategies.moves.population import CROSSOVERS, PopulationOptions, PopulationStrategy, single_changes
 
-__all__ = ["CROSSOVERS", "GeneticOptions", "GeneticStrategy"]
+__all__ = ["GeneticOptions", "GeneticStrategy"]
 
 Codes = NDArray[np.int32]
-
-
-def _single_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Exchange everything after one cut."""
-    cut = int(rng.integers(1, max(len(a), 2)))
-    return np.concatenate([a[:cut], b[cut:]]), np.concatenate([b[:cut], a[cut:]])
-
-
-def _two_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Exchange what lies between two cuts."""
-    low, high = np.sort(rng.integers(0, len(a) + 1, size=2))
-    first, second = a.copy(), b.copy()
-    first[low:high], second[low:high] = b[low:high], a[low:high]
-    return first, second
-
-
-def _uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Exchange each parameter with probability one half."""
-    swap = rng.random(len(a)) < 0.5
-    return np.where(swap, b, a), np.where(swap, a, b)
-
-
-def _disruptive_uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Exchange exactly half of the parameters that differ, so that no child equals a parent."""
-    differing = np.flatnonzero(a != b)
-    swap = rng.permutation(differing)[: (len(differing) + 1) // 2]
-    first, second = a.copy(), b.copy()
-    first[swap], second[swap] = b[swap], a[swap]
-    return first, second
-
-
-Crossover = Callable[[Codes, Codes, np.random.Generator], tuple[Codes, Codes]]
-
-#: How two parents give two children, by name.
-CROSSOVERS: Final[dict[str, Crossover]] = {
-    "single_point": _single_point,
-    "two_point": _two_point,
-    "uniform": _uniform,
-    "disruptive_uniform": _disruptive_uniform,
-}
 
 
 @dataclass(frozen=True, slots=True)

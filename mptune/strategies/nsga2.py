@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from mptune.metric_expressions import is_error
 from mptune.results import Trial
 from mptune.strategies.base import Options, option
-from mptune.strategies.genetic import CROSSOVERS
 from mptune.strategies.moves.dominance import crowding_distances, non_dominated_ranks
-from mptune.strategies.moves.population import PopulationOptions, PopulationStrategy
+from mptune.strategies.moves.population import CROSSOVERS, PopulationOptions, PopulationStrategy
 
 __all__ = ["Nsga2Options", "Nsga2Strategy"]
 

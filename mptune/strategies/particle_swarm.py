@@ -76,7 +76,7 @@ class ParticleSwarmStrategy(PopulationStrategy):
         self._velocities = self._drawn_velocities(len(self._population))
 
     def _admit(self, index: int) -> None:
-        worst = max(range(len(self._champions)), key=lambda k: self._rank_key(self._champions[k].index))
+        worst = self._worst([champion.index for champion in self._champions])
         self._population[worst] = index
         self._champions[worst] = Champion(index)
         self._positions[worst] = self._grid.points([index])[0]

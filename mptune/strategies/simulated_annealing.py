@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Final
 from mptune.results import Trial
 from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import Options, option
-from mptune.strategies.moves.metropolis import acceptance_probability
-from mptune.strategies.moves.scored import ScoredStrategy
+from mptune.strategies.moves.scored import ScoredStrategy, acceptance_probability
 
 __all__ = ["SimulatedAnnealingOptions", "SimulatedAnnealingStrategy"]
 

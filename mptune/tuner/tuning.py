@@ -19,8 +19,7 @@ from mptune.accuracy.evaluate import metric_text, metrics_by_output
 from mptune.backends.processor import usable_cores
 from mptune.errors import ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
-from mptune.evaluators.dask_cluster import Cluster
-from mptune.evaluators.dask_devices import DaskDevices
+from mptune.evaluators.dask import Cluster, DaskDevices
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.devices import Devices, runnable_backend
 from mptune.evaluators.observing import observers_for
@@ -120,6 +119,12 @@ def tune(
         info = _describe(kernel, sizes, settings, objective, metric_text(metric), space, ready, command)
         file = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
+        if evaluator.unversioned_metrics and file.trials():
+            names = ", ".join(evaluator.unversioned_metrics)
+            on_warning(
+                f"error metric {names} has no version, so the trials in {output} are evaluated again; set one "
+                '(function.version = "1") and change it whenever the results of the function change'
+            )
         return Tuning(kernel, sizes, settings, objective, space, evaluator, file, on_progress, start).run()
 
 

@@ -25,7 +25,7 @@ def test_the_worst_output_counts():
     assert result.errors == {"a": 0.25, "b": 0.5, "c": 0.0}
     assert result.error == 0.5
     assert result.log10_error == math.log10(0.5)
-    assert result.is_finite
+    assert not result.non_finite
     assert result.message == ""
 
 
@@ -45,7 +45,7 @@ def test_a_nan_in_any_output_is_never_lost(order):
     assert math.isnan(result.error)
     assert result.errors["z"] == math.inf
     assert result.non_finite == {"y": 2, "z": 1}
-    assert not result.is_finite
+    assert result.non_finite
     assert "output 'y' has NaN or infinity in 2 elements, first at index [1] (of 4)" in result.message
     assert "output 'z' has NaN or infinity in 1 element, first at index [2] (of 4)" in result.message
 
@@ -107,7 +107,7 @@ def test_a_metric_that_overlooks_nan_does_not_let_it_pass(bad, expected):
 def test_an_infinite_error_of_finite_outputs_is_explained(metric, reference, why):
     result = evaluate_outputs({"y": np.ones(2)}, {"y": np.array(reference)}, metric)
     assert result.error == math.inf
-    assert result.is_finite
+    assert not result.non_finite
     assert result.message
     with pytest.raises(AssertionError, match=why):
         raise AssertionError(result.message)

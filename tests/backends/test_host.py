@@ -465,14 +465,6 @@ class TestDevice:
         fields["flags"] += " more"
         assert processor.processor.__wrapped__().fingerprint != found.fingerprint
 
-    def test_memory_respects_the_control_group(self, monkeypatch):
-        whole = processor.total_memory_bytes()
-        monkeypatch.setattr(processor, "_group_memory", lambda: [(1 << 30, 600 << 20)])
-        assert processor.total_memory_bytes() == min(whole, 1 << 30)
-        assert processor.available_memory_bytes() <= (1 << 30) - (600 << 20)
-        monkeypatch.setattr(processor, "_group_memory", lambda: [(1 << 30, 2 << 30)])
-        assert processor.available_memory_bytes() == 0
-
 
 def _thread_loop_is_vectorised(log: str, text: str) -> bool:
     line = next(i for i, line in enumerate(text.splitlines(), 1) if "for (int x = first; x < first + extents.x" in line)

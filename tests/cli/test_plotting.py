@@ -132,7 +132,7 @@ def test_a_file_that_is_no_run_is_told(plot: Callable[..., Any], run_file: Path)
     Path("notes.txt").write_text("nothing")
     code, _, err = plot("notes.txt")
     assert code == 2
-    assert "not a recorded space or a run file" in err
+    assert "not a run file of mptune, and none of these" in err
 
 
 @pytest.mark.parametrize("kind", ["pareto", "progress", "parameters", "all"])

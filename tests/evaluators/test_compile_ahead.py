@@ -13,8 +13,8 @@ import pytest
 from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.host_compiler import HostCompiler
 from mptune.errors import CompileError
-from mptune.evaluators.compile_ahead import CompileAhead
 from mptune.evaluators.device import DeviceEvaluator, Limits
+from mptune.evaluators.devices import CompileAhead
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.policy import MeasurementPolicy

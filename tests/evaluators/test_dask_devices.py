@@ -18,11 +18,8 @@ import pytest
 from mptune import __version__
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.errors import BackendUnavailableError, LaunchError, MptuneError
-from mptune.evaluators import dask_worker
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.dask_cluster import Cluster
-from mptune.evaluators.dask_devices import DaskDevices
-from mptune.evaluators.dask_worker import Description, Lease
+from mptune.evaluators.dask import Cluster, DaskDevices, Description, Lease
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.timing import TimingPlan
@@ -83,7 +80,7 @@ class FakeCluster:
 
     def submit(self, key: str, worker: str, function: Callable[..., Any], *arguments: Any) -> FakeFuture:
         future = FakeFuture(key)
-        if function is dask_worker.describe:
+        if function is Lease.describe:
             described = self.workers[worker]
             if isinstance(described, Exception):
                 future.set_exception(described)
@@ -429,7 +426,7 @@ def test_a_run_on_a_cluster_is_a_run_like_any_other(kernel: Kernel, cluster: Any
 
 @needs_dask
 def test_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mptune.evaluators.dask_cluster._CONNECT_S", 0.2)
+    monkeypatch.setattr("mptune.evaluators.dask._CONNECT_S", 0.2)
     with pytest.raises(MptuneError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
         Cluster("tcp://127.0.0.1:9")
 

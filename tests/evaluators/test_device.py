@@ -22,7 +22,7 @@ from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.errors import KernelError
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator, Limits
-from mptune.evaluators.local_devices import LocalDevices
+from mptune.evaluators.devices import LocalDevices
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel

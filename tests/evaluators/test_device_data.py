@@ -9,8 +9,7 @@ import pytest
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.buffers import DataManager
 from mptune.errors import OutOfMemoryError
-from mptune.evaluators.device_data import DeviceData
-from mptune.evaluators.guards import GUARD_BYTES
+from mptune.evaluators.device_data import GUARD_BYTES, DeviceData
 from mptune.kernel import In, InOut, Kernel, Out, Scalar
 from mptune.space.parameters import PrecisionParameter
 

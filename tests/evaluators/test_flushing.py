@@ -12,8 +12,7 @@ from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.buffers import DataManager
 from mptune.errors import MptuneError, OutOfMemoryError
 from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.flushing import CacheFlush, wants_flush
-from mptune.evaluators.timing import TimingPlan
+from mptune.evaluators.timing import CacheFlush, TimingPlan, wants_flush
 from mptune.kernel import InOut, Kernel, Scalar
 from mptune.policy import Action, Plan
 from mptune.rendering import render

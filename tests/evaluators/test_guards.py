@@ -12,7 +12,7 @@ import pytest
 from mptune.backends.host import HostBackend
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.guards import GUARD_BYTES, GuardedBuffer, Overrun
+from mptune.evaluators.device_data import GUARD_BYTES, GuardedBuffer, Overrun
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.policy import Action, Plan

@@ -16,11 +16,10 @@ import pytest
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.backends.host import HostDevice
 from mptune.errors import LaunchError, MptuneError
-from mptune.evaluators import device_worker
+from mptune.evaluators import worker_process
 from mptune.evaluators.bench import Ready
 from mptune.evaluators.device import DeviceEvaluator, Limits
-from mptune.evaluators.devices import check_alike
-from mptune.evaluators.local_devices import LocalDevices
+from mptune.evaluators.devices import LocalDevices, check_alike
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import WorkerProcess
 from mptune.kernel import Kernel
@@ -122,7 +121,7 @@ def test_closing_ends_a_worker_that_has_not_started_yet(kernel: Kernel, monkeypa
                 time.sleep(0.2)
             return future
 
-    monkeypatch.setattr(device_worker, "ThreadPoolExecutor", Held)
+    monkeypatch.setattr(worker_process, "ThreadPoolExecutor", Held)
     monkeypatch.setattr(WorkerProcess, "start", slow)
     made = evaluator(kernel, 1)
     failures: list[Exception] = []
@@ -186,7 +185,7 @@ def test_unlike_devices_are_refused(case: str) -> None:
 @pytest.mark.usefixtures("three_devices")
 def test_unlike_devices_of_one_machine_end_the_run(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [ready(identity=f"cuda|{name}") for name in ("A100", "H100")]
-    monkeypatch.setattr("mptune.evaluators.local_devices.DeviceWorker.start", lambda _: answers.pop())
+    monkeypatch.setattr("mptune.evaluators.devices.DeviceWorker.start", lambda _: answers.pop())
     with evaluator(kernel, 2) as two, pytest.raises(MptuneError, match="is not"):
         two.start()
 

@@ -32,7 +32,7 @@ KERNEL = Kernel(
     grid=["1"],
     block=["block"],
 )
-TARGET = Target(KERNEL, KERNEL.resolve_sizes(), "cuda", "sm_80", "0000:65:00.0")
+TARGET = Target(KERNEL, KERNEL.resolve_sizes(), "cuda", "sm_80", "0000:65:00.0", "nvml", True)
 
 
 class Device:
@@ -85,10 +85,14 @@ class Bound:
             self.device.run("restore", self.device.restore_s, 150.0)
 
 
-class Backend:
+class Compiler:
     def resources(self, binary):
         assert binary.function == "scale"
         return RESOURCES
+
+
+class Backend:
+    compiler = Compiler()
 
 
 class Seen(Observer):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mptune.errors import SpaceFileError
-from mptune.interop.cutoff import read_cut_off
+from mptune.interop.cache import read_cut_off
 
 PATH = Path("space.json")
 

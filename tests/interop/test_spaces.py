@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
 from described import create, described_run
 from recordings import cache_document, cache_lines, entries, t4_document, write
 
+import mptune.interop
 from mptune.errors import MptuneError, RunFileError, SpaceFileError
-from mptune.interop import from_run, parameters_of, read_run, read_space, to_run
+from mptune.interop import from_run, parameters_of, read_run, read_space, spaces, to_run
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
@@ -101,9 +103,12 @@ def test_a_trial_of_another_space_is_refused() -> None:
     ("content", "message"),
     [
         (b"", "the file is empty"),
-        (b"block,time\n32,1\n", "not a recorded space or a run file of mptune, a Kernel Tuner cache file"),
-        (b"[]", "not a recorded space or a run file of mptune, a Kernel Tuner cache file"),
-        (b"{}", "not a recorded space or a run file of mptune, a Kernel Tuner cache file"),
+        (
+            b"block,time\n32,1\n",
+            "none of these: a Kernel Tuner cache file, a recorded space, T4 results",
+        ),
+        (b"[]", "none of these: a Kernel Tuner cache file, a recorded space, T4 results"),
+        (b"{}", "none of these: a Kernel Tuner cache file, a recorded space, T4 results"),
         (b'{"ConfigurationSpace": {"TuningParameters": []}}', "a T1 file describes a search space without"),
         (b'{"results": [{"configuration": {"a', "not valid JSON at line 1, column"),
         (b'{"tune_params_keys": ["a"], "cache": {"1": {"a": 1, ', "the file records no configuration"),
@@ -181,3 +186,18 @@ def test_an_objective_no_expression_can_hold_gives_way_to_the_time(tmp_path: Pat
     recorded = read_space(write(tmp_path / "space.json", json.dumps(cache_document(objective="GFLOP/s"))))
     assert recorded.objective == "GFLOP/s"
     assert to_run(recorded).objective.metric == "time_ms"
+
+
+def test_a_module_that_declares_a_format_adds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mptune.interop, "__path__", [*mptune.interop.__path__, str(tmp_path)])
+    (tmp_path / "lines.py").write_text(
+        "from mptune.interop.format import Format\n"
+        "LINES = Format('lines', 'lines', write=lambda run: ''.join(f'{t.time_ms}\\n' for t in run.trials))\n"
+    )
+    try:
+        found = spaces._formats()
+    finally:
+        sys.modules.pop("mptune.interop.lines", None)
+    assert list(found) == ["cache", "space", "t1", "t4", "csv", "parquet", "json", "lines"]
+    assert found["lines"].write is not None
+    assert found["lines"].write(described_run(SETTINGS, trials())) == "1.5\n2.5\nnan\n"

@@ -52,7 +52,7 @@ def check(launcher: Launcher, configurations: Sequence[Configuration], precision
     unit = PRECISIONS[precision].unit_roundoff
     for configuration in configurations:
         result = evaluate_outputs(launcher.run(configuration), launcher.data.references, launcher.kernel.metric)
-        assert result.is_finite, f"{configuration}: {result.message}"
+        assert not result.non_finite, f"{configuration}: {result.message}"
         assert result.error <= MOST * unit, f"{configuration}: {result.error}"
         assert precision == "fp64" or result.error >= FEWEST * unit, f"{configuration}: {result.error}"
 

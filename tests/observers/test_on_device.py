@@ -30,7 +30,7 @@ def reason_not(backend):
 
 def without_rapl():
     try:
-        energy_source("host")
+        energy_source("processor")
     except ObserverUnavailableError as error:
         return str(error)
     return reason_not("host")

@@ -7,6 +7,7 @@ import sys
 import fake_devices
 import pytest
 
+from mptune.backends import BACKENDS
 from mptune.errors import ObserverUnavailableError
 from mptune.interop.recorded import unit_of
 from mptune.kernel import In, Kernel, LaunchShape, Out
@@ -39,7 +40,8 @@ def kernel(**more):
 
 def target(backend="host", architecture="", **more):
     made = kernel(**more)
-    return Target(made, made.resolve_sizes(), backend, architecture, BUS)
+    family = BACKENDS[backend]
+    return Target(made, made.resolve_sizes(), backend, architecture, BUS, family.sensors, family.tells_resources)
 
 
 def context(t="fp64", times_ms=(1.0, 2.0, 40.0), **more):

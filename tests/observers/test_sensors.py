@@ -44,7 +44,7 @@ class TestNvml:
 
     def test_the_counter_in_joules(self, library):
         module = library()
-        source = energy_source("cuda", BUS)
+        source = energy_source("nvml", BUS)
         assert source.is_counter
         assert source.read() == pytest.approx(5.0)
         assert ("nvmlDeviceGetHandleByPciBusId", BUS) in module.calls
@@ -52,7 +52,7 @@ class TestNvml:
 
     def test_power_in_watts_where_there_is_no_counter(self, library):
         library(nvmlDeviceGetTotalEnergyConsumption="Not Supported")
-        source = energy_source("cuda", BUS)
+        source = energy_source("nvml", BUS)
         assert not source.is_counter
         assert source.read() == pytest.approx(250.0)
         assert source.lead_s >= 1.0
@@ -60,31 +60,31 @@ class TestNvml:
     def test_a_device_with_neither(self, library):
         library(nvmlDeviceGetTotalEnergyConsumption="Not Supported", nvmlDeviceGetPowerUsage="Not Supported")
         with pytest.raises(ObserverUnavailableError, match="does not tell it through NVML: Not Supported"):
-            energy_source("cuda", BUS)
+            energy_source("nvml", BUS)
 
     def test_clocks_and_temperature(self, library):
         library()
-        readers = clock_readers("cuda", BUS)
+        readers = clock_readers("nvml", BUS)
         found = {metric: read() for metric, read in readers.items()}
         assert found == {"clock_mhz": 1500, "memory_clock_mhz": 2600, "temperature_c": 61}
 
     def test_only_what_the_device_tells(self, library):
         library(nvmlDeviceGetClockInfo="Not Supported")
-        assert list(clock_readers("cuda", BUS)) == ["temperature_c"]
+        assert list(clock_readers("nvml", BUS)) == ["temperature_c"]
         library(nvmlDeviceGetClockInfo="Not Supported", nvmlDeviceGetTemperature="No Permission")
         with pytest.raises(ObserverUnavailableError, match="Not Supported"):
-            clock_readers("cuda", BUS)
+            clock_readers("nvml", BUS)
 
     @pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetHandleByPciBusId"])
     def test_no_driver_or_no_such_device(self, library, call):
         library(**{call: "Driver Not Loaded"})
         with pytest.raises(ObserverUnavailableError, match=r"a part of the NVIDIA driver\) cannot .*Driver Not Loaded"):
-            energy_source("cuda", BUS)
+            energy_source("nvml", BUS)
 
     def test_no_binding(self, monkeypatch):
         without(monkeypatch, "pynvml")
         with pytest.raises(ObserverUnavailableError, match=r'not installed: pip install "mptune\[cuda\]"'):
-            energy_source("cuda", BUS)
+            energy_source("nvml", BUS)
 
     def test_the_binding_has_the_calls(self):
         module = pytest.importorskip("pynvml", reason='pynvml is not installed: pip install "mptune[cuda]"')
@@ -107,41 +107,41 @@ class TestAmdSmi:
 
     def test_the_accumulator_in_joules(self, library):
         library()
-        source = energy_source("hip", BUS)
+        source = energy_source("amd-smi", BUS)
         assert source.is_counter
         assert source.read() == pytest.approx(2e6 * 15.3e-6)
 
     def test_the_accumulator_by_its_older_name(self, library):
         library(amdsmi_get_energy_count={"power": 1000, "counter_resolution": 20.0})
-        assert energy_source("hip", BUS).read() == pytest.approx(0.02)
+        assert energy_source("amd-smi", BUS).read() == pytest.approx(0.02)
 
     def test_power_where_there_is_no_accumulator(self, library):
         library(amdsmi_get_energy_count="NOT_SUPPORTED")
-        source = energy_source("hip", BUS)
+        source = energy_source("amd-smi", BUS)
         assert not source.is_counter
         assert source.read() == 300
 
     def test_a_device_with_neither(self, library):
         library(amdsmi_get_energy_count="NOT_SUPPORTED", amdsmi_get_power_info={"socket_power": "N/A"})
         with pytest.raises(ObserverUnavailableError, match="does not tell it through AMD SMI"):
-            energy_source("hip", BUS)
+            energy_source("amd-smi", BUS)
 
     def test_clocks_and_temperature(self, library):
         library(amdsmi_get_temp_metric="NOT_SUPPORTED")
-        found = {metric: read() for metric, read in clock_readers("hip", BUS).items()}
+        found = {metric: read() for metric, read in clock_readers("amd-smi", BUS).items()}
         assert found == {"clock_mhz": 1700, "memory_clock_mhz": 1600}
         library(amdsmi_get_clock_info={"clk": "N/A"})
-        assert {metric: read() for metric, read in clock_readers("hip", BUS).items()} == {"temperature_c": 55}
+        assert {metric: read() for metric, read in clock_readers("amd-smi", BUS).items()} == {"temperature_c": 55}
 
     def test_no_permission(self, library):
         library(amdsmi_init="AMDSMI_STATUS_NO_PERM")
         with pytest.raises(ObserverUnavailableError, match="AMD SMI cannot be used: AMDSMI_STATUS_NO_PERM"):
-            clock_readers("hip", BUS)
+            clock_readers("amd-smi", BUS)
 
     def test_no_binding(self, monkeypatch):
         without(monkeypatch, "amdsmi")
         with pytest.raises(ObserverUnavailableError, match=r'pip install "mptune\[hip\]", and install ROCm'):
-            energy_source("hip", BUS)
+            energy_source("amd-smi", BUS)
 
     def test_nothing_is_asked_of_it_that_the_stand_in_lacks(self):
         names = set(re.findall(r"\b(?:library|amdsmi)\.(\w+)", inspect.getsource(amd_smi)))
@@ -216,7 +216,7 @@ class TestRapl:
     def test_it_is_what_the_host_has(self, monkeypatch, tmp_path):
         root = fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 1, 100)})
         monkeypatch.setattr(rapl.energy_source, "__defaults__", (root,))
-        assert energy_source("host").name == "RAPL"
+        assert energy_source("processor").name == "RAPL"
 
 
 class TestSysfs:

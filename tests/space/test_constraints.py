@@ -96,7 +96,7 @@ def test_a_callable_sees_plain_python_values() -> None:
         (lambda block, /: True, "argument 'block' cannot be given by name"),
         (lambda *values: True, "argument 'values' cannot be given by name"),
         (3, "a constraint is text or a callable, not 3"),
-        (dict, "its arguments cannot be found out"),
+        (dict, "its arguments cannot be determined"),
     ],
 )
 def test_refusals(constraint: Any, message: str) -> None:

@@ -8,7 +8,8 @@ from mptune.results import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.genetic import CROSSOVERS, GeneticOptions, GeneticStrategy
+from mptune.strategies.genetic import GeneticOptions, GeneticStrategy
+from mptune.strategies.moves.population import CROSSOVERS
 
 SPACE = SearchSpace([OrdinalParameter(name, range(8)) for name in "abcdef"], ["a + b + c + d + e + f <= 21", "a != b"])
 

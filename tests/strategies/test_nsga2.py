@@ -14,7 +14,7 @@ from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies import make
-from mptune.strategies.genetic import CROSSOVERS
+from mptune.strategies.moves.population import CROSSOVERS
 from mptune.strategies.nsga2 import Nsga2Strategy
 
 

@@ -14,38 +14,38 @@ __all__ = ["EnergySource", "Reader", "clock_readers", "energy_source"]
 
 Found = TypeVar("Found")
 
-#: By backend: takes the device's PCI bus id.
+#: By what a backend declares; takes the device's PCI bus id.
 _ENERGY: Final[Mapping[str, Callable[[str], EnergySource]]] = MappingProxyType(
-    {"cuda": nvml.energy_source, "hip": amd_smi.energy_source, "host": lambda _: rapl.energy_source()}
+    {"nvml": nvml.energy_source, "amd-smi": amd_smi.energy_source, "processor": lambda _: rapl.energy_source()}
 )
 _CLOCKS: Final[Mapping[str, Callable[[str], Mapping[str, Reader]]]] = MappingProxyType(
-    {"cuda": nvml.clock_readers, "hip": amd_smi.clock_readers, "host": lambda _: sysfs.clock_readers()}
+    {"nvml": nvml.clock_readers, "amd-smi": amd_smi.clock_readers, "processor": lambda _: sysfs.clock_readers()}
 )
 
 
-def energy_source(backend: str, pci_bus_id: str = "") -> EnergySource:
-    """Return what tells the energy of a backend's device.
+def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
+    """Return what tells the energy of a device.
 
     Args:
-        backend: name of the backend.
+        sensors: which, as :attr:`mptune.observers.base.Target.sensors`.
         pci_bus_id: which device; empty for the processor.
 
     Raises:
         ObserverUnavailableError: there is none; says what to install or to permit.
     """
-    return _of(backend, _ENERGY, "energy")(pci_bus_id)
+    return _of(sensors, _ENERGY, "energy")(pci_bus_id)
 
 
-def clock_readers(backend: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
+def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
     """Return what reads clocks and temperature now, by metric; those the device does not tell are missing.
 
     Raises:
         ObserverUnavailableError: it tells none; says what to install or to permit.
     """
-    return _of(backend, _CLOCKS, "clocks")(pci_bus_id)
+    return _of(sensors, _CLOCKS, "clocks")(pci_bus_id)
 
 
-def _of(backend: str, table: Mapping[str, Callable[[str], Found]], what: str) -> Callable[[str], Found]:
-    if backend not in table:
-        raise ObserverUnavailableError(f"nothing is known that tells the {what} of backend {backend!r}")
-    return table[backend]
+def _of(sensors: str, table: Mapping[str, Callable[[str], Found]], what: str) -> Callable[[str], Found]:
+    if sensors not in table:
+        raise ObserverUnavailableError(f"nothing tells the {what} of this backend's devices")
+    return table[sensors]

@@ -267,7 +267,6 @@ class BacoModel:
         self._posterior: Posterior | None = None
         self._learnt: set[int] = set()
         self._imagined: dict[int, float] = {}
-        self._n_real = 0
         self._best = math.inf
 
     @property
@@ -291,7 +290,7 @@ class BacoModel:
         lengths = found.lengths[self._distances.owners]
         self._posterior = Posterior(Hyperparameters(lengths, found.signal, found.noise), candidates)
         self._posterior.condition(x, y)
-        self._learnt, self._n_real, self._imagined = set(observations), len(held), {}
+        self._learnt, self._imagined = set(observations), {}
         self._best = float(y.min())
 
     def extend(self, observations: Mapping[int, Observation]) -> None:
@@ -300,29 +299,25 @@ class BacoModel:
         if not new:
             return
         assert self._posterior is not None
-        self._posterior.truncate(self._n_real)
         self._imagined = {}
         for index in new:
             observation = observations[index]
             value = float(self._targets.apply(np.array([observation.score]))[0])
             self._posterior.append(observation.coordinates, value)
             self._best = min(self._best, value)
-        self._n_real += len(new)
         self._learnt.update(new)
 
     def imagine(self, index: int, coordinates: Array) -> None:
         """Count a configuration that is being evaluated as if it had the mean's value (Ginsbourger 2010)."""
         if index not in self._imagined:
             assert self._posterior is not None
-            mean, _ = self._posterior.predict(coordinates[None, :])
-            self._posterior.append(coordinates, float(mean[0]))
-            self._imagined[index] = float(mean[0])
+            self._imagined[index] = self._posterior.imagine(coordinates)
 
     def forget(self, indices: Sequence[int]) -> None:
         """Take back what was imagined if any of these, no longer evaluated, is part of it."""
         if not self._imagined.keys().isdisjoint(indices):
             assert self._posterior is not None
-            self._posterior.truncate(self._n_real)
+            self._posterior.forget_imagined()
             self._imagined = {}
 
     def log_improvement(self) -> Array:

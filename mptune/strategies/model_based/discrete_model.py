@@ -64,10 +64,6 @@ class FixedPosterior(GrowingFactor):
         self._of_ones = np.zeros(n)
         self._variance = np.ones(n)
 
-    def __len__(self) -> int:
-        """Number of observations, imagined ones left out."""
-        return len(self._y)
-
     @property
     def mean(self) -> Array:
         """Posterior mean of the standardised values, shape ``(n_candidates,)``."""
@@ -97,12 +93,13 @@ class FixedPosterior(GrowingFactor):
     def imagine(self, x: Array) -> None:
         """Add an observation to come, of the value that is expected: only the variance changes."""
         self._extend(x)
+        self._n_imagined += 1
 
     def forget_imagined(self) -> None:
         """Take back what was imagined."""
-        for i in range(self._n - 1, len(self._y) - 1, -1):
+        for i in range(self._n - 1, len(self) - 1, -1):
             self._variance += self._rows[i] ** 2
-        self._n = len(self._y)
+        self._n, self._n_imagined = len(self), 0
 
     def condition(self, x: Array, y: Array) -> None:
         """Take in observations at once, before any other: coordinates ``(n, k)`` and values ``(n,)``, n at least 1."""

@@ -246,10 +246,11 @@ class Signatures:
         self.parameters = [space.parameters[column] for column in self.columns]
         self._radices = _radices([len(p.values) for p in self.parameters])
         self._target = _log10_threshold(objective)
-        self._model = ErrorModel(self.parameters, _model_level(objective))
+        # A threshold above 1 is not relative, and the errors beside it are not either.
+        self._model = ErrorModel(self.parameters, max(0.0, self._target))
         self._records: dict[int, _Record] = {}
         self._bits = [_significand_bits(p) for p in self.parameters]
-        self.widest = self._widest()
+        self.widest = np.array([int(bits.argmax()) for bits in self._bits], dtype=np.int32)
         #: Grows whenever something was learnt.
         self.version = 0
 
@@ -301,13 +302,9 @@ class Signatures:
 
         0 for signatures known to, ``-inf`` for those known not to.
         """
-        keys, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
-        rows = codes[first][:, self.columns]
+        rows, inverse, records = self._distinct(codes)
         probability = self._model.log_probability_below(rows, self._target)
-        for position, key in enumerate(keys.tolist()):
-            record = self._records.get(key)
-            if record is None:
-                continue
+        for position, record in records.items():
             if self._is_bad(record):
                 probability[position] = -math.inf
             elif record.excesses:
@@ -320,12 +317,9 @@ class Signatures:
 
         Of measured signatures they are those of what was measured; where that was not finite the mean is infinite.
         """
-        keys, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
-        means, deviations = self._model.predict(codes[first][:, self.columns])
-        for position, key in enumerate(keys.tolist()):
-            record = self._records.get(key)
-            if record is None:
-                continue
+        rows, inverse, records = self._distinct(codes)
+        means, deviations = self._model.predict(rows)
+        for position, record in records.items():
             if record.excesses:
                 known = np.maximum(np.array(record.excesses) + self._target, _LEAST_ERROR)
                 means[position], deviations[position] = known.mean(), known.std()
@@ -347,6 +341,12 @@ class Signatures:
 
     # -- internals -----------------------------------------------------------------------------
 
+    def _distinct(self, codes: Codes) -> tuple[Codes, NDArray[np.intp], dict[int, _Record]]:
+        """Return the different signatures, which of them each configuration has, and records of those measured."""
+        keys, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
+        records = {at: self._records[key] for at, key in enumerate(keys.tolist()) if key in self._records}
+        return codes[first][:, self.columns], inverse, records
+
     def _is_bad(self, record: _Record) -> bool:
         if record.excesses:
             return min(record.excesses) > 0
@@ -365,9 +365,6 @@ class Signatures:
             if other.excesses
         )
 
-    def _widest(self) -> Codes:
-        return np.array([int(bits.argmax()) for bits in self._bits], dtype=np.int32)
-
     def _key(self, rows: Codes) -> Keys:
         return rows.astype(np.uint64) @ self._radices
 
@@ -381,27 +378,19 @@ def _radices(counts: Sequence[int]) -> Keys:
     return np.array(values, dtype=np.uint64)
 
 
-def _significand_bits(parameter: object) -> Array:
+def _significand_bits(parameter: Parameter) -> Array:
     """Return how wide each value is; zeros for a parameter without such an order."""
     if isinstance(parameter, PrecisionParameter):
         return np.array([float(precision(str(v)).significand_bits) for v in parameter.values])
     if isinstance(parameter, PolicyParameter):
         steps = {"accurate": 32.0, "fast": 16.0, "approx": 0.0}
         return np.array([steps[str(v)] for v in parameter.values])
-    return np.zeros(len(getattr(parameter, "values", ())))
-
-
-def _thresholds(objective: Objective) -> list[float]:
-    threshold = objective.threshold
-    assert threshold is not None
-    return list(threshold.values()) if isinstance(threshold, Mapping) else [threshold]
+    return np.zeros(len(parameter.values))
 
 
 def _log10_threshold(objective: Objective) -> float:
     """Return log10 of the threshold, the geometric mean of several."""
-    return float(np.mean([math.log10(tau) for tau in _thresholds(objective)]))
-
-
-def _model_level(objective: Objective) -> float:
-    """Return the level of errors beside the thresholds' own: that of a threshold above 1, which is not relative."""
-    return max(0.0, _log10_threshold(objective))
+    threshold = objective.threshold
+    assert threshold is not None
+    values = list(threshold.values()) if isinstance(threshold, Mapping) else [threshold]
+    return float(np.mean([math.log10(value) for value in values]))

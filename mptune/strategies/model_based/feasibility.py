@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -45,19 +45,22 @@ class Outcome:
 
     Attributes:
         features: of its configuration, shape ``(k,)``.
-        value: log of the objective, lower is better; NaN where it is not known.
+        codes: value codes of its configuration, shape ``(d,)``.
+        levels: log of each objective, lower is better; NaN if it is not known; shape ``(n_objectives,)``.
         failed: whether it did not run to its end with finite numbers, or broke a measured constraint.
         feasible: whether it ran and meets the threshold.
-        levels: log10 of each of several objectives, NaN where it is not known, shape ``(n_objectives,)``.
-        codes: value codes of its configuration, shape ``(d,)``.
     """
 
     features: Array
-    value: float
+    codes: NDArray[np.int32]
+    levels: Array
     failed: bool
     feasible: bool
-    levels: Array = field(default_factory=lambda: np.empty(0))
-    codes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+
+    @property
+    def value(self) -> float:
+        """The first objective's level."""
+        return float(self.levels[0])
 
     @property
     def is_known(self) -> bool:

@@ -198,6 +198,8 @@ def maximise(
 class GrowingFactor:
     """The inverse Cholesky factor of the covariance of observations, and what it makes of a fixed set of candidates.
 
+    Imagined observations, of configurations whose trials are awaited, come after the real ones.
+
     With the factor L of the observations' covariance, row i of ``V = L^-1 K(observations, candidates)`` depends on
     the first i observations alone. So an observation adds one row to L^-1 and V and takes time proportional to
     observations times candidates; taking the last ones back is free.
@@ -217,6 +219,11 @@ class GrowingFactor:
         self._whitened = np.empty((0, *whitened))
         self._rows: NDArray[Any] = np.empty((0, n_candidates), dtype=dtype)
         self._n = 0
+        self._n_imagined = 0
+
+    def __len__(self) -> int:
+        """Number of observations, imagined ones left out."""
+        return self._n - self._n_imagined
 
     def _grow(self, x: Array, correlations: Array, diagonal: float, least: float) -> tuple[Array, float]:
         """Add the row of a point to the inverse factor, not to V; return its own row in the factor, and its pivot.
@@ -279,9 +286,6 @@ class Posterior(GrowingFactor):
         self._mean = np.zeros(len(candidates))
         self._variance = np.full(len(candidates), self._signal2)
 
-    def __len__(self) -> int:
-        return self._n
-
     @property
     def mean(self) -> Array:
         """Posterior mean at the candidates, shape ``(n_candidates,)``."""
@@ -294,8 +298,8 @@ class Posterior(GrowingFactor):
 
     def condition(self, x: Array, y: Array) -> None:
         """Replace all observations: features ``(n, n_features)`` and values ``(n,)``."""
-        self._n = 0
         n = len(x)
+        self._n = self._n_imagined = 0
         self._reserve(n + 16)
         scaled = x * self._inverse_lengths
         covariance = self._covariances(scaled, scaled)
@@ -312,7 +316,25 @@ class Posterior(GrowingFactor):
         self._n = n
 
     def append(self, x: Array, y: float) -> None:
-        """Add one observation: features ``(n_features,)`` and its value."""
+        """Add one observation: features ``(n_features,)`` and its value; imagined ones are forgotten."""
+        self.forget_imagined()
+        self._append(x, y)
+
+    def imagine(self, x: Array) -> float:
+        """Count a point as if it had been observed to have the mean's value (Ginsbourger 2010); return that value."""
+        value = float(self.predict(x[None, :])[0][0])
+        self._append(x, value)
+        self._n_imagined += 1
+        return value
+
+    def forget_imagined(self) -> None:
+        """Take back what was imagined."""
+        for i in range(self._n - 1, len(self) - 1, -1):
+            self._mean -= self._whitened[i] * self._rows[i]
+            self._variance += self._rows[i].astype(np.float64) ** 2
+        self._n, self._n_imagined = len(self), 0
+
+    def _append(self, x: Array, y: float) -> None:
         n = self._n
         scaled = x * self._inverse_lengths
         correlations = self._covariances(scaled[None, :], self._x[:n])[0]
@@ -326,13 +348,6 @@ class Posterior(GrowingFactor):
         self._mean += value * row
         self._variance -= np.square(row, dtype=np.float64)
         self._n = n + 1
-
-    def truncate(self, n: int) -> None:
-        """Take back all observations but the first ``n``."""
-        for i in range(self._n - 1, n - 1, -1):
-            self._mean -= self._whitened[i] * self._rows[i]
-            self._variance += self._rows[i].astype(np.float64) ** 2
-        self._n = min(self._n, n)
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation at other points, features ``(m, n_features)``."""

@@ -16,7 +16,6 @@ single point nothing would be worth trying but its like.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -31,7 +30,7 @@ from mptune.strategies.model_based.acquisition import log_expected_gain
 from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
-from mptune.strategies.model_based.surrogate import TIME_WEIGHT, Surrogate, ValueModel
+from mptune.strategies.model_based.surrogate import TIME_WEIGHT, Axis, ModelledAxis, Surrogate, ValueModel
 
 __all__ = ["ParetoSurrogate"]
 
@@ -47,68 +46,7 @@ _LEAST_DEVIATION: Final = 1e-6
 _NEVER: Final = 1e3
 
 
-class _Axis(ABC):
-    """What is believed of one objective, in units of its own in which less is better."""
-
-    @abstractmethod
-    def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
-        """Learn everything anew."""
-
-    @abstractmethod
-    def at_candidates(self) -> tuple[Array, Array]:
-        """Return mean and standard deviation at the candidates, each ``(n_candidates,)``."""
-
-    @abstractmethod
-    def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:
-        """Return mean and standard deviation at other configurations, features ``(n, k)``, value codes ``(n, d)``."""
-
-    @abstractmethod
-    def of(self, outcomes: Sequence[Outcome]) -> Array:
-        """Return where outcomes are, NaN where that is not known, shape ``(n,)``."""
-
-    def append(self, outcome: Outcome) -> None:  # noqa: B027 - optional
-        """Learn one more outcome."""
-
-    def imagine(self, features: Array) -> None:  # noqa: B027 - optional
-        """Count a configuration as if it had been observed to be what is expected; features ``(k,)``."""
-
-    def forget_imagined(self) -> None:  # noqa: B027 - optional
-        """Take back what was imagined."""
-
-
-class _ModelledAxis(_Axis):
-    """An objective that depends on all parameters, by a Gaussian process of its logarithm."""
-
-    def __init__(self, position: int, model: ValueModel) -> None:
-        self._position = position
-        self._model = model
-
-    def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
-        seen = [o for o in known if not np.isnan(o.levels[self._position])]
-        x = np.array([o.features for o in seen])
-        self._model.rebuild(candidates.features, x, np.array([o.levels[self._position] for o in seen]))
-
-    def append(self, outcome: Outcome) -> None:
-        if not np.isnan(outcome.levels[self._position]):
-            self._model.append(outcome.features, float(outcome.levels[self._position]))
-
-    def imagine(self, features: Array) -> None:
-        self._model.imagine(features)
-
-    def forget_imagined(self) -> None:
-        self._model.forget_imagined()
-
-    def at_candidates(self) -> tuple[Array, Array]:
-        return self._model.mean, self._model.deviation
-
-    def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:  # noqa: ARG002 - features say it all
-        return self._model.predict(features)
-
-    def of(self, outcomes: Sequence[Outcome]) -> Array:
-        return self._model.scale.apply(np.array([o.levels[self._position] for o in outcomes]))
-
-
-class _ErrorAxis(_Axis):
+class _ErrorAxis(Axis):
     """An error, which depends on the accuracy signature alone; a measured one is known of all its configurations."""
 
     def __init__(self, signatures: Signatures) -> None:
@@ -137,7 +75,7 @@ class _ErrorAxis(_Axis):
         return np.minimum(means, _NEVER), np.maximum(deviations, _LEAST_ERROR_DEVIATION)
 
 
-class _KnownAxis(_Axis):
+class _KnownAxis(Axis):
     """The logarithm of an objective known without running, such as the memory footprint."""
 
     def __init__(self, position: int, known: Known, space: SearchSpace) -> None:
@@ -183,39 +121,25 @@ class ParetoSurrogate(Surrogate):
         max_observations: int,
         rng: np.random.Generator,
     ) -> None:
-        super().__init__(feasibility, max_observations, rng)
-        self._axes = tuple(_axis(position, said, space) for position, said in enumerate(objectives))
+        axes = [_axis(position, said, space) for position, said in enumerate(objectives)]
+        super().__init__(axes, feasibility, max_observations, rng)
         self._front = np.empty((0, len(self._axes)))
         self._worst = np.empty(len(self._axes))
         self._expected: list[Array] = []
         self._boxes: Boxes | None = None
 
-    def _fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
-        self._expected = []
-        for axis in self._axes:
-            axis.fit(candidates, known)
-
-    def _append(self, outcome: Outcome) -> None:
-        for axis in self._axes:
-            axis.append(outcome)
-
-    def _imagine(self, features: Array, codes: NDArray[np.int32]) -> None:
-        mean, _ = self._at(features[None, :], codes[None, :])
-        self._expected.append(mean[0])
-        for axis in self._axes:
-            axis.imagine(features)
+    def imagine(self, index: int, features: Array, codes: Codes) -> None:
+        """Count a configuration that is being evaluated as if it gave what is expected, on the front, too."""
+        self._expected.append(self._at(features[None, :], codes[None, :])[0][0])
+        super().imagine(index, features, codes)
         self._boxes = self._make_boxes()
-
-    def _forget_imagined(self) -> None:
-        self._expected = []
-        for axis in self._axes:
-            axis.forget_imagined()
 
     def _compare(self, outcomes: Mapping[int, Outcome]) -> None:
         feasible = [o for o in outcomes.values() if o.feasible and not np.isnan(o.levels).any()]
         points = np.stack([axis.of(feasible) for axis in self._axes], axis=1)
         self._front = points[front(points, [True] * len(self._axes))]
         self._worst = points.max(axis=0, initial=-np.inf)
+        self._expected = []
         self._boxes = self._make_boxes()
 
     def _make_boxes(self) -> Boxes | None:
@@ -227,8 +151,6 @@ class ParetoSurrogate(Surrogate):
         points = np.concatenate([self._front, *(row[None, :] for row in self._expected)])
         return Boxes.around(points[front(points, [True] * len(self._axes))], reference.tolist())
 
-    # -- what it says --------------------------------------------------------------------------
-
     def _choose(self, limit: Array) -> tuple[int, float]:
         possible = np.flatnonzero(limit > -np.inf)
         if not len(possible):
@@ -239,10 +161,10 @@ class ParetoSurrogate(Surrogate):
         values = limit[possible] + self._promise(mean, deviation)
         return int(possible[values.argmax()]), float(values.max())
 
-    def _promise_at(self, features: Array, codes: NDArray[np.int32]) -> Array:
+    def _promise_at(self, features: Array, codes: Codes) -> Array:
         return self._promise(*self._at(features, codes))
 
-    def _at(self, features: Array, codes: NDArray[np.int32]) -> tuple[Array, Array]:
+    def _at(self, features: Array, codes: Codes) -> tuple[Array, Array]:
         believed = [axis.at(features, codes) for axis in self._axes]
         return np.stack([mean for mean, _ in believed], axis=1), np.stack([spread for _, spread in believed], axis=1)
 
@@ -252,7 +174,7 @@ class ParetoSurrogate(Surrogate):
         return log_expected_gain(mean, deviation, self._boxes)
 
 
-def _axis(position: int, said: ValueModel | Signatures | Known, space: SearchSpace) -> _Axis:
+def _axis(position: int, said: ValueModel | Signatures | Known, space: SearchSpace) -> Axis:
     if isinstance(said, ValueModel):
-        return _ModelledAxis(position, said)
+        return ModelledAxis(position, said)
     return _ErrorAxis(said) if isinstance(said, Signatures) else _KnownAxis(position, said, space)

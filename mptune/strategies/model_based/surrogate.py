@@ -19,9 +19,10 @@ from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome, chosen
 from mptune.strategies.model_based.gaussian_process import Hyperparameters, Posterior, Prior, fit
 
-__all__ = ["TIME_WEIGHT", "Scale", "Surrogate", "TimeSurrogate", "ValueModel"]
+__all__ = ["TIME_WEIGHT", "Axis", "ModelledAxis", "Scale", "Surrogate", "TimeSurrogate", "ValueModel"]
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.int32]
 
 #: While nothing feasible is known: worth of one deviation of predicted time against log probability.
 TIME_WEIGHT: Final = 0.25
@@ -63,12 +64,16 @@ class Scale:
 
 
 class ValueModel:
-    """What is believed of a value at a set of candidates and anywhere else, in the units of :attr:`scale`.
+    """A Gaussian process of one value over all parameters, in the units of a scale.
 
     Args:
         prior: of the hyperparameters.
         iterations: of each fit of them.
         warp: of :class:`Scale`.
+
+    Attributes:
+        scale: standardises the values.
+        posterior: of the standardised values.
     """
 
     def __init__(self, prior: Prior, *, iterations: int, warp: float) -> None:
@@ -76,15 +81,14 @@ class ValueModel:
         self._hyperparameters: Hyperparameters = prior.centre
         self._iterations = iterations
         self._warp = warp
-        self._posterior = Posterior(prior.centre, np.empty((0, len(prior.means) - 2)))
-        self._n_real = 0
         self.scale = Scale.of(np.zeros(1), 0.0)
+        self.posterior = Posterior(prior.centre, np.empty((0, len(prior.means) - 2)))
 
     def rebuild(self, candidates: Array, x: Array, values: Array) -> None:
         """Fit everything anew.
 
         Args:
-            candidates: features of those that :attr:`mean` and :attr:`deviation` are of, ``(n_candidates, k)``.
+            candidates: features of what the posterior is about, ``(n_candidates, k)``.
             x: features of what was observed, ``(n, k)``; n may be 0.
             values: what was observed, ``(n,)``.
         """
@@ -92,61 +96,113 @@ class ValueModel:
         if len(values) > 1:
             start = [self._hyperparameters]
             self._hyperparameters = fit(x, self.scale.apply(values), self._prior, start, self._iterations)
-        self._posterior = Posterior(self._hyperparameters, candidates)
+        self.posterior = Posterior(self._hyperparameters, candidates)
         if len(values):
-            self._posterior.condition(x, self.scale.apply(values))
-        self._n_real = len(values)
+            self.posterior.condition(x, self.scale.apply(values))
 
-    def append(self, x: Array, value: float) -> None:
-        """Add an observation, scale and hyperparameters as they are; nothing may be imagined."""
-        self._posterior.append(x, float(self.scale.apply(value)))
-        self._n_real += 1
 
-    def imagine(self, x: Array) -> None:
-        """Count a point as if it had been observed to have the mean's value (Ginsbourger 2010)."""
-        mean, _ = self._posterior.predict(x[None, :])
-        self._posterior.append(x, float(mean[0]))
+class Axis(ABC):
+    """What is believed of one objective, in units of its own in which less is better."""
+
+    @abstractmethod
+    def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
+        """Learn everything anew."""
+
+    @abstractmethod
+    def at_candidates(self) -> tuple[Array, Array]:
+        """Return mean and standard deviation at the candidates, each ``(n_candidates,)``."""
+
+    @abstractmethod
+    def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:
+        """Return mean and standard deviation at other configurations, features ``(n, k)``, value codes ``(n, d)``."""
+
+    @abstractmethod
+    def of(self, outcomes: Sequence[Outcome]) -> Array:
+        """Return where outcomes are, NaN where that is not known, shape ``(n,)``."""
+
+    def append(self, outcome: Outcome) -> None:  # noqa: B027 - optional
+        """Learn one more outcome."""
+
+    def imagine(self, features: Array) -> None:  # noqa: B027 - optional
+        """Count a configuration as if it had been observed to be what is expected; features ``(k,)``."""
+
+    def forget_imagined(self) -> None:  # noqa: B027 - optional
+        """Take back what was imagined."""
+
+
+class ModelledAxis(Axis):
+    """An objective that depends on all parameters, by a Gaussian process of its logarithm.
+
+    Args:
+        position: of the objective among all.
+        model: of its logarithm.
+    """
+
+    def __init__(self, position: int, model: ValueModel) -> None:
+        self._position = position
+        self._model = model
+
+    def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
+        """Fit the model anew."""
+        seen = [o for o in known if not np.isnan(o.levels[self._position])]
+        x = np.array([o.features for o in seen])
+        self._model.rebuild(candidates.features, x, np.array([o.levels[self._position] for o in seen]))
+
+    def append(self, outcome: Outcome) -> None:
+        """Add an observation."""
+        if not np.isnan(outcome.levels[self._position]):
+            level = float(outcome.levels[self._position])
+            self._model.posterior.append(outcome.features, float(self._model.scale.apply(level)))
+
+    def imagine(self, features: Array) -> None:
+        """Add the mean as an observation."""
+        self._model.posterior.imagine(features)
 
     def forget_imagined(self) -> None:
         """Take back what was imagined."""
-        self._posterior.truncate(self._n_real)
+        self._model.posterior.forget_imagined()
 
-    @property
-    def mean(self) -> Array:
-        """Posterior mean at the candidates, shape ``(n_candidates,)``."""
-        return self._posterior.mean
+    def at_candidates(self) -> tuple[Array, Array]:
+        """Return the posterior at the candidates."""
+        return self._model.posterior.mean, self._model.posterior.deviation
 
-    @property
-    def deviation(self) -> Array:
-        """Posterior standard deviation at the candidates, shape ``(n_candidates,)``."""
-        return self._posterior.deviation
+    def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:  # noqa: ARG002 - features say it all
+        """Return the posterior elsewhere."""
+        return self._model.posterior.predict(features)
 
-    def predict(self, x: Array) -> tuple[Array, Array]:
-        """Return mean and standard deviation at other points, features ``(m, k)``."""
-        return self._posterior.predict(x)
+    def of(self, outcomes: Sequence[Outcome]) -> Array:
+        """Return what was observed, on the scale of the model."""
+        return self._model.scale.apply(np.array([o.levels[self._position] for o in outcomes]))
 
 
 class Surrogate(ABC):
-    """Models over a set of candidates; a subclass models what is optimised.
+    """Models over a set of candidates, of each objective and of what is feasible; a subclass says what is promising.
 
     Args:
+        axes: the objectives.
         feasibility: probability to be feasible.
         max_observations: most a model holds.
         rng: chooses which observations a full model leaves out.
+
+    Attributes:
+        imagined: indices of the configurations that count as evaluated though they are not.
     """
 
-    def __init__(self, feasibility: FeasibilityModel, max_observations: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, axes: Sequence[Axis], feasibility: FeasibilityModel, max_observations: int, rng: np.random.Generator
+    ) -> None:
+        self._axes = tuple(axes)
         self._feasibility = feasibility
         self._max_observations = max_observations
         self._rng = rng
         self._learnt: set[int] = set()
-        #: Indices of the configurations that count as evaluated though they are not.
         self.imagined: set[int] = set()
 
     def rebuild(self, candidates: Candidates, outcomes: Mapping[int, Outcome]) -> None:
         """Fit everything anew, over these candidates."""
-        known = [o for o in outcomes.values() if o.is_known]
-        self._fit(candidates, chosen(known, self._max_observations, self._rng))
+        known = chosen([o for o in outcomes.values() if o.is_known], self._max_observations, self._rng)
+        for axis in self._axes:
+            axis.fit(candidates, known)
         self._feasibility.rebuild(candidates, outcomes)
         self._learnt, self.imagined = set(outcomes), set()
         self._compare(outcomes)
@@ -156,16 +212,17 @@ class Surrogate(ABC):
         new = {index: outcome for index, outcome in outcomes.items() if index not in self._learnt}
         if not new:
             return
-        self._forget_imagined()
         self.imagined = set()
-        for outcome in new.values():
-            if outcome.is_known:
-                self._append(outcome)
+        for axis in self._axes:
+            axis.forget_imagined()
+            for outcome in new.values():
+                if outcome.is_known:
+                    axis.append(outcome)
         self._feasibility.extend(list(new.values()), outcomes)
         self._learnt.update(new)
         self._compare(outcomes)
 
-    def imagine(self, index: int, features: Array, codes: NDArray[np.int32]) -> None:
+    def imagine(self, index: int, features: Array, codes: Codes) -> None:  # noqa: ARG002 - for subclasses
         """Count a configuration that is being evaluated as if it gave what is expected (Ginsbourger 2010).
 
         Args:
@@ -173,10 +230,9 @@ class Surrogate(ABC):
             features: its features, shape ``(k,)``.
             codes: its value codes, shape ``(d,)``.
         """
-        self._imagine(features, codes)
+        for axis in self._axes:
+            axis.imagine(features)
         self.imagined.add(index)
-
-    # -- what it says --------------------------------------------------------------------------
 
     def choose(self, allowed: NDArray[np.bool_]) -> tuple[int, float]:
         """Return the position of the allowed candidate of the largest value, and its log value.
@@ -188,38 +244,20 @@ class Surrogate(ABC):
         """
         return self._choose(self._feasibility.log_probability(allowed))
 
-    def scores_at(self, features: Array, codes: NDArray[np.int32]) -> Array:
+    def scores_at(self, features: Array, codes: Codes) -> Array:
         """Return the log value of other configurations; features ``(n, k)``, value codes ``(n, d)``."""
         return self._feasibility.weigh(self._promise_at(features, codes), features, codes)
 
-    # -- for subclasses ------------------------------------------------------------------------
-
-    @abstractmethod
-    def _fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
-        """Fit the models anew; nothing is imagined any more."""
-
-    @abstractmethod
-    def _append(self, outcome: Outcome) -> None:
-        """Take in one more outcome, hyperparameters as they are."""
-
-    @abstractmethod
-    def _imagine(self, features: Array, codes: NDArray[np.int32]) -> None:
-        """Take in the expected outcome of a configuration."""
-
-    @abstractmethod
-    def _forget_imagined(self) -> None:
-        """Take back what was imagined."""
-
     @abstractmethod
     def _compare(self, outcomes: Mapping[int, Outcome]) -> None:
-        """Find out what there is to be improved on."""
+        """Find out what there is to be improved on; nothing is imagined any more."""
 
     @abstractmethod
     def _choose(self, limit: Array) -> tuple[int, float]:
         """Return position and log value of the best candidate, given each one's log probability to be feasible."""
 
     @abstractmethod
-    def _promise_at(self, features: Array, codes: NDArray[np.int32]) -> Array:
+    def _promise_at(self, features: Array, codes: Codes) -> Array:
         """Return the log of what other configurations promise if they are feasible, shape ``(n,)``."""
 
 
@@ -236,29 +274,16 @@ class TimeSurrogate(Surrogate):
     def __init__(
         self, model: ValueModel, feasibility: FeasibilityModel, max_observations: int, rng: np.random.Generator
     ) -> None:
-        super().__init__(feasibility, max_observations, rng)
+        super().__init__([ModelledAxis(0, model)], feasibility, max_observations, rng)
         self._model = model
         self._best = math.nan
-
-    def _fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
-        x = np.array([o.features for o in known])
-        self._model.rebuild(candidates.features, x, np.array([o.value for o in known]))
-
-    def _append(self, outcome: Outcome) -> None:
-        self._model.append(outcome.features, outcome.value)
-
-    def _imagine(self, features: Array, codes: NDArray[np.int32]) -> None:  # noqa: ARG002 - of no use to this one
-        self._model.imagine(features)
-
-    def _forget_imagined(self) -> None:
-        self._model.forget_imagined()
 
     def _compare(self, outcomes: Mapping[int, Outcome]) -> None:
         values = [o.value for o in outcomes.values() if o.feasible and o.is_known]
         self._best = float(self._model.scale.apply(min(values))) if values else math.nan
 
     def _choose(self, limit: Array) -> tuple[int, float]:
-        mean, deviation = self._model.mean, self._model.deviation
+        mean, deviation = self._model.posterior.mean, self._model.posterior.deviation
         if math.isnan(self._best):
             values = limit + self._promise(mean, deviation)
             return int(values.argmax()), float(values.max())
@@ -270,8 +295,8 @@ class TimeSurrogate(Surrogate):
         values = limit[contenders] + self._promise(mean[contenders], deviation[contenders])
         return int(contenders[values.argmax()]), float(values.max())
 
-    def _promise_at(self, features: Array, codes: NDArray[np.int32]) -> Array:  # noqa: ARG002
-        return self._promise(*self._model.predict(features))
+    def _promise_at(self, features: Array, codes: Codes) -> Array:  # noqa: ARG002
+        return self._promise(*self._model.posterior.predict(features))
 
     def _promise(self, mean: Array, deviation: Array) -> Array:
         if math.isnan(self._best):

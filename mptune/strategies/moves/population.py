@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Options, option
 from mptune.strategies.moves.scored import ScoredStrategy
 
-__all__ = ["Champion", "Grid", "PopulationOptions", "PopulationStrategy", "single_changes"]
+__all__ = ["CROSSOVERS", "Champion", "Grid", "PopulationOptions", "PopulationStrategy", "single_changes"]
 
 Codes = NDArray[np.int32]
 Indices = NDArray[np.int64]
@@ -49,6 +49,46 @@ def single_changes(codes: Codes, parameters: Sequence[Parameter]) -> Codes:
     variants = np.repeat(codes[:, None, :], len(changed), axis=1)
     variants[:, np.arange(len(changed)), changed] += np.concatenate(steps).astype(np.int32)
     return variants
+
+
+def _single_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Exchange everything after one cut."""
+    cut = int(rng.integers(1, max(len(a), 2)))
+    return np.concatenate([a[:cut], b[cut:]]), np.concatenate([b[:cut], a[cut:]])
+
+
+def _two_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Exchange what lies between two cuts."""
+    low, high = np.sort(rng.integers(0, len(a) + 1, size=2))
+    first, second = a.copy(), b.copy()
+    first[low:high], second[low:high] = b[low:high], a[low:high]
+    return first, second
+
+
+def _uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Exchange each parameter with probability one half."""
+    swap = rng.random(len(a)) < 0.5
+    return np.where(swap, b, a), np.where(swap, a, b)
+
+
+def _disruptive_uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Exchange exactly half of the parameters that differ, so that no child equals a parent."""
+    differing = np.flatnonzero(a != b)
+    swap = rng.permutation(differing)[: (len(differing) + 1) // 2]
+    first, second = a.copy(), b.copy()
+    first[swap], second[swap] = b[swap], a[swap]
+    return first, second
+
+
+Crossover = Callable[[Codes, Codes, np.random.Generator], tuple[Codes, Codes]]
+
+#: How two parents give two children, by name.
+CROSSOVERS: Final[dict[str, Crossover]] = {
+    "single_point": _single_point,
+    "two_point": _two_point,
+    "uniform": _uniform,
+    "disruptive_uniform": _disruptive_uniform,
+}
 
 
 class Grid:
@@ -178,6 +218,10 @@ class PopulationStrategy(ScoredStrategy):
 
     def _rank_key(self, index: int) -> tuple[float, int]:
         return -self._score(index), index
+
+    def _worst(self, indices: Sequence[int]) -> int:
+        """Return the position of the worst score."""
+        return max(range(len(indices)), key=lambda k: self._rank_key(indices[k]))
 
     # -- ask and tell --------------------------------------------------------------------------
 

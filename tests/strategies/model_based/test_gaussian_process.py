@@ -70,18 +70,26 @@ def test_one_observation_at_a_time_gives_the_same(n: int) -> None:
     np.testing.assert_allclose(growing.deviation, whole.deviation, atol=1e-3)
 
 
-def test_taking_observations_back_restores_what_was() -> None:
+def test_what_is_imagined_is_expected_and_can_be_forgotten() -> None:
     x, y = _data(40)
     candidates = np.random.default_rng(1).random((50, 3))
     posterior = Posterior(HYPERPARAMETERS, candidates)
     posterior.condition(x[:30], y[:30])
     mean, deviation = posterior.mean.copy(), posterior.deviation
-    for row, value in zip(x[30:], y[30:], strict=True):
-        posterior.append(row, value)
-    assert not np.allclose(posterior.mean, mean, atol=1e-3)
-    posterior.truncate(30)
+    for row in x[30:]:
+        assert posterior.imagine(row) == pytest.approx(posterior.predict(row[None, :])[0][0], abs=0.02)
+    np.testing.assert_allclose(posterior.mean, mean, atol=1e-4)
+    assert posterior.deviation.sum() < 0.99 * deviation.sum()
+    assert len(posterior) == 30
+    posterior.forget_imagined()
     np.testing.assert_allclose(posterior.mean, mean, atol=1e-6)
     np.testing.assert_allclose(posterior.deviation, deviation, atol=1e-5)
+    posterior.imagine(x[31])
+    posterior.append(x[30], y[30])
+    whole = Posterior(HYPERPARAMETERS, candidates)
+    whole.condition(x[:31], y[:31])
+    np.testing.assert_allclose(posterior.mean, whole.mean, atol=1e-4)
+    assert len(posterior) == 31
 
 
 def test_without_observations_it_is_the_prior() -> None:

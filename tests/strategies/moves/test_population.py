@@ -26,9 +26,6 @@ def _strategy(name: str, space: SearchSpace = SPACE, **given: Any) -> Population
     return strategy
 
 
-# -- points -----------------------------------------------------------------------------------
-
-
 def test_values_lie_evenly_from_zero_to_one() -> None:
     space = SearchSpace([OrdinalParameter("a", [1, 2, 4, 8, 16]), OrdinalParameter("b", [3])])
     assert Grid(space).points(range(5)).tolist() == [[0, 0], [0.25, 0], [0.5, 0], [0.75, 0], [1, 0]]
@@ -122,9 +119,6 @@ def test_a_point_stays_in_the_parameters_that_repair_kept() -> None:
     assert settled.tolist() == [[0.3, 1.0]]
 
 
-# -- the best an individual has been at ---------------------------------------------------------
-
-
 def test_the_best_known_wins_and_of_equals_the_latest() -> None:
     champion = Champion(1)
     for index in (2, 3, 2):
@@ -143,9 +137,6 @@ def test_late_trials_stay_in_the_running() -> None:
     assert champion.settle({1: 4.0, 2: -math.inf}) == 1
     assert champion.settle({1: 4.0, 2: -math.inf, 3: 3.0}) == 1
     assert champion.awaited == []
-
-
-# -- generations --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)

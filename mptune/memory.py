@@ -1,11 +1,14 @@
-"""How much memory is left, and sizes in words a person reads."""
+"""How much memory there is and how much is left, and sizes in words a person reads."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
-__all__ = ["available_memory_bytes", "in_words"]
+__all__ = ["available_memory_bytes", "in_words", "total_memory_bytes"]
+
+_UNLIMITED: Final = 1 << 62
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
@@ -17,25 +20,36 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
     Args:
         root: where ``proc`` and ``sys`` are.
     """
-    return min([_machine(root), *_control_groups(root)])
+    groups = (max(0, limit - used) for limit, used in _control_groups(root))
+    return min(_machine(root, "MemAvailable", "SC_AVPHYS_PAGES"), *groups, _UNLIMITED)
 
 
-def _machine(root: Path) -> int:
+def total_memory_bytes(root: Path = Path("/")) -> int:
+    """Return the memory of the machine, or of the tightest control group this process is in.
+
+    Args:
+        root: where ``proc`` and ``sys`` are.
+    """
+    groups = (limit for limit, _ in _control_groups(root))
+    return min(_machine(root, "MemTotal", "SC_PHYS_PAGES"), *groups, _UNLIMITED)
+
+
+def _machine(root: Path, field: str, pages: str) -> int:
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()
         fields = {name: rest for name, _, rest in (line.partition(":") for line in lines)}
-        return int(fields["MemAvailable"].split()[0]) * 1024
+        return int(fields[field].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _control_groups(root: Path) -> list[int]:
-    """Return what each enclosing memory group has left, of version 2 or 1."""
+def _control_groups(root: Path) -> list[tuple[int, int]]:
+    """Return limit and use in bytes of each enclosing group that limits memory, of version 2 or 1."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    left: list[int] = []
+    found: list[tuple[int, int]] = []
     for line in lines:
         _, controllers, inside = line.split(":", 2)
         if controllers not in ("", "memory"):
@@ -45,22 +59,19 @@ def _control_groups(root: Path) -> list[int]:
         if controllers:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
         # Inside a container the path may be the host's and not exist here: the mount itself then is the group.
-        group = mount / inside.strip("/")
-        folders = [group, *group.parents]
-        left += [
-            bytes_left
-            for folder in folders[: folders.index(mount) + 1]
-            if (bytes_left := _left(folder, *names)) is not None
-        ]
-    return left
+        inmost = mount / inside.strip("/")
+        folders = [inmost, *inmost.parents]
+        groups = (_group(folder, *names) for folder in folders[: folders.index(mount) + 1])
+        found += [group for group in groups if group is not None]
+    return found
 
 
-def _left(folder: Path, limit: str, usage: str, reclaimable: str) -> int | None:
+def _group(folder: Path, limit: str, usage: str, reclaimable: str) -> tuple[int, int] | None:
     try:
         limit_bytes = int((folder / limit).read_text())
         used_bytes = int((folder / usage).read_text())
         statistics = dict(line.split(maxsplit=1) for line in (folder / "memory.stat").read_text().splitlines())
-        return max(0, limit_bytes - used_bytes + int(statistics.get(reclaimable, 0)))
+        return limit_bytes, used_bytes - int(statistics.get(reclaimable, 0))
     except (OSError, ValueError):
         return None
 

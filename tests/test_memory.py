@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
-from mptune.buffers.memory import available_memory_bytes, in_words
+from mptune.backends.host import HostBackend
+from mptune.errors import OutOfMemoryError
+from mptune.memory import available_memory_bytes, in_words, total_memory_bytes
 
 
 def machine(root, kilobytes=8_000_000):
@@ -26,10 +30,11 @@ def test_this_machine_has_some():
 def test_the_machine_alone(tmp_path):
     machine(tmp_path)
     assert available_memory_bytes(tmp_path) == 8_000_000 * 1024
+    assert total_memory_bytes(tmp_path) == 16_000_000 * 1024
 
 
 def test_without_proc_there_is_still_an_answer(tmp_path):
-    assert available_memory_bytes(tmp_path) > 2**20
+    assert 2**20 < available_memory_bytes(tmp_path) < total_memory_bytes(tmp_path)
 
 
 def test_the_tightest_enclosing_group_counts(tmp_path):
@@ -40,6 +45,7 @@ def test_the_tightest_enclosing_group_counts(tmp_path):
     group(groups / "jobs/42", 5000, 3000, 600)
     group(groups / "jobs", 9000, 3000, 0)
     assert available_memory_bytes(tmp_path) == 5000 - 3000 + 600
+    assert total_memory_bytes(tmp_path) == 5000
     group(groups / "jobs", 4000, 5000, 0)
     assert available_memory_bytes(tmp_path) == 0
 
@@ -64,3 +70,17 @@ def test_groups_of_version_1(tmp_path):
 )
 def test_in_words(size, text):
     assert in_words(size) == text
+
+
+def test_the_host_allocates_no_more_than_the_enclosing_groups_allow(tmp_path, monkeypatch):
+    machine(tmp_path)
+    (tmp_path / "proc/self/cgroup").write_text("0::/jobs/42/step\n")
+    group(tmp_path / "sys/fs/cgroup/jobs/42/step", "max", 100, 0)
+    group(tmp_path / "sys/fs/cgroup/jobs", 9000, 3000, 0)
+    for function in (available_memory_bytes, total_memory_bytes):
+        monkeypatch.setattr(f"mptune.backends.host.{function.__name__}", functools.partial(function, tmp_path))
+    device = HostBackend().device
+    assert device.describe().memory_bytes == 9000
+    with pytest.raises(OutOfMemoryError, match="6001 bytes were asked for and 6000 bytes of host memory are available"):
+        device.allocate(6001)
+    device.allocate(6000).free()

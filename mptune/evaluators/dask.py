@@ -2,33 +2,201 @@
 
 Each trial is sent to one Dask worker and no other: it is the tuner that knows which devices are alike and free. So it
 is also the tuner that sends it elsewhere when that worker is lost.
+
+The tuner submits a :class:`Lease` to each Dask worker and holds on to the future; every evaluation takes that lease as
+an argument. Dask keeps the object in the Dask worker's memory meanwhile, and lets go of it when the tuner does or is
+gone, however it went.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import queue
+import socket
 import threading
 import time
 import uuid
+import weakref
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from mptune import __version__
+from mptune.backends import get_backend
 from mptune.errors import MptuneError
-from mptune.evaluators import dask_worker
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.dask_cluster import Cluster
-from mptune.evaluators.dask_worker import Description, Lease
-from mptune.evaluators.devices import Devices, check_alike
+from mptune.evaluators.devices import CompileAhead, Devices, check_alike, compiled_first, runnable_backend
 from mptune.evaluators.protocol import Job, Rounds
-from mptune.evaluators.worker_process import Limits
+from mptune.evaluators.worker_process import DeviceWorker, Limits
 from mptune.results import Status, Trial
 
-__all__ = ["DaskDevices"]
+__all__ = ["Cluster", "DaskDevices", "Description", "Lease"]
+
+_CONNECT_S: Final = 20.0
+_PAUSE_S: Final = 0.5
+
+
+class Cluster:
+    """A Dask cluster, for as long as the connection is open.
+
+    Args:
+        address: the scheduler's, such as ``tcp://login1:8786``, or the path of the JSON file it wrote that into.
+
+    Raises:
+        MptuneError: Dask is not installed, or no scheduler answers there.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise MptuneError(f'scheduler {address!r}: Dask is not installed: pip install "mptune[dask]"') from None
+        self.address = address
+        where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
+        try:
+            self._client = Client(**where, timeout=_CONNECT_S, set_as_default=False, name="mptune")
+        except (OSError, ValueError) as error:
+            raise MptuneError(f"no Dask scheduler answers at {address!r}: {error}") from error
+
+    def threads(self) -> dict[str, int]:
+        """Return the threads of each worker there is, by address.
+
+        Raises:
+            MptuneError: the scheduler does not answer any more.
+        """
+        try:
+            return dict(self._client.nthreads())
+        except (OSError, RuntimeError) as error:
+            raise MptuneError(
+                f"the Dask scheduler at {self.address!r} does not answer any more ({error}); "
+                "what has been measured is in the run file, and --resume goes on from there"
+            ) from error
+
+    def backend(self, name: str, limit_s: float) -> str:
+        """Return the name of the backend, "auto" as the workers resolve it.
+
+        Args:
+            name: "auto" or a backend's name.
+            limit_s: how long to wait for the first worker.
+
+        Raises:
+            MptuneError: there is no such backend, no worker has come, or "auto" is not the same for all of them.
+        """
+        if name != "auto":
+            return get_backend(name).name
+        deadline = time.monotonic() + limit_s
+        while not self.threads():
+            if time.monotonic() > deadline:
+                raise MptuneError(f"no worker joined the Dask scheduler at {self.address!r} within {limit_s:g} s")
+            time.sleep(_PAUSE_S)
+        found: dict[str, Any] = self._client.run(runnable_backend, name, on_error="return")
+        for worker, answer in found.items():
+            if isinstance(answer, Exception):
+                raise MptuneError(f"Dask worker {worker}: {answer}") from answer
+        if len(set(found.values())) > 1:
+            told = ", ".join(f"{worker} {answer}" for worker, answer in found.items())
+            raise MptuneError(f"backend auto is not the same for all Dask workers ({told}): name it with --backend")
+        return str(next(iter(found.values())))
+
+    def submit(self, key: str, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the future of a call on a worker, and on that one only."""
+        return self._client.submit(
+            function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False
+        )
+
+    def close(self) -> None:
+        """Close the connection; what was submitted and has not begun is forgotten."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a Dask worker says of itself.
+
+    Attributes:
+        ready: what its bench says.
+        version: of mptune.
+        host: the machine.
+        places: what of that machine it measures on: a GPU by its bus, or cores by their numbers.
+    """
+
+    ready: Ready
+    version: str
+    host: str
+    places: frozenset[str]
+
+
+class Lease:
+    """A device of a Dask worker, held by a tuner.
+
+    Where Dask moves it to another worker, or to disk and back, it begins there anew.
+
+    Args:
+        job: what the worker of the device is told first.
+        limits: wall-clock limits.
+        threads: of the Dask worker. One of them measures at a time, and the others compile meanwhile.
+    """
+
+    def __init__(self, job: Job, limits: Limits, threads: int) -> None:
+        self._arguments = job, limits, threads
+        self._lock = threading.Lock()
+        self._worker = DeviceWorker(job, limits)
+        #: Its compilers, once they are known to be needed.
+        self._ahead: list[CompileAhead] = []
+        self._finalizer = weakref.finalize(self, _close_aside, self._worker, self._ahead)
+        # When this process ends, the worker process sees it end.
+        self._finalizer.atexit = False
+
+    def __reduce__(self) -> tuple[type[Lease], tuple[Job, Limits, int]]:
+        return Lease, self._arguments
+
+    def ready(self) -> Ready:
+        """Start the worker if it is not running and return what it says of itself."""
+        job, _, threads = self._arguments
+        ready = self._worker.start()
+        with self._lock:
+            if threads > 1 and not self._ahead:
+                backend = get_backend(job.backend)
+                backend.compiler.expect(ready.options)
+                self._ahead.append(CompileAhead(backend.compiler, job.function, ready.options, threads))
+        return ready
+
+    def describe(self) -> Description:
+        """Start the worker and return what it says of itself."""
+        ready = self.ready()
+        bus = ready.device.pci_bus_id
+        places = frozenset({f"GPU {bus}"} if bus else {f"core {core}" for core in os.sched_getaffinity(0)})
+        return Description(ready, __version__, socket.gethostname(), places)
+
+    def evaluate(self, request: Request) -> Trial:
+        """Return the trial of a configuration."""
+        self.ready()
+        return compiled_first(self._ahead[0] if self._ahead else None, request, self._worker.evaluate)
+
+    def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
+        """Return trials of configurations measured in turn."""
+        return self._worker.remeasure(rounds)
+
+
+def _close_aside(worker: DeviceWorker, ahead: list[CompileAhead]) -> None:
+    """End a worker and its compilers without holding up whoever let go of them, which is Dask's event loop."""
+
+    def close() -> None:
+        for compilers in ahead:
+            compilers.close()
+        worker.close()
+
+    threading.Thread(target=close, daemon=True).start()
+
 
 #: How often the workers there are are looked at.
 _LOOK_S: Final = 1.0
@@ -132,7 +300,7 @@ class DaskDevices(Devices):
         self.start()
         while (seat := next((seat for seat in self._seats.values() if seat.has_room), None)) is None:
             self._take_event()
-        future = self._cluster.submit(next(self._names), seat.address, dask_worker.remeasure, seat.lease, rounds)
+        future = self._cluster.submit(next(self._names), seat.address, Lease.remeasure, seat.lease, rounds)
         answered = threading.Event()
         future.add_done_callback(lambda _: answered.set())
         while not answered.wait(_LOOK_S):
@@ -179,7 +347,7 @@ class DaskDevices(Devices):
         lease = self._cluster.submit(next(self._names), address, Lease, self._job, self._limits, threads)
         seat = _Seat(address, threads, lease)
         self._seats[address] = seat
-        self._watch(seat, self._cluster.submit(next(self._names), address, dask_worker.describe, lease))
+        self._watch(seat, self._cluster.submit(next(self._names), address, Lease.describe, lease))
 
     def _admit(self, seat: _Seat, future: Any) -> None:
         """Use a Dask worker that has started its device's, unless something is against it."""
@@ -233,7 +401,7 @@ class DaskDevices(Devices):
             seat = min(free, key=lambda seat: len(seat.under_way))
             task = self._waiting.popleft()
             name = next(self._names)
-            future = self._cluster.submit(name, seat.address, dask_worker.evaluate, seat.lease, task.request)
+            future = self._cluster.submit(name, seat.address, Lease.evaluate, seat.lease, task.request)
             seat.under_way[name] = task, future
             self._watch(seat, future)
 
