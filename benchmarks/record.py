@@ -46,7 +46,7 @@ from mptune.results import Measurement, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile, RunInfo
-from mptune.tuner.tuning import device_constraints
+from mptune.tuner import device_constraints
 
 DATA = Path(__file__).resolve().parent / "data"
 #: The launch that checks the answer has warmed everything up.

@@ -17,7 +17,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuner import tune
-from mptune.tuner.finalists import ROUNDS, finalists, rounds_within
+from mptune.tuner.phases import ROUNDS, finalists, rounds_within
 
 BASELINE = {"x_type": ("fp64",)}
 

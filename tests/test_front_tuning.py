@@ -19,8 +19,8 @@ from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.tuner.finalists import finalists
-from mptune.tuner.footprints import footprints
+from mptune.tuner.phases import finalists
+from mptune.tuner.plan import footprints
 
 OWN = Path(__file__).with_name("own_kernel.py")
 
@@ -90,7 +90,7 @@ def test_finalists_are_the_front_and_the_baseline() -> None:
     ("changes", "error", "message"),
     [
         ({"objectives": ("time", "eror")}, UnknownNameError, "objectives time,eror: 'eror'; did you mean 'error'"),
-        ({"objectives": ("time",)}, MptuneError, "one alone"),
+        ({"objectives": ("time",)}, MptuneError, "a single one is given as the objective"),
         ({"objective": "memory"}, MptuneError, "exclude each other"),
         ({"maximise": True}, MptuneError, "1 / METRIC"),
         ({"strategy": "firefly"}, MptuneError, "these can have several: bayesian-pareto, exhaustive, nsga2, random"),

@@ -25,7 +25,7 @@ from mptune.registry import load_kernel
 from mptune.roofline import Roofline
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.tuner.tuning import device_constraints
+from mptune.tuner import device_constraints
 
 __all__ = ["SECTION", "copy_bytes_per_s"]
 

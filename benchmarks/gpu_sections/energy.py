@@ -24,7 +24,7 @@ from mptune.pareto import front
 from mptune.registry import load_kernel
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
-from mptune.tuner.tuning import device_constraints
+from mptune.tuner import device_constraints
 
 __all__ = ["SECTION"]
 

@@ -1,6 +1,7 @@
 """Tuning a kernel: ask, evaluate, tell, under a budget."""
 
+from mptune.tuner.plan import device_constraints
 from mptune.tuner.settings import Progress, TuneSettings
-from mptune.tuner.tuning import device_constraints, tune
+from mptune.tuner.tuning import tune
 
 __all__ = ["Progress", "TuneSettings", "device_constraints", "tune"]

@@ -14,7 +14,6 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunState, RunStore
-from mptune.tuner.settings import TuneSettings
 
 __all__ = ["Ledger"]
 
@@ -27,7 +26,7 @@ class Ledger(Evaluator):
         space: the valid configurations.
         evaluator: measures.
         file: keeps every trial.
-        settings: limits of time.
+        time_limit_s: after which nothing begins; None for no limit.
         start: when the run began, by ``time.monotonic``.
     """
 
@@ -37,14 +36,14 @@ class Ledger(Evaluator):
         space: SearchSpace,
         evaluator: DeviceEvaluator,
         file: RunStore,
-        settings: TuneSettings,
+        time_limit_s: float | None,
         start: float,
     ) -> None:
         self.objective = objective
         self._space = space
         self._evaluator = evaluator
         self._file = file
-        self._time_limit_s = settings.time_limit_s
+        self._time_limit_s = time_limit_s
         self._start = start
         self._wall_before_s = file.state.wall_s
         self._prepare_s = file.state.prepare_s + time.monotonic() - start

@@ -1,47 +1,53 @@
-"""The ask → evaluate → tell loop: baseline first, then the whole space, every trial committed as it ends."""
+"""The phases of a run: baseline, search, the winners' own baselines, and the finalists measured again.
+
+A winner picked from many noisy times is the luckiest of the fastest, and the baseline was measured in other minutes
+than the winner was. So the few that can win are measured again in turn at the end, which makes their ratio one of times
+taken side by side.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from mptune.errors import EmptySpaceError
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.kernel import Kernel, Sizes
 from mptune.loop import ask_and_tell
 from mptune.objective import Objective
 from mptune.results import Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
-from mptune.strategies import make
-from mptune.strategies.base import Strategy
-from mptune.tuner.finalists import finalists, rounds_within
-from mptune.tuner.footprints import footprints
 from mptune.tuner.ledger import Ledger
-from mptune.tuner.settings import Progress, TuneSettings
+from mptune.tuner.plan import TuningPlan
+from mptune.tuner.settings import Progress
 
-__all__ = ["Tuning"]
+__all__ = ["ROUNDS", "Phases", "finalists", "rounds_within"]
 
-#: How often finalists are chosen anew, because those measured again turned out slower than others.
+#: How many rounds the finalists are measured in, at most and at least.
+ROUNDS: Final = 5
+_LEAST_ROUNDS: Final = 2
+#: The finalists: the fastest feasible trials, the fastest of the baseline's types and, of several objectives, the front.
+_WINNERS: Final = 3
+_BASELINES: Final = 2
+#: Launches of one finalist in one round, the one that warms up included.
+_LAUNCHES: Final = 6
+#: How often finalists are chosen anew because those measured again turned out slower than others, and the share of the
+#: run's wall time that this may add.
 _SETTLING: Final = 10
-#: Share of the run's wall time that may add.
 _SETTLING_SHARE: Final = 0.1
 
 
-class Tuning:
-    """One run of the ask → evaluate → tell loop.
+class Phases:
+    """One run, phase after phase.
 
     Args:
-        kernel: the kernel.
-        sizes: its sizes.
-        settings: how to tune.
-        objective: scores trials.
+        plan: what to do.
         space: the valid configurations.
         evaluator: turns configurations into trials.
         file: keeps every trial; those it has already are not evaluated again.
@@ -51,24 +57,21 @@ class Tuning:
 
     def __init__(
         self,
-        kernel: Kernel,
-        sizes: Sizes,
-        settings: TuneSettings,
-        objective: Objective,
+        plan: TuningPlan,
         space: SearchSpace,
         evaluator: DeviceEvaluator,
         file: RunStore,
         on_progress: Callable[[Progress], None],
         start: float,
     ) -> None:
-        self._kernel = kernel
-        self._sizes = sizes
-        self._settings = settings
+        self._plan = plan
+        self._settings = plan.settings
+        self._kernel = plan.kernel
         self._space = space
         self._evaluator = evaluator
         self._file = file
         self._on_progress = on_progress
-        self._ledger = Ledger(objective, space, evaluator, file, settings, start)
+        self._ledger = Ledger(plan.objective, space, evaluator, file, plan.settings.time_limit_s, start)
 
     def run(self) -> Run:
         """Search the baseline, then the space, then the winners' own baselines; return everything."""
@@ -80,7 +83,7 @@ class Tuning:
         self._search_baseline(share - kept)
         if share:
             self._narrow_baseline(budget - kept)
-        strategy = self._strategy(self._space)
+        strategy = self._plan.strategy(self._space, ledger.objective)
         strategy.tell(list(ledger.trials.values()))
         self._evaluate("search", budget - kept, strategy.ask, strategy.tell)
         self._confirm_baseline(budget)
@@ -98,7 +101,7 @@ class Tuning:
             space = self._space.restrict(self._kernel.baseline_values())
         except EmptySpaceError:
             return
-        strategy = self._strategy(space)
+        strategy = self._plan.strategy(space, self._ledger.objective)
         self._evaluate("baseline", budget, strategy.ask, strategy.tell)
         baseline = self._ledger.result().baseline
         if baseline is not None:
@@ -106,7 +109,7 @@ class Tuning:
             self._ledger.objective = objective.with_baseline(objective.value(baseline))
 
     def _narrow_baseline(self, budget: int) -> None:
-        """Give the baseline every narrower type at once: the marks any mixture of types is to be seen against."""
+        """Evaluate the baseline with every narrower type used throughout: what any mixture of types has to beat."""
         baseline = self._ledger.result().baseline
         if baseline is None:
             return
@@ -157,7 +160,7 @@ class Tuning:
                 )
 
     def _settle(self) -> None:
-        """Measure again in turn what can be the best, on the front or the baseline, until all of it has been."""
+        """Measure again in turn what can be the best, on the front or the baseline, until all of it has been measured."""
         ledger = self._ledger
         if not ledger.measured_here:
             return
@@ -171,7 +174,7 @@ class Tuning:
                 break
             self._measure_again(last, rounds)
             settled.update(trial.configuration for trial in last)
-        # The last times may have put another one on top whose error was its signature's; that has no limit of time.
+        # The last times may have put another one on top whose error was reused; checking it has no limit of time.
         checks = self._evaluator.policy.checks_before_report
         while unsure := [t for t in _deciding(ledger.result()) if checks(t) and t.configuration not in settled]:
             self._measure_again(unsure, 1)
@@ -182,17 +185,6 @@ class Tuning:
             if trial.is_valid:
                 self._ledger.keep(trial, self._ledger.phases[trial.configuration])
 
-    def _strategy(self, space: SearchSpace) -> Strategy:
-        return make(
-            self._settings.strategy,
-            space,
-            self._ledger.objective,
-            signature=self._kernel.signature_names,
-            seed=self._settings.seed,
-            options=dict(self._settings.strategy_options),
-            known={"memory_bytes": footprints(self._kernel, self._sizes, space)},
-        )
-
 
 def _tell_nobody(trials: Sequence[Trial]) -> None:
     """Evaluate without a strategy."""
@@ -201,3 +193,36 @@ def _tell_nobody(trials: Sequence[Trial]) -> None:
 def _deciding(run: Run) -> list[Trial]:
     """Return what is reported: the best, the front and the baseline."""
     return [trial for trial in (run.best, run.baseline, *run.front) if trial is not None]
+
+
+def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:
+    """Return the trials that can be the best or the baseline, fastest first, none twice.
+
+    Empty if time is not optimised, or nothing is feasible.
+
+    Args:
+        run: every trial so far.
+        objective: ranks them.
+        baseline: values by parameter that make a configuration one of the baseline's.
+    """
+    if "time_ms" not in objective.names:
+        return []
+    ranked = sorted(
+        (trial for trial in run.trials if not math.isnan(objective.performance(trial))),
+        key=objective.performance,
+        reverse=True,
+    )
+    winners = [trial for trial in ranked if objective.is_feasible(trial)][:_WINNERS]
+    baselines = [
+        trial for trial in ranked if all(trial.configuration[name] in values for name, values in baseline.items())
+    ][:_BASELINES]
+    return (
+        list({trial.configuration: trial for trial in (*winners, *run.front, *baselines)}.values()) if winners else []
+    )
+
+
+def rounds_within(trials: Sequence[Trial], allowed_s: float) -> int:
+    """Return how many rounds of these trials fit into a time, at most :data:`ROUNDS`; 0 if too few do."""
+    round_s = math.fsum(_LAUNCHES * trial.time_ms / 1e3 for trial in trials)
+    rounds = min(ROUNDS, int(allowed_s / round_s)) if round_s > 0 else ROUNDS
+    return rounds if rounds >= _LEAST_ROUNDS else 0

@@ -1,0 +1,229 @@
+"""What a run is going to do, with everything checked that can be before a device is looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune import __version__
+from mptune.accuracy.evaluate import Metric, metric_text, metrics_by_output
+from mptune.buffers import DataManager
+from mptune.errors import ObserverUnavailableError, UnknownNameError
+from mptune.evaluators.bench import Ready, metric_names
+from mptune.evaluators.observing import observers_for
+from mptune.kernel import Kernel, Sizes
+from mptune.metric_expressions import chosen_objectives, short_names
+from mptune.objective import Objective
+from mptune.observers import OBSERVERS
+from mptune.registry import load_kernel
+from mptune.rendering import render_body, template_hash
+from mptune.space.search_space import SearchSpace
+from mptune.store import ParameterInfo, RunInfo
+from mptune.strategies import chosen_name, make
+from mptune.strategies.base import Known, Strategy
+from mptune.tuner.settings import TuneSettings
+
+__all__ = ["TuningPlan", "device_constraints", "footprints"]
+
+#: What a limit calls an axis.
+_AXIS: Final = re.compile(r"\b(block|grid)_[xyz] <=")
+
+
+@dataclass(frozen=True, slots=True)
+class TuningPlan:
+    """Settings applied to a kernel, every name and value of them checked.
+
+    Attributes:
+        kernel: the kernel.
+        settings: how to tune; their strategy is one that suits the objective.
+        sizes: the problem sizes.
+        objective: what is optimised.
+        metric: the error metric, or each output's.
+        observers: names of the observers asked for, and of those that objective and constraints need.
+    """
+
+    kernel: Kernel
+    settings: TuneSettings
+    sizes: Sizes
+    objective: Objective
+    metric: Metric | Mapping[str, Metric]
+    observers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kernel: Kernel | str | Path, settings: TuneSettings) -> TuningPlan:
+        """Check settings against a kernel.
+
+        Args:
+            kernel: a kernel, the name of a bundled one, or the path of a definition file.
+            settings: how to tune.
+
+        Raises:
+            MptuneError: something the user gave is wrong; the message names it.
+        """
+        if not isinstance(kernel, Kernel):
+            kernel = load_kernel(kernel)
+        sizes = kernel.resolve_sizes(settings.size, settings.sizes)
+        outputs = [output.name for output in kernel.outputs]
+        for name in settings.max_error if isinstance(settings.max_error, Mapping) else ():
+            if name not in outputs:
+                raise UnknownNameError(f"output of kernel {kernel.name}:", name, outputs)
+        metric = settings.metric if settings.metric is not None else kernel.metric
+        metrics_by_output(outputs, metric)
+        first, *also = chosen_objectives(settings.objective, settings.objectives, settings.maximise)
+        objective = Objective(
+            metric=first,
+            minimise=not settings.maximise,
+            threshold=settings.max_error,
+            penalty=settings.penalty,
+            alpha=settings.alpha,
+            beta=settings.beta,
+            constraints=tuple(settings.constraints),
+            also=tuple(also),
+        )
+        settings = dataclasses.replace(settings, strategy=chosen_name(settings.strategy, objective))
+        observers = _observers(kernel, settings, objective)
+        make(settings.strategy, kernel.search_space(sizes), objective, options=dict(settings.strategy_options))
+        return cls(kernel, settings, sizes, objective, metric, observers)
+
+    def space_on(self, ready: Ready) -> SearchSpace:
+        """Return the configurations that are valid on a device.
+
+        Raises:
+            MptuneError: none is, or the template cannot be rendered.
+        """
+        space = self.kernel.search_space(self.sizes, device_constraints(self.kernel, ready.constraints))
+        # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
+        render_body(self.kernel, space.configuration(0), self.sizes)
+        return space
+
+    def strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
+        """Return a new strategy for a space, to which memory footprints are known beforehand."""
+        return make(
+            self.settings.strategy,
+            space,
+            objective,
+            signature=self.kernel.signature_names,
+            seed=self.settings.seed,
+            options=dict(self.settings.strategy_options),
+            known={"memory_bytes": footprints(self.kernel, self.sizes, space)},
+        )
+
+    def check_observers(self, ready: Ready, on_warning: Callable[[str], None]) -> None:
+        """Warn of observers that cannot measure on a device.
+
+        Raises:
+            ObserverUnavailableError: objective or constraints need what cannot be measured.
+        """
+        objective = self.objective
+        for name in sorted(objective.names | objective.constraint_names):
+            if name in ready.unavailable:
+                reader = _named(self.settings) if name in objective.names else "a measured constraint"
+                raise ObserverUnavailableError(f"{reader} needs {name}: {ready.unavailable[name]}")
+        for reason in dict.fromkeys(ready.unavailable.values()):
+            names = [name for name, given in ready.unavailable.items() if given == reason]
+            observer = next((f"observer {name}" for name in names if name in OBSERVERS), None)
+            on_warning(f"{observer or ', '.join(names)} is not available here: {reason}")
+
+    def describe(self, space: SearchSpace, ready: Ready, command: str) -> RunInfo:
+        """Return what a run file keeps beside its trials."""
+        settings = self.settings
+        return RunInfo(
+            kernel=self.kernel.name,
+            kernel_path=str(self.kernel.path) if self.kernel.path else None,
+            size=settings.size,
+            sizes=dict(self.sizes),
+            backend=ready.device.backend,
+            device=ready.device.name,
+            architecture=ready.device.architecture,
+            versions=dict(ready.device.versions),
+            compiler=ready.identity,
+            objective=self.objective,
+            metric=metric_text(self.metric),
+            baseline_values=self.kernel.baseline_values(),
+            observers=ready.observers,
+            strategy=settings.strategy,
+            strategy_options={name: str(value) for name, value in settings.strategy_options.items()},
+            budget=settings.budget,
+            baseline_share=settings.baseline_share,
+            seed=settings.seed,
+            scheduler=settings.scheduler,
+            parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
+            constraints=tuple(constraint.text for constraint in space.constraints),
+            constants=space.constants,
+            configurations=space.size,
+            signature=self.kernel.signature_names,
+            template_hash=template_hash(self.kernel),
+            definition_hash=hashlib.sha256(self.kernel.path.read_bytes()).hexdigest() if self.kernel.path else "",
+            data_key=ready.data_key,
+            mptune_version=__version__,
+            command=command,
+            created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        )
+
+
+def _observers(kernel: Kernel, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
+    """Return the observers to switch on: those asked for, and those that objective and constraints need.
+
+    Raises:
+        UnknownNameError: no observer has a name asked for, or none gives a metric that is needed.
+    """
+    known = metric_names(kernel)
+    for name in sorted(objective.names):
+        if name not in known:
+            raise UnknownNameError(f"metric in {_named(settings)}:", name, known, aliases=short_names(name, known))
+    for name in sorted(objective.constraint_names):
+        if name not in known:
+            raise UnknownNameError("metric in a measured constraint:", name, known)
+    for name in settings.observers:
+        if name not in OBSERVERS:
+            raise UnknownNameError("observer", name, OBSERVERS)
+    needed = observers_for(objective.names | objective.constraint_names)
+    return tuple(dict.fromkeys((*settings.observers, *needed)))
+
+
+def _named(settings: TuneSettings) -> str:
+    return f"objectives {','.join(settings.objectives)}" if settings.objectives else f"objective {settings.objective!r}"
+
+
+def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]:
+    """Return a device's limits as constraints over the kernel's own parameters and sizes.
+
+    Args:
+        kernel: supplies what a block, its shared memory and the grid are made of.
+        limits: constraints over ``threads_per_block``, ``shared_bytes`` and the axes ``block_x`` to ``grid_z``; those
+            over an axis the kernel does not have are left out.
+    """
+    threads = "*".join(f"({axis})" for axis in kernel.block)
+    meaning = {"threads_per_block": f"({threads})", "shared_bytes": f"({kernel.shared_bytes})"}
+    for what, extents in (("block", kernel.block), ("grid", kernel.grid)):
+        meaning |= {f"{what}_{axis}": f"({extent})" for axis, extent in zip("xyz", extents, strict=False)}
+    known = re.compile(rf"\b({'|'.join(meaning)})\b")
+    spelt = (known.sub(lambda name: meaning[name[0]], limit) for limit in limits)
+    return tuple(limit for limit in spelt if not _AXIS.search(limit))
+
+
+def footprints(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> Known:
+    """Return a function of the indices of a space, ``(n,)``, that gives ``memory_bytes``, ``(n,)``.
+
+    Only the types of the arguments count, so that it is computed once for each combination of them.
+    """
+    data = DataManager(kernel, sizes)
+    precisions = {argument.precision for argument in kernel.arguments}
+    columns = [column for column, name in enumerate(space.names) if name in precisions]
+
+    def known(indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        types = space.codes(indices)[:, columns]
+        _, first, inverse = np.unique(types, axis=0, return_index=True, return_inverse=True)
+        found = space.configurations(np.asarray(indices)[first])
+        return np.array([data.footprint_bytes(c) for c in found], dtype=np.float64)[inverse.reshape(-1)]
+
+    return known
