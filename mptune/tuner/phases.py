@@ -32,7 +32,7 @@ __all__ = ["ROUNDS", "Phases", "finalists", "rounds_within"]
 #: How many rounds the finalists are measured in, at most and at least.
 ROUNDS: Final = 5
 _LEAST_ROUNDS: Final = 2
-#: The finalists: the fastest feasible trials, the fastest of the baseline's types and, of several objectives, the front.
+#: The finalists: so many of the fastest feasible trials and of the fastest with the baseline's types, and the front.
 _WINNERS: Final = 3
 _BASELINES: Final = 2
 #: Launches of one finalist in one round, the one that warms up included.
@@ -160,7 +160,7 @@ class Phases:
                 )
 
     def _settle(self) -> None:
-        """Measure again in turn what can be the best, on the front or the baseline, until all of it has been measured."""
+        """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
         ledger = self._ledger
         if not ledger.measured_here:
             return
