@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import ClassVar, Final, Self
 
 from mptune.observers.base import LaunchContext, Observer, Target
+from mptune.observers.sampling import Sampler, mean_value
 from mptune.observers.sensors import Reader, clock_readers
-from mptune.observers.sensors.sampling import Sampler, mean_value
 
 __all__ = ["ClocksObserver"]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, Self
 
 from mptune.observers.base import LaunchContext, Observer, Target
+from mptune.observers.sampling import INTERVAL_S, Sampler, mean_rate, mean_value
 from mptune.observers.sensors import EnergySource, energy_source
-from mptune.observers.sensors.sampling import INTERVAL_S, Sampler, mean_rate, mean_value
 
 __all__ = ["STEADY_S", "EnergyObserver"]
 

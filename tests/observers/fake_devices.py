@@ -87,7 +87,8 @@ def amd_smi(**changes):
 
 
 def powercap(root, domains):
-    """Make a tree like ``/sys/class/powercap`` from folder names and (name, energy, range) in microjoules."""
+    """Make ``class/powercap`` below a folder, of folder names and (name, energy, range) in microjoules; return it."""
+    root = root / "class/powercap"
     for folder, (name, energy_uj, range_uj) in domains.items():
         (root / folder).mkdir(parents=True)
         (root / folder / "name").write_text(f"{name}\n")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext
 from mptune.observers.energy import STEADY_S, EnergyObserver
+from mptune.observers.sampling import Sample, Sampler, mean_rate, mean_value
 from mptune.observers.sensors import EnergySource
-from mptune.observers.sensors.sampling import Sample, Sampler, mean_rate, mean_value
 from mptune.space.configuration import Configuration
 
 

@@ -7,12 +7,13 @@ import inspect
 import os
 import re
 import sys
+from pathlib import Path
 
 import fake_devices
 import pytest
 
 from mptune.errors import ObserverUnavailableError
-from mptune.observers.sensors import amd_smi, clock_readers, energy_source, nvml, rapl, sysfs
+from mptune.observers.sensors import AmdSmi, Nvml, Processor, clock_readers, energy_source
 
 BUS = "0000:65:00.0"
 
@@ -59,7 +60,7 @@ class TestNvml:
 
     def test_a_device_with_neither(self, library):
         library(nvmlDeviceGetTotalEnergyConsumption="Not Supported", nvmlDeviceGetPowerUsage="Not Supported")
-        with pytest.raises(ObserverUnavailableError, match="does not tell it through NVML: Not Supported"):
+        with pytest.raises(ObserverUnavailableError, match="does not report this through NVML: Not Supported"):
             energy_source("nvml", BUS)
 
     def test_clocks_and_temperature(self, library):
@@ -88,7 +89,7 @@ class TestNvml:
 
     def test_the_binding_has_the_calls(self):
         module = pytest.importorskip("pynvml", reason='pynvml is not installed: pip install "mptune[cuda]"')
-        names = set(re.findall(r"\b(?:library|pynvml)\.(\w+)", inspect.getsource(nvml)))
+        names = set(re.findall(r"\b(?:_library|pynvml)\.(\w+)", inspect.getsource(Nvml)))
         assert len(names) > 8
         assert [name for name in names if not hasattr(module, name)] == []
 
@@ -123,7 +124,7 @@ class TestAmdSmi:
 
     def test_a_device_with_neither(self, library):
         library(amdsmi_get_energy_count="NOT_SUPPORTED", amdsmi_get_power_info={"socket_power": "N/A"})
-        with pytest.raises(ObserverUnavailableError, match="does not tell it through AMD SMI"):
+        with pytest.raises(ObserverUnavailableError, match="does not report this through AMD SMI"):
             energy_source("amd-smi", BUS)
 
     def test_clocks_and_temperature(self, library):
@@ -144,12 +145,12 @@ class TestAmdSmi:
             energy_source("amd-smi", BUS)
 
     def test_nothing_is_asked_of_it_that_the_stand_in_lacks(self):
-        names = set(re.findall(r"\b(?:library|amdsmi)\.(\w+)", inspect.getsource(amd_smi)))
+        names = set(re.findall(r"\b(?:_library|amdsmi)\.(\w+)", inspect.getsource(AmdSmi)))
         assert [name for name in names if not hasattr(fake_devices.amd_smi(), name)] == []
 
 
-class TestRapl:
-    """The processor."""
+class TestEnergyOfTheProcessor:
+    """RAPL."""
 
     def test_packages_and_their_memory_but_nothing_twice(self, tmp_path):
         root = fake_devices.powercap(
@@ -163,7 +164,7 @@ class TestRapl:
                 "intel-rapl-mmio:0": ("package-0", 5, 10**9),
             },
         )
-        source = rapl.energy_source(root)
+        source = Processor(tmp_path).energy()
         assert source.is_counter
         assert source.read() == 0.0
         for folder, energy_uj in {
@@ -179,7 +180,7 @@ class TestRapl:
 
     def test_a_counter_that_starts_over(self, tmp_path):
         root = fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 999_000, 1_000_000)})
-        read = rapl.energy_source(root).read
+        read = Processor(tmp_path).energy().read
         total = 0
         for energy_uj, grown_uj in ((4_000, 5_000), (900_000, 896_000), (100_000, 200_000), (100_000, 0)):
             (root / "intel-rapl:0" / "energy_uj").write_text(f"{energy_uj}\n")
@@ -190,36 +191,39 @@ class TestRapl:
     def test_none(self, tmp_path, domains):
         fake_devices.powercap(tmp_path, domains)
         with pytest.raises(ObserverUnavailableError, match=r"shows no energy counter .* intel_rapl_msr"):
-            rapl.energy_source(tmp_path)
+            Processor(tmp_path).energy()
 
     def test_not_permitted(self, tmp_path, monkeypatch):
         root = fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 1, 2)})
         if os.geteuid():
             (root / "intel-rapl:0" / "energy_uj").chmod(0)
         else:  # may read whatever its mode is
+            plain = Path.read_text
 
-            def refuse(domain):
-                raise PermissionError(13, "Permission denied")
+            def refuse(path):
+                if path.name == "energy_uj":
+                    raise PermissionError(13, "Permission denied")
+                return plain(path)
 
-            monkeypatch.setattr(rapl._Domain, "_now_uj", refuse)
+            monkeypatch.setattr(Path, "read_text", refuse)
         with pytest.raises(ObserverUnavailableError, match=r"sudo chmod a\+r .*energy_uj.*Permission denied"):
-            rapl.energy_source(root)
+            Processor(tmp_path).energy()
 
     def test_nonsense_at_first_or_later(self, tmp_path):
         root = fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 1, 100)})
-        source = rapl.energy_source(root)
+        source = Processor(tmp_path).energy()
         (root / "intel-rapl:0" / "energy_uj").write_text("")
-        for attempt in (source.read, lambda: rapl.energy_source(root)):
+        for attempt in (source.read, lambda: Processor(tmp_path).energy()):
             with pytest.raises(ObserverUnavailableError, match="energy counter cannot be read"):
                 attempt()
 
     def test_it_is_what_the_host_has(self, monkeypatch, tmp_path):
-        root = fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 1, 100)})
-        monkeypatch.setattr(rapl.energy_source, "__defaults__", (root,))
+        fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 1, 100)})
+        monkeypatch.setattr(Processor.__init__, "__defaults__", (tmp_path,))
         assert energy_source("processor").name == "RAPL"
 
 
-class TestSysfs:
+class TestClocksOfTheProcessor:
     """Clock and temperature of the processor."""
 
     def test_the_fastest_core_and_the_processor_s_thermometer(self, tmp_path):
@@ -232,18 +236,18 @@ class TestSysfs:
             folder.mkdir(parents=True)
             (folder / "name").write_text(f"{name}\n")
             (folder / "temp1_input").write_text(f"{millidegrees}\n")
-        found = {metric: read() for metric, read in sysfs.clock_readers(tmp_path).items()}
+        found = {metric: read() for metric, read in Processor(tmp_path).clocks().items()}
         assert found == {"clock_mhz": pytest.approx(3400), "temperature_c": pytest.approx(54.5)}
         (tmp_path / "class/hwmon/hwmon1/temp1_input").write_text("unknown")
-        assert list(sysfs.clock_readers(tmp_path)) == ["clock_mhz"]
+        assert list(Processor(tmp_path).clocks()) == ["clock_mhz"]
 
     def test_a_machine_that_shows_nothing(self, tmp_path):
         with pytest.raises(ObserverUnavailableError, match="does not show its processor's clock"):
-            sysfs.clock_readers(tmp_path)
+            Processor(tmp_path).clocks()
 
 
 def test_a_backend_nothing_is_known_of():
-    with pytest.raises(ObserverUnavailableError, match="tells the energy of backend 'opencl'"):
+    with pytest.raises(ObserverUnavailableError, match="nothing tells the energy of this backend's devices"):
         energy_source("opencl")
-    with pytest.raises(ObserverUnavailableError, match="tells the clocks of backend 'opencl'"):
+    with pytest.raises(ObserverUnavailableError, match="nothing tells the clocks of this backend's devices"):
         clock_readers("opencl")

@@ -1,0 +1,375 @@
+"""What tells a device's energy, clocks and temperature: a vendor's library, or for a processor the Linux kernel."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from mptune.errors import ObserverUnavailableError
+
+__all__ = [
+    "SENSORS",
+    "AmdSmi",
+    "EnergySource",
+    "Nvml",
+    "Processor",
+    "Reader",
+    "Sensors",
+    "clock_readers",
+    "energy_source",
+]
+
+#: Returns what a sensor says now.
+Reader = Callable[[], float]
+
+#: A counter is exact at once; the launches only have to be under way.
+_COUNTER_LEAD_S: Final = 0.1
+#: The gauge of Ampere and later shows the mean of the last second (NVML API, nvmlDeviceGetPowerUsage).
+_GAUGE_LEAD_S: Final = 1.1
+_RAPL_LEAD_S: Final = 0.05
+#: AMD's gauges in the order of preference; MI300 has only the current power, MI200 only the average.
+_AMD_POWERS: Final = ("current_socket_power", "average_socket_power", "socket_power")
+#: Energy counters whose names begin so are added up; cores and graphics are parts of their package, and "psys" is the
+#: whole machine once more.
+_COUNTED: Final = ("package", "dram")
+#: Drivers of processors' thermometers: Intel's, AMD's, and AMD's by its other driver.
+_THERMOMETERS: Final = ("coretemp", "k10temp", "zenpower")
+
+
+@dataclass(frozen=True, slots=True)
+class EnergySource:
+    """A counter of energy or a gauge of power.
+
+    Attributes:
+        name: what it is, for people.
+        read: returns joules since some moment, or watts.
+        is_counter: whether it counts joules.
+        lead_s: how long launches have to go on before a reading is about nothing else: a gauge may show the mean over
+            the time before.
+    """
+
+    name: str
+    read: Reader
+    is_counter: bool
+    lead_s: float
+
+
+class Sensors(ABC):
+    """The sensors of one device."""
+
+    @abstractmethod
+    def energy(self) -> EnergySource:
+        """Return the best source of energy readings.
+
+        Raises:
+            ObserverUnavailableError: the device has none, or it may not be read.
+        """
+
+    @abstractmethod
+    def clocks(self) -> Mapping[str, Reader]:
+        """Return what reads clocks in MHz and the temperature in degrees Celsius, by metric.
+
+        Raises:
+            ObserverUnavailableError: nothing can be read.
+        """
+
+
+class _Library(Sensors):
+    """A vendor's library.
+
+    Args:
+        pci_bus_id: which device.
+
+    Raises:
+        ObserverUnavailableError: the library or its Python binding is missing, or it does not know the device.
+    """
+
+    name: str
+    counter_name: str
+
+    def energy(self) -> EnergySource:
+        """Return the counter of energy, which newer devices have, else the gauge of power."""
+        counter, gauge = self._reader(self._joules), self._reader(self._watts)
+        try:
+            counter()
+        except ObserverUnavailableError:
+            gauge()
+            return EnergySource(f"{self.name} power", gauge, is_counter=False, lead_s=_GAUGE_LEAD_S)
+        return EnergySource(f"{self.name} {self.counter_name}", counter, is_counter=True, lead_s=_COUNTER_LEAD_S)
+
+    def clocks(self) -> Mapping[str, Reader]:
+        """Return what reads the clocks of multiprocessors and memory, and the temperature."""
+        queries = {
+            "clock_mhz": self._clock,
+            "memory_clock_mhz": self._memory_clock,
+            "temperature_c": self._temperature,
+        }
+        return _readable({metric: self._reader(query) for metric, query in queries.items()})
+
+    def _reader(self, query: Callable[[], float]) -> Reader:
+        def read() -> float:
+            try:
+                return query()
+            except self._failure as error:
+                raise ObserverUnavailableError(
+                    f"the device does not report this through {self.name}: {error}"
+                ) from error
+            except (KeyError, TypeError, ValueError, StopIteration):  # "N/A" stands for what a device does not have
+                raise ObserverUnavailableError(f"the device does not report this through {self.name}") from None
+
+        return read
+
+    #: What the library's calls raise.
+    _failure: type[Exception]
+
+    @abstractmethod
+    def _joules(self) -> float: ...
+
+    @abstractmethod
+    def _watts(self) -> float: ...
+
+    @abstractmethod
+    def _clock(self) -> float: ...
+
+    @abstractmethod
+    def _memory_clock(self) -> float: ...
+
+    @abstractmethod
+    def _temperature(self) -> float: ...
+
+
+class Nvml(_Library):
+    """NVIDIA's, through the NVIDIA Management Library."""
+
+    name = "NVML"
+    counter_name = "energy counter"
+
+    def __init__(self, pci_bus_id: str) -> None:
+        try:
+            import pynvml
+        except ImportError:
+            raise ObserverUnavailableError(
+                'the Python binding of NVML is not installed: pip install "mptune[cuda]"'
+            ) from None
+        self._library, self._failure = pynvml, pynvml.NVMLError
+        try:
+            pynvml.nvmlInit()
+            self._device = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+        except pynvml.NVMLError as error:
+            raise ObserverUnavailableError(
+                f"NVML (libnvidia-ml.so.1, a part of the NVIDIA driver) cannot be used: {error}"
+            ) from error
+
+    def _joules(self) -> float:
+        return float(self._library.nvmlDeviceGetTotalEnergyConsumption(self._device)) * 1e-3
+
+    def _watts(self) -> float:
+        return float(self._library.nvmlDeviceGetPowerUsage(self._device)) * 1e-3
+
+    def _clock(self) -> float:
+        return float(self._library.nvmlDeviceGetClockInfo(self._device, self._library.NVML_CLOCK_SM))
+
+    def _memory_clock(self) -> float:
+        return float(self._library.nvmlDeviceGetClockInfo(self._device, self._library.NVML_CLOCK_MEM))
+
+    def _temperature(self) -> float:
+        return float(self._library.nvmlDeviceGetTemperature(self._device, self._library.NVML_TEMPERATURE_GPU))
+
+
+class AmdSmi(_Library):
+    """AMD's, through the AMD System Management Interface."""
+
+    name = "AMD SMI"
+    counter_name = "energy accumulator"
+
+    def __init__(self, pci_bus_id: str) -> None:
+        try:
+            import amdsmi
+        except Exception as error:  # without libamd_smi.so it fails with an exception that depends on the version
+            raise ObserverUnavailableError(
+                'AMD SMI is not installed: pip install "mptune[hip]", and install ROCm, which has libamd_smi.so '
+                f"({error})"
+            ) from error
+        self._library, self._failure = amdsmi, amdsmi.AmdSmiException
+        try:
+            amdsmi.amdsmi_init()
+            self._device = amdsmi.amdsmi_get_processor_handle_from_bdf(pci_bus_id)
+        except amdsmi.AmdSmiException as error:
+            raise ObserverUnavailableError(f"AMD SMI cannot be used: {error}") from error
+
+    def _joules(self) -> float:
+        found = self._library.amdsmi_get_energy_count(self._device)
+        # Before ROCm 6.0 the accumulator was called power; the resolution is in microjoules.
+        counted = found.get("energy_accumulator", found.get("power"))
+        return float(counted) * float(found["counter_resolution"]) * 1e-6
+
+    def _watts(self) -> float:
+        found = self._library.amdsmi_get_power_info(self._device)
+        return next(float(found[name]) for name in _AMD_POWERS if isinstance(found.get(name), int | float))
+
+    def _clock(self) -> float:
+        return self._clock_of(self._library.AmdSmiClkType.GFX)
+
+    def _memory_clock(self) -> float:
+        return self._clock_of(self._library.AmdSmiClkType.MEM)
+
+    def _clock_of(self, kind: Any) -> float:
+        found = self._library.amdsmi_get_clock_info(self._device, kind)
+        return float(found.get("clk", found.get("cur_clk")))
+
+    def _temperature(self) -> float:
+        hotspot = self._library.AmdSmiTemperatureType.HOTSPOT
+        return float(
+            self._library.amdsmi_get_temp_metric(self._device, hotspot, self._library.AmdSmiTemperatureMetric.CURRENT)
+        )
+
+
+class Processor(Sensors):
+    """The processor's, as Linux shows them under ``/sys``.
+
+    Energy is that of Running Average Power Limit (RAPL): of whole packages, and of the memory where that has a counter.
+    It includes whatever else the machine does, and what it draws at rest.
+
+    Args:
+        root: where Linux shows devices.
+    """
+
+    def __init__(self, root: Path = Path("/sys")) -> None:
+        self._root = root
+
+    def energy(self) -> EnergySource:
+        """Return the energy of all packages and their memory together."""
+        powercap = self._root / "class/powercap"
+        folders = [folder for folder in sorted(powercap.glob("*-rapl:*")) if _name(folder).startswith(_COUNTED)]
+        if not folders:
+            raise ObserverUnavailableError(
+                f"this machine shows no energy counter of its processor ({powercap}/intel-rapl:0): the Linux module "
+                "intel_rapl_msr provides it, and virtual machines and containers often have none"
+            )
+        try:
+            domains = [_Domain(folder) for folder in folders]
+        except PermissionError as error:
+            raise ObserverUnavailableError(
+                f"the processor's energy counter may not be read: sudo chmod a+r {powercap}/*/energy_uj ({error})"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise ObserverUnavailableError(f"the processor's energy counter cannot be read: {error}") from error
+
+        def read() -> float:
+            try:
+                return sum(domain.joules() for domain in domains)
+            except (OSError, ValueError) as error:
+                raise ObserverUnavailableError(f"the processor's energy counter cannot be read: {error}") from error
+
+        return EnergySource("RAPL", read, is_counter=True, lead_s=_RAPL_LEAD_S)
+
+    def clocks(self) -> Mapping[str, Reader]:
+        """Return what reads the fastest core's clock and the temperature."""
+
+        def clock() -> float:
+            files = sorted((self._root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
+            return max(_numbers(files, "clock")) * 1e-3
+
+        def temperature() -> float:
+            folders = sorted((self._root / "class/hwmon").glob("hwmon*"))
+            files = [folder / "temp1_input" for folder in folders if _name(folder) in _THERMOMETERS]
+            return max(_numbers(files, "temperature")) * 1e-3
+
+        return _readable({"clock_mhz": clock, "temperature_c": temperature})
+
+
+class _Domain:
+    """One energy counter; it restarts at 0 beyond its range, so it has to be read before it has restarted twice."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "energy_uj"
+        self._range_uj = int((folder / "max_energy_range_uj").read_text())
+        self._last_uj = int(self._file.read_text())
+        self._total_uj = 0
+
+    def joules(self) -> float:
+        """Return the energy since the first reading."""
+        now_uj = int(self._file.read_text())
+        grown_uj = now_uj - self._last_uj
+        self._total_uj += grown_uj if grown_uj >= 0 else grown_uj + self._range_uj
+        self._last_uj = now_uj
+        return self._total_uj * 1e-6
+
+
+def _name(folder: Path) -> str:
+    try:
+        return (folder / "name").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _numbers(files: Sequence[Path], what: str) -> list[float]:
+    try:
+        found = [float(file.read_text()) for file in files]
+    except (OSError, ValueError) as error:
+        raise ObserverUnavailableError(f"the processor's {what} cannot be read: {error}") from error
+    if not found:
+        raise ObserverUnavailableError(
+            f"this machine does not show its processor's {what}; virtual machines and containers often do not"
+        )
+    return found
+
+
+def _readable(readers: Mapping[str, Reader]) -> Mapping[str, Reader]:
+    """Return those that can be read.
+
+    Raises:
+        ObserverUnavailableError: none can; says why of the first.
+    """
+    found, reasons = {}, []
+    for metric, read in readers.items():
+        try:
+            read()
+            found[metric] = read
+        except ObserverUnavailableError as error:
+            reasons.append(error)
+    if not found:
+        raise reasons[0]
+    return found
+
+
+#: By the name a backend declares; each takes the device's PCI bus id.
+SENSORS: Final[Mapping[str, Callable[[str], Sensors]]] = MappingProxyType(
+    {"nvml": Nvml, "amd-smi": AmdSmi, "processor": lambda _: Processor()}
+)
+
+
+def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
+    """Return what tells the energy of a device.
+
+    Args:
+        sensors: key of :data:`SENSORS`.
+        pci_bus_id: which device; empty for the processor.
+
+    Raises:
+        ObserverUnavailableError: there is none; says what to install or to permit.
+    """
+    return _of(sensors, pci_bus_id, "energy").energy()
+
+
+def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
+    """Return what reads clocks and temperature now, by metric; those the device does not report are missing.
+
+    Args:
+        sensors: key of :data:`SENSORS`.
+        pci_bus_id: which device; empty for the processor.
+
+    Raises:
+        ObserverUnavailableError: it reports none; says what to install or to permit.
+    """
+    return _of(sensors, pci_bus_id, "clocks").clocks()
+
+
+def _of(sensors: str, pci_bus_id: str, what: str) -> Sensors:
+    if sensors not in SENSORS:
+        raise ObserverUnavailableError(f"nothing tells the {what} of this backend's devices")
+    return SENSORS[sensors](pci_bus_id)
