@@ -11,10 +11,10 @@ import pytest
 from fake_devices import Ticking
 
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.kernel import In, Kernel, LaunchShape, Out
+from mptune.kernel import In, Kernel, Out
 from mptune.observers import OBSERVERS
 from mptune.observers.accuracy import AccuracyObserver
-from mptune.observers.base import LaunchContext, Observer
+from mptune.observers.base import Observer
 from mptune.observers.clocks import ClocksObserver
 from mptune.observers.energy import EnergyObserver
 from mptune.observers.memory import MemoryObserver
@@ -22,9 +22,9 @@ from mptune.observers.resources import ResourcesObserver
 from mptune.observers.sensors import EnergySource
 from mptune.observers.throughput import ThroughputObserver
 from mptune.observers.time import TimeObserver
-from mptune.resources import Resources, multiprocessor
-from mptune.space.configuration import Configuration
+from mptune.resources import multiprocessor
 from mptune.space.parameters import OrdinalParameter
+from mptune.testing.observers import ObserverConformance, context, observe
 
 REFERENCES = {"y": np.array([1.0, 2.0]), "z": np.array([4.0])}
 
@@ -41,19 +41,10 @@ KERNEL = Kernel(
     block=["1"],
     flops="250 * n",
 )
-SMALL = Resources(32, 0, 0)
 
 
-def context(times_ms=(1.0,), footprint_bytes=64, outputs=None, resources=SMALL):
-    read = lambda: {"y": np.array([1.0, 2.0]), "z": np.array([4.0])} if outputs is None else outputs  # noqa: E731
-    shape = LaunchShape((1, 1, 1), (32, 1, 1))
-    return LaunchContext(Configuration({"n": 1}), footprint_bytes, read, times_ms, shape, resources)
-
-
-def observe(observer, around):
-    observer.before(around)
-    observer.after(dataclasses.replace(around, steady_launches=3))
-    return dict(observer.results())
+def context_of(outputs):
+    return dataclasses.replace(context(), read_outputs=lambda: outputs)
 
 
 def energy():
@@ -70,47 +61,15 @@ MAKE = {
     "throughput": lambda: ThroughputObserver(KERNEL, KERNEL.resolve_sizes()),
     "time": TimeObserver,
 }
-UNITS = ("_ms", "_bytes", "_j", "_w", "_mhz", "_c", "_gb_s", "_gflop_s")
-WITHOUT_UNIT = ("registers", "occupancy")
-
-
-@pytest.mark.parametrize("name", MAKE)
-class TestEveryBundledObserver:
-    def test_is_registered_by_its_name(self, name):
-        assert OBSERVERS[name].name == name
-        assert isinstance(MAKE[name](), OBSERVERS[name])
-
-    def test_reports_nothing_before_a_launch(self, name):
-        assert MAKE[name]().results() == {}
-
-    def test_reports_finite_numbers_with_units_in_their_names(self, name):
-        results = observe(MAKE[name](), context())
-        assert results
-        assert all(isinstance(value, float) for value in results.values())
-        assert all(key.endswith(UNITS) or key in WITHOUT_UNIT or "error" in key for key in results)
-
-    def test_gives_every_metric_it_does_not_call_missing(self, name):
-        observer = MAKE[name]()
-        promised = {metric for metric in observer.metrics if metric not in observer.missing}
-        assert promised <= observe(observer, context()).keys()
-        assert set(observer.missing) <= set(observer.metrics)
-
-    def test_forgets_the_previous_configuration(self, name):
-        observer = MAKE[name]()
-        observe(observer, context((1.0, 5.0), 8, {"y": np.zeros(2), "z": np.ones(1)}, Resources(255, 8, 96)))
-        again = observe(observer, context())
-        assert again == observe(MAKE[name](), context())
-
-    def test_gives_the_same_answer_twice(self, name):
-        observer = MAKE[name]()
-        first = observe(observer, context())
-        assert dict(observer.results()) == first
+for _name, _made in MAKE.items():
+    _title = f"Test{_name.capitalize()}"
+    globals()[_title] = type(_title, (ObserverConformance,), {"make": lambda self, _made=_made: _made()})
 
 
 def test_accuracy_reports_the_worst_and_each_output():
     outputs = {"y": np.array([1.0, 2.5], dtype=np.float16), "z": np.array([4.001])}
     observer = AccuracyObserver(REFERENCES, {"y": "MAE", "z": "MaxAE"})
-    results = observe(observer, context(outputs=outputs))
+    results = observe(observer, context_of(outputs))
     assert results == pytest.approx(
         {"error": 0.25, "log10_error": math.log10(0.25), "error.y": 0.25, "error.z": 0.001}, rel=1e-9
     )
@@ -121,7 +80,7 @@ def test_accuracy_never_loses_a_nan():
         outputs = {name: value.copy() for name, value in REFERENCES.items()}
         outputs[bad][0] = math.nan
         observer = AccuracyObserver(REFERENCES, "MAE")
-        results = observe(observer, context(outputs=outputs))
+        results = observe(observer, context_of(outputs))
         assert math.isnan(results["error"])
         assert math.isnan(results["log10_error"])
         assert observer.result is not None
@@ -141,8 +100,8 @@ def test_memory_is_the_footprint():
 
 
 def test_names_of_a_registry():
-    assert list(OBSERVERS) == sorted(OBSERVERS)
-    assert set(MAKE) <= set(OBSERVERS)
+    assert list(OBSERVERS) == sorted(MAKE)
+    assert all(isinstance(make(), OBSERVERS[name]) and OBSERVERS[name].name == name for name, make in MAKE.items())
     assert "base" not in OBSERVERS
     assert len(OBSERVERS) == len(list(OBSERVERS))
     with pytest.raises(UnknownNameError, match="'acuracy'; did you mean 'accuracy'"):
