@@ -6,8 +6,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from limited_backend import LimitedBackend
 
-from mptune.backends.base import CompileOptions
+from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.backends.host import HostBackend
@@ -66,9 +67,9 @@ KERNEL = Kernel(
 )
 
 
-def evaluate(kernel: Kernel, w_type: str) -> Trial:
+def evaluate(kernel: Kernel, w_type: str, backend: Backend | None = None) -> Trial:
     plan = TimingPlan(warmups=0, min_repeats=1, max_repeats=1)
-    bench = Bench(kernel, kernel.resolve_sizes(), HostBackend(workers=1), plan=plan)
+    bench = Bench(kernel, kernel.resolve_sizes(), backend or HostBackend(workers=1), plan=plan)
     configuration = kernel.configuration({"w_type": w_type})
     trial = bench.evaluate(Request(configuration, render(kernel, configuration, bench.sizes)))
     bench.close()
@@ -83,6 +84,12 @@ def test_they_hold_the_input_in_its_precision(w_type: str, low: float, high: flo
     trial = evaluate(KERNEL, w_type)
     assert trial.status is Status.OK, trial.message
     assert low < trial.error < high
+
+
+def test_without_symbols_and_addresses_they_are_buffers() -> None:
+    trial = evaluate(KERNEL, "fp32", LimitedBackend())
+    assert trial.status is Status.OK, trial.message
+    assert trial.error == evaluate(KERNEL, "fp32").error
 
 
 def test_they_count_to_the_footprint() -> None:

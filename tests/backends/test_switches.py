@@ -1,0 +1,97 @@
+"""What is clever can be ruled out: with each of it switched off, results are the same."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mptune.backends.base import CompileOptions
+from mptune.backends.host import HostBackend
+from mptune.backends.host_compiler import find_compiler
+from mptune.errors import MptuneError
+from mptune.prelude import prelude
+from mptune.testing.backends import launch_on_arrays
+
+pytestmark = pytest.mark.skipif(find_compiler().family != "gcc", reason="only g++ precompiles and serves")
+
+#: Fibers, a function of the math library, and half precision.
+BODY = """
+extern "C" __global__ void reverse(double* y, const half* x) {
+    __shared__ double tile[64];
+    tile[threadIdx.x] = mp::pow(static_cast<double>(x[blockIdx.x * 64 + threadIdx.x]), 1.5);
+    __syncthreads();
+    y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+}
+MPTUNE_HOST_ENTRY(reverse, 64)
+"""
+X = np.random.default_rng(0).random(192).astype(np.float16)
+X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="an architecture of x86")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
+    return tmp_path / "binaries"
+
+
+def compiled_and_run(body: str = BODY) -> tuple[bytes, np.ndarray, bool]:
+    """Return the library, the results, and whether a compiler has stayed."""
+    backend, y = HostBackend(workers=2), np.zeros(192)
+    backend.compiler.expect(CompileOptions())
+    try:
+        binary = backend.compiler.compile(prelude() + body, "reverse", CompileOptions())
+        launch_on_arrays(backend, backend.device.load(binary), (3,), (64,), y, X)
+        children = " ".join(path.read_text() for path in Path(f"/proc/{os.getpid()}/task").glob("*/children")).split()
+        stays = any(b"cc1plus" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children)
+        return binary.image, y, stays
+    finally:
+        backend.compiler.close()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("MPTUNE_COMPILER_SERVER", "1"),
+        ("MPTUNE_COMPILER_SERVER", "0"),
+        ("MPTUNE_PRECOMPILED_PRELUDE", "0"),
+        ("MPTUNE_FIBER_ASSEMBLY", "0"),
+        pytest.param("MPTUNE_HOST_ARCH", "x86-64-v3", marks=X86),
+    ],
+)
+def test_results_are_the_same_with_each_switched_off(
+    variable: str, value: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = HostBackend().identity(CompileOptions())
+    monkeypatch.setenv(variable, value)
+    image, y, stays = compiled_and_run()
+    np.testing.assert_allclose(y.reshape(3, 64)[:, ::-1].ravel(), X.astype(float) ** 1.5, rtol=1e-14)
+    is_off = {variable} if value == "0" else set()
+    assert stays == is_off.isdisjoint({"MPTUNE_COMPILER_SERVER", "MPTUNE_PRECOMPILED_PRELUDE"})
+    assert (cache / "headers").exists() == is_off.isdisjoint({"MPTUNE_PRECOMPILED_PRELUDE"})
+    assert (b"swapcontext" in image) == ("MPTUNE_FIBER_ASSEMBLY" in is_off)
+    # What influences timings is part of what trials are known by.
+    changes = variable in ("MPTUNE_FIBER_ASSEMBLY", "MPTUNE_HOST_ARCH")
+    assert (HostBackend().identity(CompileOptions()) != before) == changes
+
+
+@X86
+def test_an_architecture_limits_the_prelude_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPTUNE_HOST_ARCH", "x86-64-v3")
+    check = "#if defined(__AVX512F__) || !defined(__AVX2__)\n#error another processor\n#endif\n"
+    backend = HostBackend()
+    binary = backend.compiler.compile(f"{check}{prelude()}{BODY}", "reverse", CompileOptions())
+    y = np.zeros(192)
+    launch_on_arrays(backend, backend.device.load(binary), (3,), (64,), y, X)
+    assert y.any()
+    assert backend.describe().architecture == "x86-64-v3"
+    assert "-march=x86-64-v3" in backend.identity(CompileOptions()).split("|")
+
+
+def test_a_switch_is_0_or_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPTUNE_PRECOMPILED_PRELUDE", "no")
+    with pytest.raises(MptuneError, match=r"MPTUNE_PRECOMPILED_PRELUDE is 'no'; expected 0 \(off\) or 1 \(on\)"):
+        compiled_and_run()
