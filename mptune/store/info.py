@@ -136,29 +136,7 @@ class RunInfo:
                 f"{where}: its description has version {version!r} and this mptune reads 0 to {INFO_VERSION}: "
                 "upgrade mptune to read it"
             )
-        read = _Fields(document, where)
-        texts = ("kernel", "size", "backend", "device", "architecture", "compiler", "metric", "strategy")
-        origin = ("template_hash", "definition_hash", "data_key", "recorded", "mptune_version", "command", "created_at")
-        return cls(
-            **{name: read.text(name) or "" for name in (*texts, *origin)},
-            kernel_path=read.text("kernel_path"),
-            sizes=read.by_name("sizes", _is_whole, "whole numbers") or {},
-            versions=read.by_name("versions", _is_text, "texts") or {},
-            objective=read.objective(),
-            baseline_values=read.values_by_name("baseline_values"),
-            observers=read.texts("observers"),
-            strategy_options=read.by_name("strategy_options", _is_text, "texts") or {},
-            budget=read.whole("budget"),
-            baseline_share=read.number("baseline_share"),
-            seed=read.whole("seed"),
-            scheduler=read.text("scheduler"),
-            parameters=read.parameters(),
-            constraints=read.texts("constraints"),
-            constants={n: _plain(v) for n, v in (read.by_name("constants", _is_value, "values") or {}).items()},
-            configurations=read.whole("configurations"),
-            signature=read.texts("signature"),
-            units=read.by_name("units", _is_text, "texts") or {},
-        )
+        return cls(**_read(document, _INFO_FIELDS, where), objective=_objective(document, where))
 
     def require_same_run(self, other: RunInfo, where: str) -> None:
         """Check that another run's trials can join this one's.
@@ -200,9 +178,10 @@ class RunState:
         Raises:
             RunFileError: a field has the wrong type.
         """
-        read = _Fields(document, where)
-        times = {name: read.number(name) or 0.0 for name in ("wall_s", "prepare_s", "search_s")}
-        return cls(**times, workers=read.whole("workers") or 0, stale=read.whole("stale") or 0)
+        return cls(**_read(document, _STATE_FIELDS, where))
+
+
+# -- fields as a file has them ---------------------------------------------------------------------------
 
 
 def _is_text(value: Any) -> bool:
@@ -226,79 +205,6 @@ def _is_values(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(map(_is_value, value))
 
 
-def _plain(value: Any) -> Value:
-    return tuple(value) if isinstance(value, list) else value
-
-
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """Fields as a file has them, each checked when it is asked for; what is missing or null is None."""
-
-    document: Mapping[str, Any]
-    where: str
-
-    def _checked(self, name: str, is_right: Callable[[Any], bool], expected: str) -> Any:
-        value = self.document.get(name)
-        if value is not None and not is_right(value):
-            raise RunFileError(f"{self.where}: its field {name!r} should be {expected}, and is {_short(value)}")
-        return value
-
-    def text(self, name: str) -> str | None:
-        found: str | None = self._checked(name, _is_text, "a text")
-        return found
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        return tuple(self._checked(name, lambda v: _is_values(v) and all(map(_is_text, v)), "a list of texts") or ())
-
-    def whole(self, name: str) -> int | None:
-        found: int | None = self._checked(name, _is_whole, "a whole number")
-        return found
-
-    def number(self, name: str) -> float | None:
-        found: float | None = self._checked(name, _is_number, "a number")
-        return found
-
-    def by_name(self, name: str, is_right: Callable[[Any], bool], expected: str) -> dict[str, Any] | None:
-        """Return what stands under each name, one check for all of it."""
-        found = self._checked(
-            name, lambda v: isinstance(v, Mapping) and all(map(is_right, v.values())), f"{expected} by name"
-        )
-        return None if found is None else dict(found)
-
-    def values_by_name(self, name: str) -> dict[str, tuple[Value, ...]] | None:
-        found = self.by_name(name, _is_values, "lists of values")
-        return None if found is None else {n: tuple(map(_plain, values)) for n, values in found.items()}
-
-    def parameters(self) -> tuple[ParameterInfo, ...]:
-        described = self._checked(
-            "parameters", lambda v: isinstance(v, list | tuple) and all(map(_is_parameter, v)), _PARAMETERS
-        )
-        return tuple(ParameterInfo(p["name"], p["kind"], tuple(map(_plain, p["values"]))) for p in described or ())
-
-    def objective(self) -> Objective:
-        """Return the objective; a part that is missing has its usual value."""
-        by_output = self._checked("threshold", _is_threshold, "a number, numbers by output, or null")
-        given = {
-            "metric": self.text("objective"),
-            "minimise": self._checked("minimise", lambda v: isinstance(v, bool), "true or false"),
-            "threshold": by_output,
-            "penalty": self.text("penalty"),
-            "alpha": self.number("alpha"),
-            "beta": self.number("beta"),
-        }
-        try:
-            return Objective(
-                **{name: value for name, value in given.items() if value is not None},
-                constraints=self.texts("measured_constraints"),
-                also=self.texts("objectives")[1:],
-            )
-        except MptuneError as error:
-            raise RunFileError(f"{self.where}: its objective is not one: {error}") from error
-
-
-_PARAMETERS: Final = "a list of parameters, each with a name, a kind and a list of values"
-
-
 def _is_parameter(entry: Any) -> bool:
     if not isinstance(entry, Mapping):
         return False
@@ -309,6 +215,88 @@ def _is_threshold(value: Any) -> bool:
     return all(map(_is_number, value.values())) if isinstance(value, Mapping) else _is_number(value)
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _tuples(value: Any) -> Any:
+    """Return plain data with the tuples that JSON made lists of."""
+    if isinstance(value, Mapping):
+        return {name: _tuples(entry) for name, entry in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a field may hold: how a message calls it, how it is checked, and how it is read."""
+
+    expected: str
+    is_right: Callable[[Any], bool]
+    read: Callable[[Any], Any] = _tuples
+
+
+def _list_of(what: str, is_right: Callable[[Any], bool]) -> _Kind:
+    return _Kind(f"a list of {what}", lambda v: isinstance(v, list | tuple) and all(map(is_right, v)))
+
+
+def _by_name(what: str, is_right: Callable[[Any], bool]) -> _Kind:
+    return _Kind(f"{what} by name", lambda v: isinstance(v, Mapping) and all(map(is_right, v.values())))
+
+
+_TEXT: Final = _Kind("a text", _is_text)
+_WHOLE: Final = _Kind("a whole number", _is_whole)
+_NUMBER: Final = _Kind("a number", _is_number)
+_TEXTS: Final = _list_of("texts", _is_text)
+_TEXT_BY_NAME: Final = _by_name("texts", _is_text)
+_PARAMETERS: Final = _Kind(
+    "a list of parameters, each with a name, a kind and a list of values",
+    lambda v: isinstance(v, list | tuple) and all(map(_is_parameter, v)),
+    lambda v: tuple(ParameterInfo(p["name"], p["kind"], _tuples(p["values"])) for p in v),
+)
+_INFO_FIELDS: Final[Mapping[str, _Kind]] = {
+    **dict.fromkeys(("kernel", "kernel_path", "size", "backend", "device", "architecture", "compiler"), _TEXT),
+    **dict.fromkeys(("metric", "strategy", "scheduler", "template_hash", "definition_hash", "data_key"), _TEXT),
+    **dict.fromkeys(("recorded", "mptune_version", "command", "created_at"), _TEXT),
+    **dict.fromkeys(("budget", "seed", "configurations"), _WHOLE),
+    **dict.fromkeys(("observers", "constraints", "signature"), _TEXTS),
+    **dict.fromkeys(("versions", "strategy_options", "units"), _TEXT_BY_NAME),
+    "baseline_share": _NUMBER,
+    "sizes": _by_name("whole numbers", _is_whole),
+    "baseline_values": _by_name("lists of values", _is_values),
+    "constants": _by_name("values", _is_value),
+    "parameters": _PARAMETERS,
+}
+_STATE_FIELDS: Final[Mapping[str, _Kind]] = {
+    **dict.fromkeys(("wall_s", "prepare_s", "search_s"), _NUMBER),
+    **dict.fromkeys(("workers", "stale"), _WHOLE),
+}
+_OBJECTIVE_FIELDS: Final[Mapping[str, _Kind]] = {
+    "objective": _TEXT,
+    "objectives": _TEXTS,
+    "minimise": _Kind("true or false", lambda v: isinstance(v, bool)),
+    "threshold": _Kind("a number, numbers by output, or null", _is_threshold),
+    "penalty": _TEXT,
+    "alpha": _NUMBER,
+    "beta": _NUMBER,
+    "measured_constraints": _TEXTS,
+}
+
+
+def _read(document: Mapping[str, Any], fields: Mapping[str, _Kind], where: str) -> dict[str, Any]:
+    """Return the fields a document has; one that is missing or null is left out, and so has its usual value."""
+    found = {}
+    for name, kind in fields.items():
+        value = document.get(name)
+        if value is None:
+            continue
+        if not kind.is_right(value):
+            shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
+            raise RunFileError(f"{where}: its field {name!r} should be {kind.expected}, and is {shown}")
+        found[name] = kind.read(value)
+    return found
+
+
+def _objective(document: Mapping[str, Any], where: str) -> Objective:
+    found = _read(document, _OBJECTIVE_FIELDS, where)
+    names = {"objective": "metric", "measured_constraints": "constraints"}
+    also = found.pop("objectives", ())[1:]
+    try:
+        return Objective(**{names.get(name, name): value for name, value in found.items()}, also=also)
+    except MptuneError as error:
+        raise RunFileError(f"{where}: its objective is wrong: {error}") from error
