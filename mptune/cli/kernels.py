@@ -269,10 +269,11 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
     from mptune.registry import load_kernel
 
     definition = load_kernel(kernel)
+    read_by = None
     if backend != "auto":
         from mptune.backends import get_backend
 
-        get_backend(backend)
+        read_by = get_backend(backend)
     sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
     given = options.parse_assignments(parameter, "-p")
     configuration = definition.configuration(given)
@@ -284,8 +285,8 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
 
     from mptune import rendering
 
-    source = rendering.render_body if body else rendering.render
-    click.echo(source(definition, configuration, sizes))
+    source = (rendering.render_body if body else rendering.render)(definition, configuration, sizes)
+    click.echo(source if read_by is None or body else read_by.compiler.translated(source))
 
 
 @click.command()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from on_arrays import launch_on_arrays
-
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend, HostFunction
 from mptune.folders import bundled_folder
+from mptune.testing.backends import launch_on_arrays
 
 #: The parts every compiler needs for a kernel without reduced precision.
 PARTS = ("platform.hpp", "host.hpp", "host_fiber.hpp", "host_pool.hpp", "host_grid.hpp")

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from on_arrays import launch_on_arrays
 
 from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.binary_cache import BinaryCache
@@ -29,6 +28,7 @@ from mptune.prelude import prelude
 from mptune.processes import ChildGroup
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import render
+from mptune.testing.backends import launch_on_arrays
 
 pytestmark = pytest.mark.skipif(find_compiler().family != "gcc", reason="only g++ serves")
 

@@ -250,18 +250,6 @@ class TestCachedBinaries:
                 backend.compiler.compile("nonsense", "f", CompileOptions())
         assert [path for path in cache.directory.rglob("*") if path.is_file()] == []
 
-    def test_a_damaged_entry_is_compiled_again(self, cache):
-        backend = HostBackend(cache=cache)
-        backend.compiler.compile(axpy(), "axpy", CompileOptions())
-        (entry,) = (path for path in cache.directory.rglob("*") if path.is_file())
-        content = bytearray(entry.read_bytes())
-        content[len(content) // 2] ^= 1
-        entry.write_bytes(content)
-        again = backend.compiler.compile(axpy(), "axpy", CompileOptions())
-        assert not again.cached
-        backend.device.load(again).unload()
-        assert backend.compiler.compile(axpy(), "axpy", CompileOptions()).cached
-
     @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
     def test_a_folder_that_cannot_be_written_only_costs_time(self, tmp_path):
         tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
@@ -288,14 +276,6 @@ class TestLaunching:
     @pytest.fixture
     def backend(self):
         return HostBackend(cache=CACHE)
-
-    @pytest.mark.parametrize("n", [1, 63, 64, 65, 1000, 4099])
-    def test_awkward_sizes(self, function, n):
-        x, y = np.random.default_rng(n).random((2, n), np.float32)
-        expected = np.float32(0.5) * x + y
-        elapsed_ms = run(function, (-(-n // 96),), (96,), x, y, np.float32(0.5), np.int32(n))
-        np.testing.assert_array_equal(y, expected)  # 0.5 * x is exact: fused or not gives the same
-        assert 0 < elapsed_ms < 60_000
 
     def test_arguments_are_checked_against_the_signature(self, function, backend):
         x, y = backend.device.allocate(16), backend.device.allocate(16)
@@ -381,16 +361,6 @@ class TestBuffers:
             buffer.read(data)
             assert not data.any()
 
-    def test_round_trip_and_copy(self, backend):
-        data = np.random.default_rng(0).random((7, 9))
-        first, second = backend.device.allocate(data.nbytes), backend.device.allocate(data.nbytes)
-        first.write(data)
-        second.copy_from(first)
-        first.write(np.zeros_like(data))
-        back = np.zeros_like(data)
-        second.read(back)
-        np.testing.assert_array_equal(back, data)
-
     def test_sizes_and_layout_have_to_match(self, backend):
         buffer = backend.device.allocate(80)
         with pytest.raises(LaunchError, match="80 bytes was given an array of 88 bytes"):
@@ -409,14 +379,6 @@ class TestBuffers:
         Foreign.__abstractmethods__ = frozenset()
         with pytest.raises(LaunchError, match="cannot be copied from a Foreign"):
             buffer.copy_from(Foreign())
-
-    def test_use_after_free(self, backend):
-        buffer = backend.device.allocate(8)
-        buffer.free()
-        buffer.free()
-        for use in (lambda: buffer.write(np.zeros(1)), lambda: buffer.read(np.zeros(1)), lambda: buffer.address):
-            with pytest.raises(LaunchError, match="8 bytes was used after it was freed"):
-                use()
 
     def test_more_than_there_is(self, backend):
         with pytest.raises(OutOfMemoryError, match=f"{2**60} bytes were asked for"):

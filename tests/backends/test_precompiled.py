@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from on_arrays import launch_on_arrays
 
 from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.binary_cache import BinaryCache
@@ -15,6 +14,7 @@ from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import find_compiler
 from mptune.errors import CompileError
 from mptune.prelude import prelude
+from mptune.testing.backends import launch_on_arrays
 
 pytestmark = pytest.mark.skipif(find_compiler().family != "gcc", reason="only g++ precompiles the prelude")
 

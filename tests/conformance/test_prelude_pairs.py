@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from on_arrays import launch_on_arrays
 from prelude_library import assert_same, awkward_values, every_value, precision_of, rounded, rounded_fraction
 from ptx import Threads, fused
 
@@ -25,6 +24,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.cuda import _nvrtc_paths
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.prelude import prelude
+from mptune.testing.backends import launch_on_arrays
 
 SOURCE = (Path(__file__).parent / "prelude_pairs.cu").read_text(encoding="utf-8")
 DEVICES = ("cuda", "hip")
