@@ -5,7 +5,7 @@ the threshold, a penalty where it does not. One deviation: an error *equal* to t
 feasible here (the paper asks for a strictly smaller one), so that ``--max-error X`` means "at most X".
 Measured constraints (``energy_j <= 1.5``) count like the threshold: a trial is feasible where all hold, and a
 penalty takes the largest of the excesses, each in decades.
-Of several objectives what is looked for is the front of the feasible trials; "best" and the score are of the first.
+With several objectives the result is the front of the feasible trials; "best" and the score go by the first one.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class Objective:
         return replace(trial, status=Status.OK, message="")
 
     def score(self, trial: Trial) -> float:
-        """Return what a strategy maximises: performance or penalty; ``-inf`` where there is nothing to score.
+        """Return what a strategy maximises: performance or penalty; ``-inf`` if there is nothing to score.
 
         Finite for every valid trial whose value is known; an infeasible one needs none under ``hard`` and
         ``linear``. Under ``hard`` and ``linear`` no infeasible trial reaches a feasible one; under ``decay`` it

@@ -73,7 +73,7 @@ class Trial:
         configuration: what was evaluated.
         status: how it ended.
         message: for a trial that is not ok, why, in words a user can act on.
-        measurement: its numbers; empty where the kernel did not run.
+        measurement: its numbers; empty if the kernel did not run.
         warnings: remarks of the data manager (an input overflowed in its precision, ...).
         key: identity of everything the numbers depend on; empty for a recorded space.
     """
@@ -86,7 +86,7 @@ class Trial:
     key: str = field(default="", repr=False)
 
     def metric(self, name: str) -> float:
-        """Return the metric of that name, NaN where the trial does not have it."""
+        """Return the metric of that name, NaN if the trial does not have it."""
         return self.measurement.metrics.get(name, math.nan)
 
     @property
@@ -96,10 +96,10 @@ class Trial:
 
     @property
     def time_ms(self) -> float:
-        """Median launch time in milliseconds, NaN where there is none."""
+        """Median launch time in milliseconds, NaN if there is none."""
         return self.metric("time_ms")
 
     @property
     def error(self) -> float:
-        """Error of the worst output, NaN where there is none."""
+        """Error of the worst output, NaN if there is none."""
         return self.metric("error")

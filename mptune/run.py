@@ -169,7 +169,7 @@ class Run:
 
     @cached_property
     def objective(self) -> Objective:
-        """What was optimised; its (first) performance is relative to the baseline where there is one."""
+        """What was optimised; the performance of the first metric is relative to the baseline if there is one."""
         objective = self.info.objective
         if self.baseline is None:
             return objective
@@ -197,7 +197,7 @@ class Run:
 
     @cached_property
     def best(self) -> Trial | None:
-        """The best feasible trial, of several objectives by the first; None where there is none."""
+        """The best feasible trial, by the first of several objectives; None if there is none."""
         return self.info.objective.best(self.trials)
 
     @cached_property
@@ -214,7 +214,7 @@ class Run:
 
     @cached_property
     def closest(self) -> Trial | None:
-        """The valid but infeasible trial that exceeds the threshold or a constraint least, None where there is none."""
+        """The valid but infeasible trial that exceeds the threshold or a constraint least, None if there is none."""
         return self.info.objective.closest([t for t in self.trials if not self.info.objective.is_feasible(t)])
 
     @property
@@ -252,7 +252,7 @@ class Run:
 
         Args:
             metrics: two or more names of metrics, ``speedup``, or the objective.
-            maximise: those of which more is better, beside a maximised objective and what is always better
+            maximise: further metrics of which more is better, beside a maximised objective and those that always are
                 (:data:`~mptune.metric_expressions.MORE_IS_BETTER`).
 
         Raises:

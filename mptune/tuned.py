@@ -25,7 +25,7 @@ __all__ = ["TunedKernel"]
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A configuration, and why it is the baseline; empty where it is the best."""
+    """A configuration, and why it is the baseline; empty if it is the best."""
 
     configuration: Configuration
     reason: str = ""
@@ -36,14 +36,14 @@ class TunedKernel:
 
     Where no run is of this device, at these sizes, with a feasible trial, it is the baseline: the widest types and the
     accurate policy, slower and right. A warning says why. The same goes for a call whose inputs overflow in the types
-    of the best configuration, or whose outputs are not finite in it. What is newer than the run is told of.
+    of the best configuration, or whose outputs are not finite in it. It says what is newer than the run.
 
     Arrays come as NumPy's or, with the backend cuda, as CuPy's; what comes back is of the same kind. Calls from several
     threads take turns.
 
     Args:
         runs: run files, or runs, of one kernel; that of this device is taken.
-        kernel: the definition, where it is not a bundled kernel or a file in the current folder.
+        kernel: the definition, unless it is a bundled kernel or a file in the current folder.
         backend: a backend's name, or "auto": that of the run which is of a device here.
         sizes: the sizes of the arrays, where they are not those of the run.
 
@@ -51,11 +51,11 @@ class TunedKernel:
         kernel: the definition.
         sizes: the sizes of the arrays.
         configuration: what calls use.
-        reason: why that is the baseline; empty where it is the best.
+        reason: why that is the baseline; empty if it is the best.
 
     Raises:
         RunFileError: a run file cannot be read.
-        KernelError: the runs are of different kernels, or the definition is not to be found or has changed.
+        KernelError: the runs are of different kernels, or the definition is not found or has changed.
         BackendUnavailableError: nothing can run here.
         CompileError: not even the baseline compiles.
     """
@@ -91,7 +91,7 @@ class TunedKernel:
         return f"TunedKernel({self.kernel.name} on {self._backend.name}, {what}: {self.configuration})"
 
     def __call__(self, *, converted: bool = True, **inputs: Any) -> Any:
-        """Run the kernel and return its output, or a dict of outputs by name where there are several.
+        """Run the kernel and return its output, or a dict of outputs by name if there are several.
 
         Args:
             converted: whether outputs come in fp64 (integers in their type) rather than as they are stored.

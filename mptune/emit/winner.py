@@ -1,4 +1,4 @@
-"""Which trial of a run is taken home, and the kernel it is of, loaded only from where its user put it."""
+"""Which trial of a run is emitted, and the kernel it is of, loaded only from where its user put it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def kernel_of(run: Run, kernel: Kernel | str | Path | None = None) -> Kernel:
 
     Args:
         run: the run.
-        kernel: the definition, where the run's own is not to be looked for.
+        kernel: the definition, unless the run's own is to be used.
 
     Raises:
-        KernelError: the definition is not to be found, or not the one the run was made with.
+        KernelError: the definition is not found, or is not the one the run was made with.
         UnknownNameError: no bundled kernel has the name given.
     """
     found = kernel if isinstance(kernel, Kernel) else load_kernel(_recorded(run) if kernel is None else kernel)
@@ -168,7 +168,7 @@ class Winner:
 def select(
     run: Run, *, max_error: float | Mapping[str, float] | None = None, configuration: str = "", kernel: Kernel
 ) -> Trial | None:
-    """Return the best feasible trial, or the one that was asked for; None where no trial is feasible.
+    """Return the best feasible trial, or the one that was asked for; None if no trial is feasible.
 
     Args:
         run: the run.
@@ -183,7 +183,7 @@ def select(
     """
     if configuration:
         if max_error is not None:
-            raise MptuneError("a configuration and a maximal error exclude each other: the one is taken as it is")
+            raise MptuneError("give a configuration or a maximal error, not both")
         trial = _named(run, configuration.strip(), kernel)
         if not trial.is_valid:
             raise MptuneError(f"configuration {trial.configuration} did not run: {trial.status.value}, {trial.message}")

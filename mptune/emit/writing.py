@@ -221,7 +221,7 @@ class Emission:
         kernel: name of the kernel.
         trial: the trial the files are of.
         threshold: the threshold it satisfies, None where it was asked for by name or the run has none.
-        speedup: over the run's baseline, NaN where that is not known.
+        speedup: over the run's baseline, NaN if that is not known.
         folder: where the files are.
         files: their names.
     """
@@ -256,16 +256,16 @@ def winner_of(
     configuration: str = "",
     kernel: Kernel | str | Path | None = None,
 ) -> Winner | None:
-    """Return the trial of a run that is taken home, None where none is feasible.
+    """Return the trial of a run to emit, None if none is feasible.
 
     Args:
         run: the run.
         max_error: a threshold instead of the run's own.
         configuration: which trial instead of the best; see :func:`~mptune.emit.winner.select`.
-        kernel: the definition, where it is not a bundled kernel or a file in the current folder.
+        kernel: the definition, unless it is a bundled kernel or a file in the current folder.
 
     Raises:
-        MptuneError: the kernel is not to be found or has changed, or no trial, or several, are meant.
+        MptuneError: the kernel is not found or has changed, or no trial or several match.
     """
     definition = kernel_of(run, kernel)
     sizes = sizes_of(run, definition)
@@ -285,7 +285,7 @@ def emit(winner: Winner, folder: str | Path, *, name: str = "") -> Emission:
         name: what the files and the C++ names begin with; ``tuned_`` and the kernel's name where empty.
 
     Raises:
-        MptuneError: a file of that name is there and was not emitted, or cannot be written, or the configuration
+        MptuneError: a file of that name exists and was not emitted, or cannot be written, or the configuration
             cannot be rendered.
     """
     name = name or f"tuned_{winner.kernel.name}"
@@ -318,10 +318,10 @@ def emit_all_devices(winners: Sequence[Winner], folder: str | Path) -> tuple[Emi
     by_slug: dict[str, Winner] = {}
     for winner in winners:
         if winner.kernel.name != first.kernel.name:
-            raise MptuneError(f"runs of kernels {first.kernel.name} and {winner.kernel.name} have no header in common")
+            raise MptuneError(f"runs of kernels {first.kernel.name} and {winner.kernel.name} cannot share a header")
         if dict(winner.sizes) != dict(first.sizes):
             raise MptuneError(
-                f"runs at sizes {first.sizes} and {winner.sizes} have no header in common: tune both at the same"
+                f"runs at sizes {first.sizes} and {winner.sizes} cannot share a header: tune both at the same sizes"
             )
         slug = _SLUG.sub("_", winner.run.info.device.lower()).strip("_")[:60] or "device"
         if slug in by_slug:
@@ -364,7 +364,9 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
         for name in texts:
             path = folder / name
             if path.exists() and MARK.encode() not in path.read_bytes():
-                raise MptuneError(f"{path} is there and was not emitted: give another folder, or move it away")
+                raise MptuneError(
+                    f"{path} exists and was not written by mptune emit: give another folder, or move it away"
+                )
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:

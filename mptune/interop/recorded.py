@@ -78,9 +78,9 @@ class RecordedSpace:
         space: exactly the recorded configurations.
         trials: the trial of each index of ``space``.
         objective: the metric the recording was made for.
-        kernel: name of the kernel, where the recording says.
-        device: name of the device, where the recording says.
-        metric: the error metric, where the recording says.
+        kernel: name of the kernel, if the recording says.
+        device: name of the device, if the recording says.
+        metric: the error metric, if the recording says.
         problem_size: the problem size as recorded.
         units: units the recording states, by metric.
         signature: names of the parameters that can change the numbers, as far as the recording tells.
@@ -101,7 +101,7 @@ class RecordedSpace:
 
     @property
     def unit(self) -> str:
-        """Unit of :attr:`objective`, empty where it is not known."""
+        """Unit of :attr:`objective`, empty if it is not known."""
         return self.unit_of(self.objective)
 
     @property
@@ -118,7 +118,7 @@ class RecordedSpace:
         return {trial.configuration: trial for trial in self.trials.values()}
 
     def unit_of(self, metric: str) -> str:
-        """Return the unit of a metric, empty where it is not known."""
+        """Return the unit of a metric, empty if it is not known."""
         return self.units.get(metric) or unit_of(metric)
 
 
@@ -149,7 +149,7 @@ def assemble(
         declared: values the file declares for a parameter; those that occur are added.
         records: the entries.
         parameters: the parameters themselves where they are known, instead of ``declared``.
-        about: the remaining attributes of :class:`RecordedSpace`; ``signature`` is found out where it is not given.
+        about: the remaining attributes of :class:`RecordedSpace`; ``signature`` is found out if it is not given.
 
     Raises:
         SpaceFileError: there are no entries, or a value cannot be a parameter's value.

@@ -1,6 +1,6 @@
 """mptune's own recorded format: a whole search space in columns, a tenth of the size of a cache file.
 
-One JSON object, gzipped where the name ends in ``.gz``:
+One JSON object, gzipped if the name ends in ``.gz``:
 
 - ``format`` is "mptune-space", ``version`` is 1;
 - ``kernel``, ``device``, ``metric``, ``problem_size``, ``objective``, ``units``, ``signature`` as of
@@ -9,7 +9,7 @@ One JSON object, gzipped where the name ends in ``.gz``:
 - ``parameters`` is a list of ``name``, ``kind`` and ``values``;
 - ``codes`` maps each parameter to a column of positions in its ``values``, one per recorded configuration;
 - ``statuses`` and ``messages`` hold the distinct ones under ``values`` and a column of positions under ``codes``;
-- ``metrics`` maps each metric to a column of numbers, null where a trial has none.
+- ``metrics`` maps each metric to a column of numbers, null if a trial has none.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Importance:
 
 
 def importance_of(parameters: Sequence[Parameter], trials: Sequence[Trial], values: Floats) -> Importance | None:
-    """Return how much each parameter matters, None where there are fewer than :data:`LEAST_TRIALS` trials.
+    """Return how much each parameter matters, None if there are fewer than :data:`LEAST_TRIALS` trials.
 
     Of more than 2,000 trials it looks at 2,000 drawn at random.
 
@@ -133,7 +133,7 @@ class Interaction:
     Attributes:
         rows: parameter and value of each row, those of a parameter together.
         columns: of each column.
-        best: the least multiple of the best among the trials with both, NaN where there is none; shape
+        best: the least multiple of the best among the trials with both, NaN if there is none; shape
             ``(n_rows, n_columns)``.
         room: how many columns there is room for.
     """
@@ -161,7 +161,7 @@ def interaction_of(
     *,
     wide: bool,
 ) -> Interaction | None:
-    """Return types against the other parameters, as many as there is room for; None where there is nothing to compare.
+    """Return types against the other parameters, as many as there is room for; None if there is nothing to compare.
 
     Without types, or without others, it is the most important parameter against the others.
 
@@ -289,7 +289,7 @@ class Effects:
         types: names of those in the accuracy signature.
         trials: the valid trials whose objective is a positive number.
         relative: the objective of each as a multiple of the best of all, 1 or more, shape ``(n_trials,)``.
-        importance: which parameter matters; None where there are too few trials.
+        importance: which parameter matters; None if there are too few trials.
     """
 
     parameters: tuple[Parameter, ...]

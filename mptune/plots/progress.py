@@ -78,7 +78,7 @@ def best_so_far(values: Floats, feasible: Any, *, minimise: bool) -> Floats:
     """Return the best feasible value after each evaluation, NaN while there is none.
 
     Args:
-        values: of each trial, NaN where there is none, shape ``(n_trials,)``.
+        values: of each trial, NaN if there is none, shape ``(n_trials,)``.
         feasible: of each trial, same shape.
         minimise: whether less is better.
     """
@@ -87,7 +87,7 @@ def best_so_far(values: Floats, feasible: Any, *, minimise: bool) -> Floats:
 
 
 def _changes(best: Floats) -> NDArray[np.intp]:
-    """Return where the best changes, and its end: thousands of equal points would only make a file larger."""
+    """Return the points at which the best changes, and the last one; others would only make the file larger."""
     differs = np.append(True, best[1:] != best[:-1])
     return np.flatnonzero(differs | (np.arange(len(best)) == len(best) - 1))
 

@@ -181,7 +181,7 @@ def point_size(count: int) -> float:
 
 
 def add_legend(figure: Any, axes: Any, columns: int) -> None:
-    """Say below the axes what is what, with points as large as few of them are drawn."""
+    """Add the legend below the axes, with points of the size used for a few of them."""
     from matplotlib.collections import PathCollection
 
     legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
@@ -191,7 +191,7 @@ def add_legend(figure: Any, axes: Any, columns: int) -> None:
 
 
 def write_title(figure: Any, look: Look, text: str) -> None:
-    """Write what is drawn above it, where that is wanted."""
+    """Write the title above the plot if it is wanted."""
     if look.title:
         lines = textwrap.wrap(text, int(_TITLE_LETTERS_PER_INCH * look.width_in))
         figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=7, color="#404040")

@@ -49,7 +49,7 @@ def valid_trials(run: Run) -> tuple[Trial, ...]:
 
 
 def baseline_of(run: Run) -> Trial | None:
-    """Return the baseline, None also where no type was tuned, so that any configuration would be one."""
+    """Return the baseline, None if no type was tuned, since any configuration would be one."""
     return run.baseline if run.info.baseline_values else None
 
 
@@ -137,7 +137,7 @@ class MetricAxis:
         return self.metric.split(".")[0] == "error"
 
     def values(self, run: Run, trials: Sequence[Trial]) -> Floats:
-        """Return the numbers of trials in the unit of the label, NaN where a trial has none; shape ``(n_trials,)``."""
+        """Return the numbers of trials in the unit of the label, NaN if a trial has none; shape ``(n_trials,)``."""
         numbers = np.array([run.metric_of(trial, self.metric) for trial in trials], dtype=np.float64) * self.factor
         return np.where(np.isfinite(numbers), numbers, np.nan)
 

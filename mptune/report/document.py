@@ -58,7 +58,7 @@ class ParameterColumn:
 
     Attributes:
         name: of the parameter.
-        kind: what it is ("ordinal", "precision", ...), empty where the run does not say.
+        kind: what it is ("ordinal", "precision", ...), empty if the run does not say.
         texts: its values as they are shown.
         options: for each value, what gives it to ``mptune render`` in a shell.
         cells: its values, and each trial's.
@@ -110,36 +110,36 @@ class RunDocument:
 
     Attributes:
         label: what the page calls the run; no two of a report have the same.
-        file: its run file, empty where it is from none.
+        file: its run file, empty if it is from none.
         facts: what is said about it, by name, in the order it is shown: texts.
         kernel: name of the kernel.
         backend: name of the backend.
         device: name of the device.
         strategy: name of the strategy.
-        seed: of the strategy and the inputs, None where the run does not say.
+        seed: of the strategy and the inputs, None if the run does not say.
         error_metric: how errors are measured.
         threshold: the largest error allowed, for the worst output or by output.
         objective: the metric, or expression over metrics, that was optimised.
         constraints: measured constraints.
         higher_is_better: names of the metrics of which more is better.
-        budget: evaluations it was to have, None where the run does not say.
-        configurations: size of the search space, None where the run does not say.
+        budget: evaluations it was to have, None if the run does not say.
+        configurations: size of the search space, None if the run does not say.
         wall_s: seconds it took so far.
         durations_s: how they were spent.
         command: the command line that makes the run again.
         command_is_recorded: whether it is the one that made it.
-        render_command: prints a configuration's source, but for its values.
-        emit_command: takes a trial home, but for its number.
-        baseline: its trial, None where there is none.
-        best: the best feasible trial, None where there is none.
-        closest: the infeasible trial that exceeds the limits least, None where there is none.
+        render_command: prints a configuration's source; its values are to be added.
+        emit_command: emits a trial; its number is to be added.
+        baseline: its trial, None if there is none.
+        best: the best feasible trial, None if there is none.
+        closest: the infeasible trial that exceeds the limits least, None if there is none.
         parameters: a column for each.
         statuses: how each trial ended.
         messages: why, for those that are not ok.
         warnings: what the data manager remarked on each trial, one text.
         feasible: for each trial, whether it satisfies threshold and constraints, as 0 or 1.
         reused_errors: trials whose error was measured on another one of the same accuracy signature.
-        metrics: a column of numbers for each, None where a trial has none.
+        metrics: a column of numbers for each, None if a trial has none.
         failures: by status and message, the most frequent first.
         sources: rendered sources of some trials.
     """
@@ -233,13 +233,13 @@ def _tune_command(run: Run) -> tuple[str, bool]:
 
 
 def _render_command(run: Run) -> str:
-    """Return the command that prints the source of a configuration, but for its values; empty where there is none."""
+    """Return the command that prints a configuration's source, without its values; empty if there is none."""
     kernel = _kernel(run)
     return shlex.join(["mptune", "render", kernel, "--body", *_sizes(run)]) if kernel else ""
 
 
 def _emit_command(run: Run, file: str) -> str:
-    """Return the command that takes a trial home, but for its number; empty where the run is from no file."""
+    """Return the command that emits a trial, without the trial's number; empty if the run is from no file."""
     kernel = _kernel(run)
     if not file or not kernel:
         return ""
@@ -248,7 +248,7 @@ def _emit_command(run: Run, file: str) -> str:
 
 
 def _kernel(run: Run) -> str:
-    """Return what names the kernel on the command line, nothing where that is not known."""
+    """Return what names the kernel on the command line, empty if that is not known."""
     path = run.info.kernel_path
     if run.kernel in bundled_kernels() and (path is None or Path(path).parent.name == "kernels"):
         return run.kernel
@@ -284,7 +284,7 @@ def _sources_of(run: Run, kernel: Kernel | None = None, count: int = SOURCES) ->
 
     Args:
         run: the run.
-        kernel: the definition, where it is not a bundled kernel or a file in the current folder.
+        kernel: the definition, unless it is a bundled kernel or a file in the current folder.
         count: how many at most.
 
     Raises:
@@ -353,8 +353,8 @@ def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources
     Args:
         run: the run.
         label: what the page calls it.
-        file: its run file, empty where it is from none.
-        kernel: the definition, where it is not a bundled kernel or a file in the current folder.
+        file: its run file, empty if it is from none.
+        kernel: the definition, unless it is a bundled kernel or a file in the current folder.
         sources: how many rendered sources to include at most.
 
     Raises:

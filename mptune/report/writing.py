@@ -164,7 +164,7 @@ def write_report(
 
 
 def _refuse_run_file(path: Path) -> None:
-    """Raise MptuneError where a slip of the keyboard would replace hours of tuning by a page about it."""
+    """Raise MptuneError if the report would replace a run file."""
     if path.is_file() and read_head(path).startswith(SQLITE_MAGIC):
         raise MptuneError(f"{path} is a run file: give the report another name, such as {path.with_suffix('.html')}")
 
@@ -175,7 +175,7 @@ def _definitions(kernels: Sequence[Kernel | str | Path], runs: Sequence[Run]) ->
         kernel = given if isinstance(given, Kernel) else load_kernel(given)
         if not any(run.kernel == kernel.name for run in runs):
             names = ", ".join(dict.fromkeys(run.kernel for run in runs))
-            raise MptuneError(f"kernel {kernel.name} is given, and no run is of it (kernels of the runs: {names})")
+            raise MptuneError(f"kernel {kernel.name} is given, but no run uses it (kernels of the runs: {names})")
         found[kernel.name] = kernel
     return found
 

@@ -1,4 +1,4 @@
-"""What the tuner needs of a run file, and what stands in for one where none is wanted."""
+"""What the tuner needs of a run file, and what stands in for one if no file is wanted."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_what_a_user_gets_wrong_is_told(report: Callable[..., Any], run_file: Pa
         ((run_file, "-o", run_file), "is a run file: give the report another name"),
         ((run_file, "-o", "/proc/report.html"), "cannot write the report /proc/report.html"),
         ((run_file, "--kernel", "axpi"), "did you mean 'axpy'"),
-        ((run_file, "--kernel", "axpy"), "kernel axpy is given, and no run is of it (kernels of the runs: poly)"),
+        ((run_file, "--kernel", "axpy"), "kernel axpy is given, but no run uses it (kernels of the runs: poly)"),
         ((run_file, "--sources", "-3"), "sources -3: expected 0 or more"),
         ((), "Missing argument"),
     ):

@@ -83,7 +83,7 @@ def test_a_configuration_that_is_not_one_is_told(run: Run, text: str, message: s
 
 
 def test_a_configuration_and_a_threshold_exclude_each_other(run: Run) -> None:
-    with pytest.raises(MptuneError, match="exclude each other"):
+    with pytest.raises(MptuneError, match="give a configuration or a maximal error, not both"):
         chosen(run, configuration="1", max_error=1e-3)
 
 
@@ -223,7 +223,7 @@ def test_files_that_were_not_emitted_stay(run: Run, tmp_path: Path) -> None:
     winner = winner_of(run, kernel=POLY)
     assert winner is not None
     (tmp_path / "README.md").write_text("mine")
-    with pytest.raises(MptuneError, match=r"README\.md is there and was not emitted"):
+    with pytest.raises(MptuneError, match=r"README\.md exists and was not written by mptune emit"):
         emit(winner, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
     (tmp_path / "README.md").unlink()

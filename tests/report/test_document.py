@@ -216,7 +216,7 @@ def test_a_definition_given_has_to_fit() -> None:
         report_of(
             poly_run(parameters=[{"name": "block", "kind": "ordinal", "values": [1]}]), kernels=[own_kernel.kernel]
         )
-    with pytest.raises(MptuneError, match="no run is of it"):
+    with pytest.raises(MptuneError, match="no run uses it"):
         report_of(small_run(), kernels=[own_kernel.kernel])
 
 
