@@ -307,8 +307,8 @@ def test_from_the_command_line(mptune: Callable[..., Outcome]) -> None:
     assert document["best"]["metrics"]["bandwidth_gb_s"] > 0
     assert document["statuses"]["violation"] > 0
     shown = mptune("show", "run.db")
-    assert "where effort_j <= 1 and block_w <= 128" in shown.out
-    assert "effort_j" in shown.out.split("statuses")[0].split("where")[1]
+    assert "constraints: effort_j <= 1 and block_w <= 128" in shown.out
+    assert "effort_j" in shown.out.split("statuses")[0].split("constraints:")[1]
     assert "block_w <= 128 does not hold" not in shown.out.split("statuses")[0]
     simulated = mptune("simulate", "run.db", "--objective", "error", "--constraint", "effort_j <= 1", "--json")
     assert json.loads(simulated.out)["optimum"] >= document["best"]["error"]
