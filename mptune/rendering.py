@@ -19,6 +19,7 @@ import jinja2
 import jinja2.meta
 import jinja2.nodes
 
+from mptune.build import build_lines
 from mptune.dialect import declared_types, portable, without_comments
 from mptune.errors import KernelError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Kernel, Sizes
@@ -93,7 +94,8 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
     block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
     entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
     declared = declared_types(kernel, configuration, Sizes(sizes))
-    return f'{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{declared}{entry}'
+    ending = f"{declared}{entry}{build_lines(kernel, configuration)}"
+    return f'{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
 
 
 def render_body(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # what can run here is told without them
     import numpy as np
     from numpy.typing import NDArray
 
-    from mptune.kernel import LaunchShape
+    from mptune.kernel import Kernel, LaunchShape, Sizes
     from mptune.resources import Resources
 
 __all__ = [
@@ -80,11 +80,16 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """How to compile: target architecture (empty: the device's own), extra flags and a time limit."""
+    """How to compile: target architecture (empty: the device's own), extra flags and a time limit.
+
+    Attributes:
+        compilers: those that sources may name (:mod:`mptune.build`); what is measured depends on their versions.
+    """
 
     architecture: str = ""
     flags: tuple[str, ...] = ()
     timeout_s: float = 60.0
+    compilers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +335,31 @@ class Backend(ABC):
     @abstractmethod
     def availability(cls) -> Availability:
         """Say whether this backend can compile and run on this machine, and if not why."""
+
+    def prepared(
+        self,
+        kernel: Kernel,
+        sizes: Sizes,  # noqa: ARG002 - for those that look at sources
+        compilers: Sequence[str] = (),
+        flag_sets: Sequence[str] = (),
+    ) -> tuple[Kernel, str]:
+        """Return a kernel with the parameters this backend adds to it, and what a user should know of that.
+
+        Args:
+            kernel: as its definition has it.
+            sizes: to render it at.
+            compilers: which of them compiles; more than one make a parameter of it.
+            flag_sets: likewise the further flags, each a text.
+
+        Raises:
+            BackendUnavailableError: there is no such compiler, or this backend has no choice of them.
+            MptuneError: a flag is not one of optimisation, or the kernel has a parameter of the same name.
+        """
+        if compilers:
+            raise BackendUnavailableError(f"backend {self.name} has one compiler: --compiler is for backend host")
+        if flag_sets:
+            raise BackendUnavailableError(f"backend {self.name}: --compiler-flag-set is for backend host")
+        return kernel, ""
 
     def describe(self) -> DeviceInfo:
         """Describe the device, with the versions of everything it is used with.

@@ -36,6 +36,7 @@ from mptune.backends.processor import (
     processor,
     usable_cores,
 )
+from mptune.build import with_build
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.memory import available_memory_bytes, total_memory_bytes
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mptune.kernel import LaunchShape
+    from mptune.kernel import Kernel, LaunchShape, Sizes
 
 __all__ = ["HostBackend", "HostBuffer", "HostDevice", "HostFunction"]
 
@@ -297,6 +298,24 @@ class HostBackend(Backend):
     def __init__(self, workers: int | None = None, cache: BinaryCache | None = None) -> None:
         self.compiler: HostCompiler = HostCompiler(cache=cache)
         self.device: Device = HostDevice(workers if workers is not None else usable_cores())
+
+    def prepared(
+        self, kernel: Kernel, sizes: Sizes, compilers: Sequence[str] = (), flag_sets: Sequence[str] = ()
+    ) -> tuple[Kernel, str]:
+        """Return a kernel with the compiler and its flags among its parameters, if they are given.
+
+        Without a choice it is the default compiler, or what :mod:`mptune.backends.host_choice` finds better.
+        """
+        # Rendering takes longer to import than everything that tells what is here.
+        from mptune.backends.host_choice import compiler_for_fp16
+
+        remark = ""
+        for name in compilers:
+            find_compiler(name)
+        if not compilers:
+            better, remark = compiler_for_fp16(self.compiler, kernel, sizes)
+            compilers = (better,) if better else ()
+        return with_build(kernel, compilers, flag_sets), remark
 
     @classmethod
     def availability(cls) -> Availability:

@@ -23,12 +23,23 @@ from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cache
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gcc import LIBRARY, CompilerServers, Precompiled, PrecompiledPrelude
 from mptune.backends.processor import processor
+from mptune.build import build_in
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.prelude import prelude
 from mptune.processes import ChildGroup
 
-__all__ = ["HostCompiler", "Program", "find_compiler", "host_architecture"]
+__all__ = [
+    "COMPILERS",
+    "X86_FLAGS",
+    "HostCompiler",
+    "Program",
+    "find_compiler",
+    "host_architecture",
+    "installed_compilers",
+]
 
+#: In the order they are looked for.
+COMPILERS: Final = ("g++", "clang++", "zig")
 _INSTALL_HINT: Final = 'install one ("apt install g++" or pip install "mptune[zig]") or set $CXX'
 #: Contracting a * b + c to one fused operation, as GPUs do, only ever drops a rounding; nothing here may
 #: reorder operations. Kernels set no errno and unmask no floating-point traps.
@@ -38,7 +49,7 @@ _FLAGS: Final = (
     *("-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables"),
 )
 #: Compilers prefer half of a processor's 512 bits, for the sake of programs that hardly compute with vectors.
-_X86_FLAGS: Final = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
+X86_FLAGS: Final = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 #: Without the C++ library and the start files of a program linking takes half the time. libgcc has the
 #: conversions of _Float16. Looking through the C library for what every process has takes another third; libm is named
 #: because functions without a version come from the oldest there is, and that exp is slower.
@@ -56,6 +67,7 @@ _CLANG_LIBRARIES: Final = ("-lm",)
 #: zig would build the C library first, which takes seconds; the process that loads the binary has one.
 _ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")
 _SOURCE_NAME: Final = "<stdin>"
+_ASSEMBLY_LIMIT_S: Final = 60.0
 _CRASH: Final = re.compile(r"internal compiler error|Please submit a|PLEASE submit a bug report|Killed signal")
 
 
@@ -93,7 +105,7 @@ class Program:
             extra = ("-DMPTUNE_UCONTEXT=1", *extra)
         # zig spells architectures with underscores ("x86_64_v3").
         target = architecture.replace("-", "_") if self.family == "zig" else architecture
-        return (*_FLAGS, *_X86_FLAGS, *own, f"-march={target or 'native'}", *extra, "-x", "c++", "-", *libraries)
+        return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *extra, "-x", "c++", "-", *libraries)
 
 
 class HostCompiler(Compiler):
@@ -131,7 +143,9 @@ class HostCompiler(Compiler):
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
         """Compile a rendered source, or take it from the cache."""
-        program, flags = self.program, self.flags(options)
+        build = build_in(source)
+        program = find_compiler(build.compiler) if build.compiler else self.program
+        flags = program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
 
         def compile_one() -> tuple[bytes, str]:
             with self._cache.workspace() as folder:
@@ -145,8 +159,26 @@ class HostCompiler(Compiler):
         return self.program.flags(options.architecture, (*self._flags, *options.flags))
 
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
-        """Return all flags."""
-        return self.flags(options)
+        """Return all flags, and the versions of the compilers that sources may name."""
+        return (*self.flags(options), *(find_compiler(name).version for name in options.compilers))
+
+    def assembly(self, program: Program, source: str, name: str) -> str:
+        """Return what one of the compilers makes of a source, as text; kept on disk.
+
+        Raises:
+            CompileError: the compiler rejected it, crashed or took longer than a minute.
+        """
+        flags = program.flags(extra=self._flags)
+        flags = ("-S", *(flag for flag in flags if flag != "-shared"))
+
+        def compile_one() -> tuple[bytes, str]:
+            with self._cache.workspace() as folder:
+                status, log = self._run(program, source, name, flags, _ASSEMBLY_LIMIT_S, folder)
+                return _library(program, name, status, log, folder)
+
+        key = [program.version, *program.command, processor().fingerprint, *flags, source]
+        image: bytes = compile_cached(self._cache, key, name, compile_one).image
+        return image.decode()
 
     def versions(self) -> Mapping[str, str]:
         """Return what the compiler says of itself."""
@@ -270,12 +302,18 @@ def host_architecture() -> str:
 # -- which there are -------------------------------------------------------------------------------
 
 
-def find_compiler() -> Program:
-    """Return ``$CXX``, else the first there is of g++, clang++ and ziglang.
+def find_compiler(name: str = "") -> Program:
+    """Return the compiler of that name, such as "clang++-19"; without one ``$CXX``, or the first of :data:`COMPILERS`.
 
     Raises:
-        BackendUnavailableError: there is none; says what to install.
+        BackendUnavailableError: there is none; says which there are, or what to install.
     """
+    if name:
+        found = _program(name)
+        if found is None:
+            there = ", ".join(program.label for program in installed_compilers())
+            raise BackendUnavailableError(f"compiler {name!r} is not installed; available: {there or 'none'}")
+        return found
     chosen = os.environ.get("CXX", "").strip()
     if chosen:
         command = tuple(shlex.split(chosen))
@@ -283,14 +321,26 @@ def find_compiler() -> Program:
         if path is None:
             raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {command[0]!r}")
         return _identify((str(Path(path).absolute()), *command[1:]))
-    for program in ("g++", "clang++"):
-        path = shutil.which(program)
-        if path is not None:
-            return _identify((str(Path(path).absolute()),))
-    if importlib.util.find_spec("ziglang") is not None:
-        version = importlib.metadata.version("ziglang")
-        return Program((sys.executable, "-m", "ziglang", "c++"), f"zig {version}", "zig")
+    for program in COMPILERS:
+        found = _program(program)
+        if found is not None:
+            return found
     raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL_HINT}")
+
+
+def installed_compilers() -> tuple[Program, ...]:
+    """Return those of :data:`COMPILERS` that are installed."""
+    return tuple(program for program in map(_program, COMPILERS) if program is not None)
+
+
+def _program(name: str) -> Program | None:
+    if name != "zig":
+        path = shutil.which(name)
+        return _identify((str(Path(path).absolute()),)) if path is not None else None
+    if importlib.util.find_spec("ziglang") is None:
+        return None
+    version = importlib.metadata.version("ziglang")
+    return Program((sys.executable, "-m", "ziglang", "c++"), f"zig {version}", "zig")
 
 
 @functools.cache

@@ -82,6 +82,19 @@ _PROMISE: Final = b"\nfinishing the current trial; Ctrl-C again stops at once\n"
     "--compiler-flag", "flags", metavar="FLAG", multiple=True, help="Add a flag for the compiler. May be repeated."
 )
 @click.option(
+    "--compiler",
+    metavar="NAME,...",
+    default="",
+    help="Compile with this compiler on the host: g++, clang++ (also clang++-19) or zig; several: find the best.",
+)
+@click.option(
+    "--compiler-flag-set",
+    "compiler_flag_sets",
+    metavar='"FLAGS|..."',
+    default="",
+    help="Add these compiler flags on the host; several sets, separated by |: find the best.",
+)
+@click.option(
     "--flush-cache",
     metavar="auto|on|off",
     default="auto",
@@ -95,7 +108,7 @@ _PROMISE: Final = b"\nfinishing the current trial; Ctrl-C again stops at once\n"
     metavar="N",
     type=int,
     show_default="one per core",
-    help="Compile this many configurations at the same time, in advance.",
+    help="Compile this many configurations at the same time, in advance. (Which compiler does it: --compiler.)",
 )
 @click.option(
     "--output", "-o", metavar="RUN.db", type=options.FILE, show_default="runs/KERNEL.db", help="Run file to write."
@@ -108,6 +121,8 @@ def tune(
     size: Sequence[str],
     max_error: Sequence[str],
     objectives: str,
+    compiler: str,
+    compiler_flag_sets: str,
     strategy_option: Sequence[str],
     trial_limit: float,
     output: Path | None,
@@ -138,6 +153,8 @@ def tune(
         sizes=sizes,
         max_error=threshold,
         objectives=options.parse_names(objectives),
+        compiler=options.parse_names(compiler),
+        compiler_flag_sets=tuple(part.strip() for part in compiler_flag_sets.split("|")) if compiler_flag_sets else (),
         strategy_options=options.parse_assignments(strategy_option, "--strategy-option"),
         limits=Limits(run_s=trial_limit),
         **given,

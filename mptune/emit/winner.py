@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mptune import __version__
+from mptune.build import COMPILER, FLAGS, with_build
 from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
 from mptune.folders import bundled_folder
 from mptune.kernel import Kernel, LaunchShape, Sizes
@@ -38,6 +39,9 @@ def kernel_of(run: Run, kernel: Kernel | str | Path | None = None) -> Kernel:
         UnknownNameError: no bundled kernel has the name given.
     """
     found = kernel if isinstance(kernel, Kernel) else load_kernel(_recorded(run) if kernel is None else kernel)
+    build = {p.name: [str(value) for value in p.values] for p in run.info.parameters if p.kind == "build"}
+    if build:
+        found = with_build(found, build.get(COMPILER, ()), build.get(FLAGS, ()))
     _check(run, found)
     return found
 

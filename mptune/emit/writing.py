@@ -12,6 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from mptune import __version__
+from mptune.backends.host_compiler import X86_FLAGS
+from mptune.build import Build, build_of
 from mptune.emit.sizes import NotTranslatableError, fixed_sizes, formula
 from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, kernel_of, remarks, select, sizes_of
@@ -26,7 +28,9 @@ __all__ = ["HOST_FLAGS", "MARK", "Emission", "EmittedArgument", "describe", "emi
 #: What every emitted file says of itself.
 MARK: Final = "Emitted by mptune"
 #: What the host backend compiles with and the numbers depend on.
-HOST_FLAGS: Final = "-std=c++17 -O3 -march=native -ffp-contract=fast -fno-math-errno -fno-trapping-math"
+HOST_FLAGS: Final = " ".join(
+    ("-std=c++17 -O3 -march=native", *X86_FLAGS, "-ffp-contract=fast -fno-math-errno -fno-trapping-math")
+)
 #: What g++ understands besides, for the speed.
 GCC_FLAGS: Final = (
     "-fno-tree-loop-distribute-patterns --param=max-unswitch-insns=16000 --param=logical-op-non-short-circuit=0"
@@ -121,10 +125,17 @@ def describe(winner: Winner, name: str) -> dict[str, Any]:
         "block": shape.block,
         "shared_bytes": shape.shared_bytes,
         "arguments": [_argument(winner, argument, values, free) for argument in kernel.arguments],
-        "host_flags": HOST_FLAGS,
-        "gcc_flags": GCC_FLAGS,
+        "host_command": _host_command(build_of(kernel, winner.configuration)),
         **_measured(winner),
     }
+
+
+def _host_command(build: Build) -> str:
+    """Return the command that compiles for the host as it was measured, up to the files."""
+    compiler = build.compiler or "g++"
+    command = "python3 -m ziglang c++" if compiler == "zig" else compiler
+    lines = (f"{command} {HOST_FLAGS}", GCC_FLAGS if compiler.startswith("g++") else "", " ".join(build.flags))
+    return " \\\n//         ".join(line for line in lines if line)
 
 
 def _free_sizes(winner: Winner) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from mptune.backends.base import CompileOptions
+from mptune.build import compilers_of
 from mptune.errors import MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
@@ -77,7 +78,7 @@ class DeviceEvaluator(Evaluator):
         self.unversioned_metrics = unversioned(chosen)
         self._metric = metric_identity(chosen) + (f" {uuid.uuid4().hex}" if self.unversioned_metrics else "")
         limits = limits or Limits()
-        options = CompileOptions(flags=tuple(flags), timeout_s=limits.compile_s)
+        options = CompileOptions(flags=tuple(flags), timeout_s=limits.compile_s, compilers=compilers_of(kernel))
         self._plan = plan or TimingPlan()
         job = Job.of(kernel, sizes, backend, metric, seed, options, self._plan, tuple(observers))
         self._devices = LocalDevices(job, limits, workers, compilers) if devices is None else devices(job, limits)

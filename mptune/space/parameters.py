@@ -22,6 +22,7 @@ from mptune.space.configuration import Value
 
 __all__ = [
     "BooleanParameter",
+    "BuildParameter",
     "CategoricalParameter",
     "IntegerParameter",
     "OrdinalParameter",
@@ -264,6 +265,13 @@ class CategoricalParameter(Parameter):
     def is_numeric(self) -> bool:
         """False: a category is not a quantity, even when it is written as a number."""
         return False
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class BuildParameter(CategoricalParameter):
+    """Not the template's, but what a source is compiled with (:mod:`mptune.build`)."""
+
+    kind: ClassVar[str] = "build"
 
 
 @dataclass(frozen=True, slots=True, init=False)

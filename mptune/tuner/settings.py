@@ -45,6 +45,9 @@ class TuneSettings:
         compilers: compilations at a time, of the configurations asked for ahead; None: one per core, 0: each
             configuration is asked for when the one before it has been measured, and compiled by the worker.
         flags: further compiler flags.
+        compiler: which compiler compiles on the host, such as ("g++",); of several the best is searched for. Empty:
+            ``$CXX``, else the first there is.
+        compiler_flag_sets: further flags, each set one text; of several the best is searched for.
         flush_cache: whether caches are emptied between timed launches, "on", "off" or "auto": on a GPU, where it shows.
         limits: wall-clock limits of one trial.
     """
@@ -72,6 +75,8 @@ class TuneSettings:
     scheduler: str | None = None
     compilers: int | None = None
     flags: tuple[str, ...] = ()
+    compiler: tuple[str, ...] = ()
+    compiler_flag_sets: tuple[str, ...] = ()
     flush_cache: str = "auto"
     limits: Limits = field(default_factory=Limits)
 

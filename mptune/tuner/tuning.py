@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
-from mptune.errors import UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.dask import Cluster, DaskDevices
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.devices import Devices, runnable_backend
@@ -68,6 +69,7 @@ def tune(
     if output is not None:
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
+    plan = _with_compilers(plan, on_warning)
     with contextlib.ExitStack() as stack:
         evaluator = _evaluator(plan, stack, on_warning)
         ready = evaluator.start()
@@ -90,6 +92,20 @@ def _changed(settings: TuneSettings, changes: dict[str, Any]) -> TuneSettings:
         if name not in known:
             raise UnknownNameError("setting", name, known)
     return dataclasses.replace(settings, **changes)
+
+
+def _with_compilers(plan: TuningPlan, on_warning: Callable[[str], None]) -> TuningPlan:
+    """Return a plan whose kernel has the parameters that its backend adds: what compiles it, where that is chosen."""
+    settings = plan.settings
+    if settings.scheduler is not None:
+        if settings.compiler or settings.compiler_flag_sets:
+            raise MptuneError("--compiler and --compiler-flag-set are for this machine, not for a scheduler's workers")
+        return plan
+    backend = get_backend(runnable_backend(settings.backend))
+    kernel, remark = backend.prepared(plan.kernel, plan.sizes, settings.compiler, settings.compiler_flag_sets)
+    if remark:
+        on_warning(remark)
+    return dataclasses.replace(plan, kernel=kernel)
 
 
 def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack, on_warning: Callable[[str], None]) -> DeviceEvaluator:

@@ -1,0 +1,126 @@
+"""How a source is compiled, if that is tuned too: two parameters of a kernel, and the lines at the end of a source.
+
+A source says itself what is to compile it, so that everything a source goes through (compilation ahead, caches, the key
+of a trial, other processes) needs to know nothing more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from mptune.errors import MptuneError
+
+if TYPE_CHECKING:  # backends are listed without them
+    from mptune.kernel import Kernel
+    from mptune.space.configuration import Configuration
+
+__all__ = [
+    "COMPILER",
+    "FLAGS",
+    "Build",
+    "build_in",
+    "build_lines",
+    "build_of",
+    "compilers_of",
+    "read_flags",
+    "with_build",
+]
+
+#: Names of the parameters.
+COMPILER: Final = "compiler"
+FLAGS: Final = "compiler_flags"
+
+#: How far from the end of a source its lines are looked for.
+_LONGEST: Final = 2000
+_LINE: Final = re.compile(rf"^// mptune ({COMPILER}|{FLAGS}): (.*)$", re.MULTILINE)
+#: Values also come from run files, which may come from anyone: a compiler is a plain name, and a flag cannot make it
+#: run or read something else.
+_NAME: Final = re.compile(r"g\+\+(-[\d.]+)?|clang\+\+(-[\d.]+)?|zig")
+_FLAG: Final = re.compile(r"-O\w*|-f(?!plugin|.*=.*/)[\w.=+-]+|-m[\w.=+-]+|-D\w+(=[\w.+-]*)?|--param=[\w-]+=\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What a source is to be compiled with; an empty compiler stands for the default one."""
+
+    compiler: str = ""
+    flags: tuple[str, ...] = ()
+
+
+def with_build(kernel: Kernel, compilers: Sequence[str] = (), flag_sets: Sequence[str] = ()) -> Kernel:
+    """Return a kernel that has the compiler, the flags or both as parameters, of one or more values.
+
+    The numbers may depend on either, so they are part of the accuracy signature.
+
+    Raises:
+        MptuneError: the kernel has a parameter of that name, a name is not one of a compiler, or a flag is not one of
+            optimisation.
+    """
+    from mptune.space.parameters import BuildParameter
+
+    for name in compilers:
+        if not _NAME.fullmatch(name):
+            raise MptuneError(f"compiler {name!r}: expected g++, clang++ (also with a version: clang++-19) or zig")
+    added = [
+        BuildParameter(name, values)
+        for name, values in ((COMPILER, compilers), (FLAGS, [" ".join(read_flags(flags)) for flags in flag_sets]))
+        if values
+    ]
+    for parameter in added:
+        if parameter.name in (*kernel.parameter_names, *kernel.sizes["default"]):
+            raise MptuneError(f"kernel {kernel.name} has a {parameter.name!r} of its own: give that another name")
+    if not added:
+        return kernel
+    names = (parameter.name for parameter in added)
+    return dataclasses.replace(kernel, parameters=(*kernel.parameters, *added), signature=(*kernel.signature, *names))
+
+
+def read_flags(text: str) -> tuple[str, ...]:
+    """Split a set of flags.
+
+    Raises:
+        MptuneError: one of them is not a flag of optimisation.
+    """
+    try:
+        flags = tuple(shlex.split(text))
+    except ValueError as error:
+        raise MptuneError(f"compiler flags {text!r}: {error}") from error
+    for flag in flags:
+        if not _FLAG.fullmatch(flag):
+            raise MptuneError(f"compiler flag {flag!r}: expected one that starts with -O, -f, -m, -D or --param=")
+    return flags
+
+
+def compilers_of(kernel: Kernel) -> tuple[str, ...]:
+    """Return the compilers a kernel's sources may name."""
+    return tuple(str(v) for p in kernel.parameters if p.kind == "build" and p.name == COMPILER for v in p.values)
+
+
+def build_of(kernel: Kernel, configuration: Configuration) -> Build:
+    """Return what a configuration is to be compiled with."""
+    values = {p.name: str(configuration[p.name]) for p in kernel.parameters if p.kind == "build"}
+    return Build(values.get(COMPILER, ""), read_flags(values.get(FLAGS, "")))
+
+
+def build_lines(kernel: Kernel, configuration: Configuration) -> str:
+    """Return the lines that end the source of a configuration; nothing if it has no such parameters."""
+    named = (p.name for p in kernel.parameters if p.kind == "build")
+    return "".join(f"// mptune {name}: {configuration[name]}\n" for name in named)
+
+
+def build_in(source: str) -> Build:
+    """Return what the end of a source says.
+
+    Raises:
+        MptuneError: it names what is no compiler, or a flag that is not one of optimisation.
+    """
+    found = dict(_LINE.findall(source[-_LONGEST:]))
+    compiler = found.get(COMPILER, "")
+    if compiler and not _NAME.fullmatch(compiler):
+        raise MptuneError(f"the source is to be compiled with {compiler!r}, which is not the name of a compiler")
+    return Build(compiler, read_flags(found.get(FLAGS, "")))

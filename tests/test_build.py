@@ -1,0 +1,187 @@
+"""The compiler and its flags as parameters of a kernel, and what a source says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from mptune.backends import get_backend, host_choice, host_compiler
+from mptune.backends.base import CompileOptions
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.host_compiler import HostCompiler, Program, find_compiler, installed_compilers
+from mptune.build import Build, build_in, build_of, compilers_of, with_build
+from mptune.emit import emit, winner_of
+from mptune.errors import BackendUnavailableError, MptuneError
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.rendering import render
+from mptune.space.parameters import OrdinalParameter
+from mptune.tuner import TuneSettings, tune
+
+needs_compiler = pytest.mark.skipif(not installed_compilers(), reason="no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def axpy() -> Kernel:
+    return load_kernel("axpy")
+
+
+def first_source(kernel: Kernel) -> str:
+    sizes = kernel.resolve_sizes("smoke")
+    return render(kernel, kernel.search_space(sizes).configuration(0), sizes)
+
+
+def test_nothing_asked_for_is_nothing_added(axpy: Kernel) -> None:
+    assert with_build(axpy) is axpy
+    assert build_in(first_source(axpy)) == Build()
+
+
+def test_parameters_of_the_space_the_signature_and_the_source(axpy: Kernel) -> None:
+    kernel = with_build(axpy, ["g++", "clang++"], ["", "-O2  -ffast-math"])
+    sizes = kernel.resolve_sizes("smoke")
+    space = kernel.search_space(sizes)
+    assert space.size == 4 * axpy.search_space(sizes).size
+    assert compilers_of(kernel) == ("g++", "clang++")
+    assert {"compiler", "compiler_flags"} < set(kernel.signature_names)
+    configuration = space.configuration(space.size - 1)
+    build = Build("clang++", ("-O2", "-ffast-math"))
+    assert build_of(kernel, configuration) == build
+    assert build_in(render(kernel, configuration, sizes)) == build
+    near = {render(kernel, space.configuration(i), sizes) for i in range(space.size - 4, space.size)}
+    assert len(near) == 4
+
+
+@pytest.mark.parametrize(
+    ("compilers", "flags", "message"),
+    [
+        (["/tmp/evil"], [], "'/tmp/evil'"),
+        (["sh"], [], "'sh'"),
+        ([], ["-O2 -fplugin=evil.so"], "-fplugin=evil.so"),
+        ([], ["-B/tmp"], "-B/tmp"),
+        ([], ["-wrapper /tmp/evil"], "-wrapper"),
+        ([], ["-fuse-ld=/tmp/evil"], "-fuse-ld"),
+        ([], ["'"], "'"),
+    ],
+)
+def test_what_comes_from_a_file_starts_no_program(
+    axpy: Kernel, compilers: list[str], flags: list[str], message: str
+) -> None:
+    with pytest.raises(MptuneError, match=re.escape(message)):
+        with_build(axpy, compilers, flags)
+    lines = [*(f"// mptune compiler: {c}\n" for c in compilers), *(f"// mptune compiler_flags: {f}\n" for f in flags)]
+    with pytest.raises(MptuneError, match=re.escape(message)):
+        build_in("".join(lines))
+
+
+def test_what_contradicts_the_kernel_or_itself(axpy: Kernel) -> None:
+    own = dataclasses.replace(axpy, parameters=(*axpy.parameters, OrdinalParameter("compiler", [1, 2])))
+    with pytest.raises(MptuneError, match="kernel axpy has a 'compiler' of its own"):
+        with_build(own, ["g++"])
+    with pytest.raises(MptuneError, match="'g\\+\\+' twice"):
+        with_build(axpy, ["g++", "g++"])
+
+
+def test_missing_compilers_and_backends_without_a_choice(axpy: Kernel) -> None:
+    sizes = axpy.resolve_sizes("smoke")
+    there = ", ".join(program.label for program in installed_compilers()) or "none"
+    with pytest.raises(BackendUnavailableError) as caught:
+        get_backend("host").prepared(axpy, sizes, ["clang++-99"])
+    assert str(caught.value) == f"compiler 'clang++-99' is not installed; available: {there}"
+    with pytest.raises(BackendUnavailableError, match="cuda has one compiler"):
+        get_backend("cuda").prepared(axpy, sizes, ["g++"])
+    with pytest.raises(BackendUnavailableError, match="--compiler-flag-set is for backend host"):
+        get_backend("cuda").prepared(axpy, sizes, [], ["-O2"])
+
+
+@needs_compiler
+def test_a_source_is_compiled_with_what_it_says(axpy: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    original = HostCompiler._run
+
+    def run(self, program, text, name, flags, *rest):
+        started.append((program.label, "-funroll-loops" in flags))
+        return original(self, program, text, name, flags, *rest)
+
+    monkeypatch.setattr(HostCompiler, "_run", run)
+    compiler = HostCompiler(cache=BinaryCache(tmp_path))
+    for program in installed_compilers():
+        kernel = with_build(axpy, [program.label], ["-funroll-loops"])
+        assert compiler.compile(first_source(kernel), "axpy", CompileOptions()).image
+        assert started[-1] == (program.label, True)
+        assert program.version in compiler.identity(CompileOptions(compilers=(program.label,)))
+
+
+@needs_compiler
+def test_tuned_recorded_resumed_and_emitted(tmp_path: Path) -> None:
+    name = installed_compilers()[0].label
+    sets = ("-funroll-loops", "-fno-unroll-loops")
+    settings = TuneSettings(
+        backend="host",
+        size="smoke",
+        max_error=1e-1,
+        budget=6,
+        strategy="random",
+        compiler=(name,),
+        compiler_flag_sets=sets,
+    )
+    path = tmp_path / "axpy.db"
+    first = tune("axpy", settings, output=path)
+    assert {trial.configuration["compiler"] for trial in first.trials} == {name}
+    assert {trial.configuration["compiler_flags"] for trial in first.trials} == set(sets)
+    again = tune("axpy", settings, output=path, resume=True, budget=7)
+    assert (again.evaluations, again.state.stale) == (7, 0)
+    assert [t.configuration for t in again.trials[:6]] == [t.configuration for t in first.trials]
+    emit(winner_of(again), tmp_path / "out")
+    command = next((tmp_path / "out").glob("*_host.cpp")).read_text().split("//     ", 1)[1].split("-pthread")[0]
+    assert command.startswith("python3 -m ziglang" if name == "zig" else f"{name} ")
+    assert again.best is not None
+    assert str(again.best.configuration["compiler_flags"]) in command
+
+
+GCC, CLANG = (Program((f"/usr/bin/{n}",), f"{n} 1", f) for n, f in (("g++", "gcc"), ("clang++", "clang")))
+SCALAR, VECTORS, NO_FP16 = "\tvaddsh\t%xmm0, %xmm1, %xmm2\n", "\tvfmadd132ph\t%zmm0, %zmm1, %zmm2\n", "\taddsd\n"
+
+
+@pytest.mark.parametrize(
+    ("by_gcc", "by_clang", "architecture", "cxx", "chosen"),
+    [
+        (SCALAR, VECTORS, "x86-64-v4+avx512_fp16", "", "clang++"),
+        (SCALAR + VECTORS, VECTORS, "x86-64-v4+avx512_fp16", "", ""),
+        (NO_FP16, VECTORS, "x86-64-v4+avx512_fp16", "", ""),
+        (SCALAR, SCALAR, "x86-64-v4+avx512_fp16", "", ""),
+        (SCALAR, VECTORS, "x86-64-v4", "", ""),
+        (SCALAR, VECTORS, "x86-64-v4+avx512_fp16", "g++", ""),
+    ],
+)
+def test_another_compiler_where_the_first_leaves_fp16_scalar(
+    axpy: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
+    by_gcc: str,
+    by_clang: str,
+    architecture: str,
+    cxx: str,
+    chosen: str,
+) -> None:
+    made = {GCC: by_gcc, CLANG: by_clang}
+    here = dataclasses.replace(host_compiler.processor(), architecture=architecture)
+    monkeypatch.setattr(host_choice, "processor", lambda: here)
+    monkeypatch.setattr(host_choice, "installed_compilers", lambda: (GCC, CLANG))
+    monkeypatch.setattr(HostCompiler, "assembly", lambda self, program, source, name: made[program])
+    monkeypatch.delenv("MPTUNE_HOST_ARCH", raising=False)
+    monkeypatch.setenv("CXX", cxx)
+    kernel, remark = get_backend("host").prepared(axpy, axpy.resolve_sizes("smoke"))
+    assert compilers_of(kernel) == ((chosen,) if chosen else ())
+    assert ("g++ leaves the fp16 loop of axpy scalar: compiling with clang++ instead" in remark) == bool(chosen)
+
+
+@needs_compiler
+def test_assembly_is_kept(axpy: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = HostCompiler(cache=BinaryCache(tmp_path))
+    program = find_compiler()
+    text = compiler.assembly(program, first_source(axpy), "axpy")
+    assert "mptune_launch" in text
+    monkeypatch.setattr(HostCompiler, "_run", lambda *_: pytest.fail("compiled again"))
+    assert compiler.assembly(program, first_source(axpy), "axpy") == text
