@@ -93,7 +93,11 @@ def test_finalists_are_the_front_and_the_baseline() -> None:
         ({"objectives": ("time",)}, MptuneError, "a single one is given as the objective"),
         ({"objective": "memory"}, MptuneError, "exclude each other"),
         ({"maximise": True}, MptuneError, "1 / METRIC"),
-        ({"strategy": "firefly"}, MptuneError, "these can have several: bayesian-pareto, exhaustive, nsga2, random"),
+        (
+            {"strategy": "firefly"},
+            MptuneError,
+            "multi-objective strategies: bayesian-pareto, exhaustive, nsga2, random",
+        ),
     ],
 )
 def test_wrong_objectives_are_told_before_anything_runs(

@@ -36,7 +36,7 @@ def chosen_name(name: str, objective: Objective) -> str:
     if objective.also and not STRATEGIES[chosen].optimises_several:
         able = ", ".join(other for other in STRATEGIES if STRATEGIES[other].optimises_several)
         given = ", ".join(objective.metrics)
-        raise MptuneError(f"strategy {name} has one objective, not several ({given}); these can have several: {able}")
+        raise MptuneError(f"strategy {name} supports one objective, got {given}; multi-objective strategies: {able}")
     return chosen
 
 

@@ -26,7 +26,7 @@ class BasinHoppingOptions(ClimbingOptions):
     """Hyperparameters: those of a climb, and of the hops between local optima."""
 
     strategy: ClassVar[str] = "basin-hopping"
-    perturbation: int = option(3, "parameters drawn anew in a hop; all where there are fewer.", least=1)
+    perturbation: int = option(3, "how many parameters a hop draws anew; all of them if there are fewer.", least=1)
     temperature: float = option(
         0.05, "relative loss of score accepted with probability 1/e from one local optimum to the next.", above=0
     )

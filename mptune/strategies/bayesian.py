@@ -52,23 +52,23 @@ class BayesianOptions(Options):
     """Hyperparameters."""
 
     strategy: ClassVar[str] = "bayesian"
-    initial: int = option(10, "configurations of the Latin hypercube, valid ones.", least=1)
+    initial: int = option(10, "valid configurations of the Latin hypercube that the search begins with.", least=1)
     max_candidates: int = option(
-        20_000, "spaces up to this size are considered as a whole; larger ones are sampled.", least=1
+        20_000, "all configurations of a space up to this size are candidates; of a larger one a sample.", least=1
     )
-    sample: int = option(4_000, "configurations of such a sample.", least=10)
+    sample: int = option(4_000, "configurations in the sample of a larger space.", least=10)
     refit: float = option(
-        1.25, "hyperparameters are fitted anew when the observations have grown by this factor.", least=1
+        1.25, "fit the hyperparameters anew when the number of observations has grown by this factor.", least=1
     )
-    iterations: int = option(30, "of each fit.", least=1)
+    iterations: int = option(30, "iterations of each fit of the hyperparameters.", least=1)
     warp: float = option(1.0, "strength of the compression of values worse than the median, 0 for none.", least=0)
     length_spread: float = option(0.6, "standard deviation of the prior of a log length scale.", above=0)
     noise: float = option(0.03, "centre of the prior of the noise, relative to the deviation of all values.", above=0)
     patience: int = option(
-        12, "evaluations without a better one after which every second is a neighbour of the best.", least=1
+        12, "after this many evaluations without a better one, every second is a neighbour of the best.", least=1
     )
     max_observations: int = option(
-        800, "observations the model of time holds; of more, the best and a random part.", least=20
+        800, "observations the model of time holds; of more it holds the best half and a random part.", least=20
     )
 
 

@@ -47,15 +47,15 @@ class BayesianBacoOptions(Options):
     strategy: ClassVar[str] = "bayesian-baco"
     initial: int = option(10, "random configurations before the model takes over.", least=1)
     points: int = option(30_000, "configurations sampled to find where the acquisition function is large.", least=10)
-    starts: int = option(10, "the best of them from which local search starts.", least=1)
-    elite: int = option(3, "best trials from whose neighbours it starts too.", least=0)
+    starts: int = option(10, "how many of the best of them local search starts from.", least=1)
+    elite: int = option(3, "how many of the best trials local search also starts from.", least=0)
     neighbourhood: Kind = option(
         "hamming",
         "hamming (one parameter takes any other value) or adjacent (one parameter moves one step).",
         choices=KINDS,
     )
     neighbours: int = option(
-        2_000, "of a configuration with more neighbours a random part of this size is looked at.", least=1
+        2_000, "look at this many neighbours of a configuration at most, drawn at random.", least=1
     )
     permutation: str = option(
         "spearman", "distance of permutations: spearman, kendall or hamming.", choices=PERMUTATION_DISTANCES
@@ -64,16 +64,16 @@ class BayesianBacoOptions(Options):
     length_shape: float = option(
         1.3, "shape of the gamma prior of a length scale; the largest distance in a parameter is 1.", above=0
     )
-    length_rate: float = option(0.1, "its rate.", above=0)
+    length_rate: float = option(0.1, "rate of that gamma prior.", above=0)
     fit_samples: int = option(10, "random hyperparameters a fit begins with.", least=1)
     fit_starts: int = option(
         2, "how many of them, the most probable ones, are optimised, beside those of the last fit.", least=1
     )
-    iterations: int = option(30, "of each optimisation.", least=1)
+    iterations: int = option(30, "iterations of each optimisation of the hyperparameters.", least=1)
     refit: float = option(
-        1.05, "hyperparameters are fitted anew when the observations have grown by this factor.", least=1
+        1.05, "fit the hyperparameters anew when the number of observations has grown by this factor.", least=1
     )
-    trees: int = option(50, "of the random forest.", least=1)
+    trees: int = option(50, "trees in the random forest.", least=1)
     regrow: float = option(
         1.25,
         "the forest is grown anew when the outcomes have grown by this factor, or one was not as expected.",
@@ -86,12 +86,14 @@ class BayesianBacoOptions(Options):
         most=1,
     )
     least_feasible_levels: int = option(
-        11, "in so many equal steps, 0 being one of them; with 1 it is always 0.", least=1
+        11, "number of values from 0 to least_feasible that epsilon_f is drawn from; with 1 it is always 0.", least=1
     )
     exploration: float = option(
         1e-4, "an improvement counts from so many standard deviations of all values on.", least=0
     )
-    max_observations: int = option(800, "observations the model holds; of more, the best and a random part.", least=20)
+    max_observations: int = option(
+        800, "observations the model holds; of more it holds the best half and a random part.", least=20
+    )
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)

@@ -53,7 +53,7 @@ class BayesianMultiOptions(Options):
     )
     length_scale: float = option(
         1.5,
-        "of the Matérn 3/2 covariance, where every parameter has values from 0 to 1; "
+        "length scale of the Matérn 3/2 covariance, where every parameter has values from 0 to 1; "
         "the paper has 2 for a constant exploration factor.",
         above=0,
     )
@@ -73,10 +73,12 @@ class BayesianMultiOptions(Options):
         0.1, "required improvement factor of advanced-multi (0.1 in Table I, 5% in the text).", least=0
     )
     max_candidates: int = option(
-        50_000, "spaces up to this size are predicted as a whole; of larger ones a sample is.", least=1
+        50_000, "predict all configurations of a space up to this size; of a larger one a sample.", least=1
     )
-    sample: int = option(5_000, "configurations of such a sample.", least=10)
-    max_observations: int = option(800, "observations the model holds; of more, the best and a random part.", least=20)
+    sample: int = option(5_000, "configurations in the sample of a larger space.", least=10)
+    max_observations: int = option(
+        800, "observations the model holds; of more it holds the best half and a random part.", least=20
+    )
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)

@@ -34,8 +34,8 @@ class Nsga2Options(PopulationOptions):
     strategy: ClassVar[str] = "nsga2"
     population: int = option(20, "individuals that survive a generation, and children in it.", least=2, most=_POOL)
     crossover: str = option("uniform", "single_point, two_point, uniform or disruptive_uniform.", choices=CROSSOVERS)
-    crossover_probability: float = option(0.9, "of two parents to exchange genes at all.", least=0, most=1)
-    mutations: float = option(1.0, "genes of a child that mutate, in the mean.", least=0)
+    crossover_probability: float = option(0.9, "probability that two parents exchange genes at all.", least=0, most=1)
+    mutations: float = option(1.0, "how many genes of a child mutate on average.", least=0)
 
 
 class Nsga2Strategy(PopulationStrategy):

@@ -35,7 +35,9 @@ class SimulatedAnnealingOptions(Options):
     start_temperature: float = option(
         0.1, "relative loss of score accepted with probability 1/e at the start.", above=0
     )
-    end_temperature: float = option(0.001, "the same at the end of the cooling.", above=0)
+    end_temperature: float = option(
+        0.001, "relative loss of score accepted with probability 1/e at the end of the cooling.", above=0
+    )
     evaluations: int = option(
         200, "unique configurations over which the temperature falls geometrically; then it starts again.", least=1
     )

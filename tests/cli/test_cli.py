@@ -258,7 +258,7 @@ WRONG_INPUT = {
     "both kinds of objective": (("tune", "axpy", "--objectives", "time,error", "--objective", "energy"), "exclude"),
     "objectives of a strategy of one": (
         ("tune", "axpy", "--backend", "host", "--objectives", "time,error", "--strategy", "genetic"),
-        "strategy genetic has one objective, not several .*bayesian-pareto",
+        "strategy genetic supports one objective, got .*bayesian-pareto",
     ),
     "objective unmeasured": (("tune", "axpy", "--backend", "host", "--objective", "energy"), "objective 'energy'"),
     "trial limit": (("tune", "axpy", "--trial-limit", -1), "trial limit -1 s"),
