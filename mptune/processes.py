@@ -56,8 +56,8 @@ class _Keeper:
     def add(self, group: int) -> None:
         """Have a process group killed when this process ends."""
         with self._lock:
-            self._groups.add(group)
             self._tell(f"+{group}\n")
+            self._groups.add(group)
 
     def discard(self, group: int) -> None:
         """Forget a process group that has ended."""
@@ -71,8 +71,8 @@ class _Keeper:
             os.write(self._lifeline, line.encode())
         except OSError:  # it was not started yet, or somebody killed it
             self._start()
-            for group in self._groups:
-                os.write(self._lifeline, f"+{group}\n".encode())
+            for known in (*(f"+{group}\n" for group in self._groups), line):
+                os.write(self._lifeline, known.encode())
 
     def _start(self) -> None:
         if self._lifeline >= 0:
@@ -154,7 +154,12 @@ class Child:
             pass_fds=pass_fds,
             start_new_session=True,
         )
-        _keeper.add(self._process.pid)
+        try:
+            _keeper.add(self._process.pid)
+        except OSError:  # without a keeper it could outlive this process
+            self.signal(signal.SIGKILL)
+            self._process.wait()
+            raise
 
     @property
     def process_id(self) -> int:

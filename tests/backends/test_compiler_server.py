@@ -56,9 +56,17 @@ def source(offset: int = 0) -> str:
     return prelude() + BODY.replace("OFFSET", str(offset))
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a cache that has the precompiled prelude, and nothing else."""
+    cache = BinaryCache(tmp_path_factory.mktemp("prepared"))
+    HostCompiler(cache=cache).expect(CompileOptions())
+    return cache.directory
+
+
 @pytest.fixture
-def cache(tmp_path: Path) -> BinaryCache:
-    return BinaryCache(tmp_path / "cache")
+def cache(tmp_path: Path, prepared: Path) -> BinaryCache:
+    return BinaryCache(shutil.copytree(prepared, tmp_path / "cache"))
 
 
 @contextlib.contextmanager
