@@ -60,6 +60,7 @@ def test_an_error_equal_to_the_threshold_is_feasible():
         objective = Objective(threshold=tau)
         assert objective.is_feasible(trial(error=tau))
         assert objective.log10_excess(trial(error=tau)) <= 0
+        assert objective.judge(trial(error=tau, status=Status.INACCURATE)).status is Status.OK
         assert not objective.is_feasible(trial(error=math.nextafter(tau, 1)))
         assert objective.log10_excess(trial(error=math.nextafter(tau, 1))) > 0
 
@@ -181,6 +182,7 @@ def test_closest_has_the_least_excess_then_the_best_value_then_the_first_place()
 def test_closest_without_a_threshold_is_the_best():
     trials = [trial(2.0, math.nan, number=0), trial(1.0, math.nan, number=1)]
     assert Objective().closest(trials) is trials[1]
+    assert Objective(minimise=False).closest(trials) is trials[0]
 
 
 # -- what may be missing or extreme ------------------------------------------------------------
@@ -194,7 +196,9 @@ def test_a_trial_that_is_not_valid_has_no_value_and_the_lowest_score(status):
         assert math.isnan(objective.performance(failed))
         assert objective.score(failed) == -math.inf
         assert not objective.is_feasible(failed)
-        assert objective.log10_excess(failed) == math.inf
+        assert objective.log10_excess(failed) == objective.error_excess(failed) == math.inf
+        assert objective.constraint_excess(failed) == math.inf
+        assert objective.closest([failed]) is None
 
 
 def test_an_inaccurate_trial_needs_no_time_unless_the_penalty_does():
@@ -327,6 +331,7 @@ def test_an_expression_that_gives_no_number_is_refused(metric):
         ({"beta": math.inf}, "beta"),
         ({"baseline": -1.0}, "baseline"),
         ({"baseline": math.nan}, "baseline"),
+        ({"baseline": math.inf}, "baseline"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):
