@@ -253,7 +253,7 @@ WRONG_INPUT = {
     "kernel prefix": (("tune", "conv"), "did you mean 'convolution2d'"),
     "objective": (("tune", "axpy", "--backend", "host", "--objective", "tme_ms"), "did you mean 'time_ms'"),
     "objectives": (("tune", "axpy", "--backend", "host", "--objectives", "tme,error"), "did you mean 'time'"),
-    "one of several": (("tune", "axpy", "--objectives", "error"), "objectives error: one alone"),
+    "one of several": (("tune", "axpy", "--objectives", "error"), "objectives error: a single one"),
     "objective twice": (("tune", "axpy", "--objectives", "time,error,time"), "'time' is given twice"),
     "both kinds of objective": (("tune", "axpy", "--objectives", "time,error", "--objective", "energy"), "exclude"),
     "objectives of a strategy of one": (

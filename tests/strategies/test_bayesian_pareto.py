@@ -132,7 +132,7 @@ def test_the_default_strategy_makes_way_for_several_objectives() -> None:
 def test_a_strategy_of_one_objective_says_which_can_have_several(name: str) -> None:
     if name == "bayesian":
         return
-    message = rf"{name} has one objective.*time_ms, error.*: bayesian-pareto, exhaustive, nsga2, random"
+    message = rf"{name} supports one objective.*time_ms, error.*: bayesian-pareto, exhaustive, nsga2, random"
     with pytest.raises(MptuneError, match=message):
         make(name, KERNEL.space, TIME_AND_ERROR)
 
