@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -19,8 +18,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["Child", "ChildEnded", "ChildGroup", "Ended", "PythonChild", "in_words", "run_target"]
 
@@ -262,6 +263,8 @@ class PythonChild(Child):
     ) -> None:
         # A file rather than a pipe: nobody has to empty it while the child works.
         self._output = tempfile.TemporaryFile() if keeps_output else None  # noqa: SIM115 - lives as long as the child
+        import multiprocessing  # only a child that runs Python needs it
+
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
             super().__init__(
@@ -332,6 +335,8 @@ def run_target(target: str, descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
     module, _, function = target.partition(":")
+    from multiprocessing.connection import Connection
+
     with Connection(descriptor) as connection, contextlib.suppress(EOFError, ConnectionError):
         getattr(importlib.import_module(module), function)(connection)
 

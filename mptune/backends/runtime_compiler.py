@@ -20,13 +20,15 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mptune.backends.base import excerpt
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.processes import ChildEnded, PythonChild
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 __all__ = ["CompilerSpec", "RuntimeCompiler", "RuntimeLibrary", "serve", "system_libraries"]
 
