@@ -46,7 +46,7 @@ class SimulationRun:
 
     Attributes:
         seed: the strategy's seed.
-        best: best objective after each evaluation, None while no trial is valid and accurate enough.
+        best: best objective after each evaluation, None as long as no trial is valid and accurate enough.
         best_configuration: where the last of them was found.
         strategy_s: wall time inside the strategy.
         hypervolume: of several objectives, the hypervolume of the front after each evaluation as a share of that of
@@ -73,13 +73,12 @@ class Simulation:
         strategy: name of the strategy.
         budget: evaluations each run may make.
         objective: what was optimised.
-        optimum: best recorded value among the trials that meet the threshold; None where there is none.
-        optimum_configuration: where it was recorded.
-        unit: unit of the objective, empty where it is not known.
+        optimum: best recorded value among the trials that meet the threshold; None if there is none.
+        optimum_configuration: the configuration it was recorded for.
+        unit: unit of the objective; empty if unknown.
         configurations: recorded configurations.
         runs: one replay per seed.
-        scale: on which the fronts of several objectives are compared; None for a single one and where nothing is
-            feasible.
+        scale: on which fronts of several objectives are compared; None for one objective, or if nothing is feasible.
     """
 
     space: str
@@ -180,15 +179,15 @@ def simulate(
     Args:
         space: a recorded space, or the file of one (Kernel Tuner cache, T4 results, run file).
         strategy: name of the strategy.
-        budget: unique configurations each run may evaluate; it ends sooner where the recording has fewer.
+        budget: unique configurations each run may evaluate; it ends sooner if the recording has fewer.
         repeats: number of runs.
         seed: seed of the first run.
         objective: "time", "memory", "energy", "edp", "error", a recorded metric or an expression over metrics.
-        objectives: two or three of these instead: what is looked for is their front.
+        objectives: two or three of these instead: the search is for their front.
         maximise: whether more of the objective is better.
         max_error: the largest recorded error allowed, one for all outputs or by output.
         penalty: what an inaccurate trial scores.
-        constraints: what the recorded metrics have to satisfy besides, such as ``energy_j <= 1.5``.
+        constraints: limits on recorded metrics, such as ``energy_j <= 1.5``.
         options: hyperparameters of the strategy by name.
 
     Raises:
@@ -256,7 +255,7 @@ def _replay(
 
 
 def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
-    """Return the scale of the feasible trials with all objectives, None where there are none."""
+    """Return the scale of the feasible trials that have all objectives; None if there are none."""
     levels = np.array([objective.levels(trial) for trial in trials if objective.is_feasible(trial)])
     known = levels[~np.isnan(levels).any(axis=1)] if len(levels) else levels
     return FrontScale.of(known) if len(known) else None
@@ -285,7 +284,7 @@ class _Front:
 
 
 def _footprints(recorded: RecordedSpace) -> dict[str, Known]:
-    """Return the memory footprints as known, which they are in a live run too; nothing where one is not recorded."""
+    """Return the memory footprints, which a live run knows beforehand too; nothing unless all are recorded."""
     footprints = np.array([recorded.trials[index].metric(_FOOTPRINT) for index in range(recorded.space.size)])
     return {} if np.isnan(footprints).any() else {_FOOTPRINT: lambda indices: footprints[indices]}
 

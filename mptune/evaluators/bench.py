@@ -59,16 +59,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a bench says of itself before the first evaluation.
+    """What a bench reports before the first evaluation.
 
     Attributes:
         device: where launches go.
-        identity: device, compiler, versions and flags, as text.
+        identity: device, compiler, versions and flags, as text; times compare only if it is equal.
         data_key: identity of inputs and references.
         constraints: device limits, over ``threads_per_block``, ``shared_bytes`` and the axes of block and grid.
         options: with which another process compiles the very same binaries, without looking at the device.
         observers: names of the observers that can measure here, of those asked for.
-        unavailable: why an observer asked for, or a metric of one, or something else users expect, cannot be had here.
+        unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
     """
 
     device: DeviceInfo
@@ -108,7 +108,7 @@ class Bench:
         seed: seeds the inputs.
         options: how to compile.
         plan: how often to launch.
-        observers: names of what to measure besides.
+        observers: names of the optional observers to switch on.
         announce: told the name of each phase as it begins.
     """
 
@@ -171,7 +171,7 @@ class Bench:
 
         Args:
             request: the configuration and what is known of it.
-            plan: how often to launch, where that is not the bench's own plan.
+            plan: how often to launch; by default the bench's own plan.
         """
         configuration = request.configuration
         clock = _Clock(self._announce)
@@ -355,5 +355,5 @@ def _observed(observer: Observer, context: LaunchContext) -> Mapping[str, float]
 
 
 def _damage(bound: BoundArguments) -> str:
-    """Say what launches wrote outside the buffers; nothing where they did not."""
+    """Say what launches wrote outside the buffers; empty if nothing."""
     return "; ".join(f"the kernel wrote out of bounds of {name!r}: {o}" for name, o in bound.overruns().items())

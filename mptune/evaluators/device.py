@@ -45,7 +45,7 @@ class DeviceEvaluator(Evaluator):
         limits: wall-clock limits.
         policy: decides what is measured; by default that of a run in which less time wins.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
-        observers: names of what to measure besides.
+        observers: names of the optional observers to switch on.
         workers: devices of this machine, one worker process for each.
         devices: makes other devices than those of this machine; ``workers`` and ``compilers`` are then not looked at.
 
@@ -89,11 +89,11 @@ class DeviceEvaluator(Evaluator):
         self._siblings: defaultdict[tuple[Value, ...], list[Trial]] = defaultdict(list)
         #: Keys of the configurations on a device.
         self._under_way: dict[Configuration, str] = {}
-        #: What needed no device.
+        #: Trials that needed no device.
         self._settled: deque[Trial] = deque()
 
     def start(self) -> Ready:
-        """Start the workers if they are not running and return what they say of themselves.
+        """Start the workers if they are not running and return what they report of their device.
 
         Raises:
             MptuneError: the kernel, its data or the backend is not usable, or the devices are not alike.

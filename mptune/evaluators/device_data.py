@@ -38,7 +38,7 @@ _INTEGER_BYTE: Final = 0xA5
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """What a kernel wrote outside a buffer.
+    """What a kernel wrote outside a buffer, into its guard zones.
 
     Attributes:
         damaged: how many bytes of the guard zones changed.

@@ -135,7 +135,7 @@ class Devices(ABC):
 
     @abstractmethod
     def prepare(self, source: str) -> None:
-        """Begin to compile a source that is going to be evaluated, where that is done ahead."""
+        """Begin to compile a source that is going to be evaluated, if compilers run ahead here."""
 
     @abstractmethod
     def submit(self, request: Request) -> None:
@@ -151,7 +151,7 @@ class Devices(ABC):
 
     @abstractmethod
     def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
-        """Measure configurations in turn, all on the same device; nothing where that ended its worker.
+        """Measure configurations in turn, all on one device; return nothing if that ended its worker.
 
         Only while no trial is under way.
         """
@@ -184,7 +184,7 @@ def check_alike(ready: Mapping[str, Ready]) -> None:
         else:
             continue
         raise MptuneError(
-            f"one search runs on devices that are alike, and {what}: {first_name} has {_named(first)}, "
+            f"all devices of a search must be alike, but {what}: {first_name} has {_named(first)}, "
             f"{name} has {_named(other)}: {differing}"
         )
 

@@ -1,4 +1,4 @@
-"""The observers a run asks for: opened once, then looking on at every configuration that has passed."""
+"""The optional observers of a run: opened once, then used for every configuration whose outputs were right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def observers_for(metrics: Iterable[str]) -> tuple[str, ...]:
 
 
 class Observation:
-    """The observers of one bench beside those that are always on.
+    """The optional observers of one bench.
 
     Args:
         names: of the observers asked for.
@@ -42,7 +42,7 @@ class Observation:
 
     Attributes:
         names: of those that can measure here.
-        unavailable: why an observer, or a metric of one, cannot be had here.
+        unavailable: why an observer, or a metric of one, is not available here, by name.
 
     Raises:
         UnknownNameError: no observer has that name.
@@ -112,7 +112,7 @@ class Observation:
 
 
 class BackToBackLaunches:
-    """Launches that follow on one another for as long as some observers need."""
+    """Launches one after another, without a pause, for as long as some observers need."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class Job:
         options: how to compile.
         plan: how often to launch.
         function: name of the kernel's function.
-        observers: names of what to measure besides.
+        observers: names of the optional observers to switch on.
     """
 
     kernel: str | bytes
@@ -114,7 +114,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class PhaseBegins:
-    """A phase of the current evaluation begins; one that wants quiet begins when the tuner has answered."""
+    """A phase of the current evaluation begins; one that wants quiet waits for the tuner's answer."""
 
     name: str
 

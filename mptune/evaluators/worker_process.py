@@ -206,7 +206,7 @@ class DeviceWorker:
 
     @property
     def process_id(self) -> int | None:
-        """The process, None where none is running."""
+        """The process; None if none is running."""
         process = self._process
         return None if process is None else process.process_id
 
@@ -219,11 +219,11 @@ class DeviceWorker:
         return self._call(lambda: self._running().ready)
 
     def evaluate(self, request: Request, quiet: Callable[[], AbstractContextManager[None]] = nullcontext) -> Trial:
-        """Return the trial of a configuration; that of a failure where the process ends or is ended."""
+        """Return the trial of a configuration; a failed one if the process ends or is ended."""
         return self._call(lambda: self._evaluate(request, quiet))
 
     def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
-        """Return a trial of each configuration, measured in turn; nothing where the process ends."""
+        """Return a trial of each configuration, measured in turn; nothing if the process ends."""
         return self._call(lambda: self._remeasure(rounds))
 
     def close(self) -> None:

@@ -128,9 +128,10 @@ class Ledger(Evaluator):
 
     def finished(self) -> list[Trial]:
         """Return the trials that have ended, judged and committed."""
-        replayed, self._ended = self._ended, []
-        measured = self._evaluator.finished() if self._evaluator.under_way else []
-        return [*replayed, *(self.keep(trial, self._phase) for trial in measured)]
+        ended, self._ended = self._ended, []
+        for trial in self._evaluator.finished() if self._evaluator.under_way else ():
+            ended.append(self.keep(trial, self._phase))
+        return ended
 
     # -- trials --------------------------------------------------------------------------------
 

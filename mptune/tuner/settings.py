@@ -1,4 +1,4 @@
-"""How to tune, and what is told while it goes on."""
+"""How to tune, and what is reported while a run goes on."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class TuneSettings:
         max_error: threshold of the error metric, one for all outputs or by output.
         metric: error metric of every output instead of the kernel's own.
         objective: "time", "memory", "energy", "edp", "error", a metric name or an expression over metrics.
-        objectives: two or three of these instead: what is searched for is their front; the best is of the first.
+        objectives: two or three of these instead: the search is for their front; the best is that of the first.
         maximise: whether more of the objective is better.
-        constraints: what is measured of a feasible trial satisfies them, such as ``energy_j <= 1.5``.
-        observers: names of what to measure beside what objective and constraints need.
+        constraints: limits on measured metrics that a feasible trial meets, such as ``energy_j <= 1.5``.
+        observers: names of further observers, besides those that objective and constraints need.
         penalty: score of an inaccurate trial: "hard", "linear" or "decay".
         alpha: slope of the linear penalty.
         beta: rate of the decay penalty.
         strategy: name of the strategy.
         strategy_options: its hyperparameters by name.
         budget: unique configurations to evaluate.
-        time_limit_s: no further evaluation once the run took this long.
+        time_limit_s: start no new evaluation after this many seconds.
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
         workers: devices of this machine to evaluate on, one worker process for each.
@@ -102,16 +102,16 @@ class TuneSettings:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a tuning run stands, told after every trial.
+    """Where a tuning run stands, reported after every trial.
 
     Attributes:
         phase: "baseline" or "search".
         trial: the latest trial.
         run: returns everything so far.
-        budget: evaluations there will be at most.
+        budget: the most evaluations the run will make.
         elapsed_s: wall time since the start.
         replayed: whether the trial comes from the run file.
-        ahead: the configurations that are being compiled, or have been, for the next evaluations.
+        ahead: the configurations that are compiled, or being compiled, for the next evaluations.
     """
 
     phase: str
