@@ -156,6 +156,7 @@ LOOSE = MeasurementPolicy(Objective(threshold=1.0, penalty="hard"))
         (TIMED, GOOD, True, True),
         (TIMED, GOOD, False, False),
         (TIMED, Trial(GOOD.configuration, Status.CRASH), True, True),
+        (TIMED, TIMEOUT, True, False),
         (dataclasses.replace(TIMED, run_limit_s=30.0), TIMEOUT, True, True),
         (dataclasses.replace(TIMED, run_limit_s=31.0), TIMEOUT, True, False),
         (HARD, UNTIMED, True, True),
