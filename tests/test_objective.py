@@ -61,6 +61,7 @@ def test_an_error_equal_to_the_threshold_is_feasible():
         assert objective.is_feasible(trial(error=tau))
         assert objective.log10_excess(trial(error=tau)) <= 0
         assert objective.judge(trial(error=tau, status=Status.INACCURATE)).status is Status.OK
+        assert all(Objective(threshold=tau, penalty=p).score(trial(2.0, tau)) == 0.5 for p in PENALTIES)
         assert not objective.is_feasible(trial(error=math.nextafter(tau, 1)))
         assert objective.log10_excess(trial(error=math.nextafter(tau, 1))) > 0
 
