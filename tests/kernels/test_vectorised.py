@@ -8,7 +8,6 @@ import re
 import subprocess
 
 import pytest
-from launching import launcher
 
 from mptune.backends.host_compiler import find_compiler
 from mptune.errors import BackendUnavailableError
@@ -61,15 +60,11 @@ def knows(command, architecture):
 
 
 @functools.cache
-def rendered(name, precision, values):
-    kernel = load_kernel(name)
-    types = {p.name: precision for p in kernel.parameters if isinstance(p, PrecisionParameter)}
-    return render(kernel, kernel.configuration({**types, **dict(values)}), launcher(kernel).data.sizes)
-
-
 def compiled(name, precision, values, architecture):
     """Return a rendered source, its assembly, and what g++ says that it vectorised."""
-    source = rendered(name, precision, tuple(values.items()))
+    kernel = load_kernel(name)
+    types = {p.name: precision for p in kernel.parameters if isinstance(p, PrecisionParameter)}
+    source = render(kernel, kernel.configuration({**types, **dict(values)}), kernel.resolve_sizes("smoke"))
     command = [*gcc(architecture), "-fopt-info-vec-optimized", "-S", "-x", "c++", "-", "-o", "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=True)
     return source, done.stdout, done.stderr
@@ -91,7 +86,7 @@ def inner_loops(assembly):
 )
 @pytest.mark.parametrize(("name", "loop", "values"), [*INNER_LOOPS, *THREAD_LOOPS], ids=str)
 def test_the_loop_is_vectorised(name, loop, values, architecture, precision):
-    source, _, log = compiled(name, precision, values, architecture)
+    source, _, log = compiled(name, precision, tuple(values.items()), architecture)
     body = source.split(f'#line 1 "{name}.cu"\n')[1]
     if loop == THREAD_LOOP:
         # g++ reads the prelude from its standard input here.
@@ -110,7 +105,7 @@ def test_the_loop_is_vectorised(name, loop, values, architecture, precision):
 
 @pytest.mark.parametrize(("name", "loop", "values"), [*INNER_LOOPS, *THREAD_LOOPS], ids=str)
 def test_where_there_is_fp16_the_loop_computes_in_full_vectors_of_it(name, loop, values):
-    _, assembly, _ = compiled(name, "fp16", values, WITH_FP16)
+    _, assembly, _ = compiled(name, "fp16", tuple(values.items()), WITH_FP16)
     loops = [text for text in inner_loops(assembly) if re.search(r"ph\s.*%zmm", text)]
     assert loops
     for text in loops:
