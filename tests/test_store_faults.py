@@ -142,6 +142,7 @@ def test_damaged_pages_are_refused(filled):
         ("UPDATE trials SET status = 'great' WHERE id = 7", "trial 7 cannot be read.*great"),
         ("UPDATE trials SET metrics = '{\"time_ms\"' WHERE id = 8", "trial 8 cannot be read"),
         ("UPDATE trials SET metrics = '[1]' WHERE id = 8", "trial 8 cannot be read"),
+        ("UPDATE trials SET metrics = '{}, {}' WHERE id = 8", "trial 8 cannot be read"),
         ("UPDATE trials SET configuration = '3' WHERE id = 9", "trial 9 cannot be read"),
         ("UPDATE trials SET configuration = '{\"a\": {}}' WHERE id = 9", "trial 9 cannot be read"),
         ("UPDATE trials SET times_ms = x'0102' WHERE id = 9", "trial 9 cannot be read"),
