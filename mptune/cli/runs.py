@@ -215,19 +215,19 @@ def report(run_files: Sequence[Path], path: Path, kernel: Sequence[str], sources
     if json:
         runs = [
             {
-                "label": run.label,
-                "kernel": run.kernel,
-                "trials": len(run.feasible),
-                "sources": len(run.sources.by_trial),
-                "remarks": list(run.sources.remarks),
+                "label": run["label"],
+                "kernel": run["kernel"],
+                "trials": len(run["feasible"]),
+                "sources": len(run["sources"]["by_trial"]),
+                "remarks": list(run["sources"]["remarks"]),
             }
             for run in written.runs
         ]
         print_json({"output": str(path), "size_bytes": size_bytes, "runs": runs})
         return
     for run in written.runs:
-        for note in run.sources.remarks:
-            print_note(f"{run.label}: {note}")
+        for note in run["sources"]["remarks"]:
+            print_note(f"{run['label']}: {note}")
     echo(f"{path} ({size_bytes / 1e3:,.0f} kB)")
 
 

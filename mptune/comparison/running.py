@@ -96,10 +96,7 @@ def compare(
 
 
 def _check(
-    spaces: Sequence[object],
-    strategies: Sequence[str],
-    options: Mapping[str, Mapping[str, Any]],
-    processes: int | None,
+    spaces: Sequence[object], strategies: Sequence[str], options: Mapping[str, Mapping[str, Any]], processes: int | None
 ) -> None:
     if not spaces or not strategies:
         raise MptuneError(f"nothing to compare: {len(spaces)} spaces and {len(strategies)} strategies")

@@ -211,11 +211,7 @@ def write_t4(recorded: RecordedSpace, path: str | Path) -> None:
 def t4_text(recorded: RecordedSpace) -> str:
     """Return the text of a T4 results file, with every time in milliseconds."""
     results = [_result(recorded, recorded.trials[index]) for index in sorted(recorded.trials)]
-    document = {
-        "metadata": {"timeunit": "milliseconds"},
-        "results": results,
-        "schema_version": _SCHEMA_VERSION,
-    }
+    document = {"metadata": {"timeunit": "milliseconds"}, "results": results, "schema_version": _SCHEMA_VERSION}
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 

@@ -154,12 +154,7 @@ class Interaction:
 
 
 def interaction_of(
-    parameters: Sequence[Parameter],
-    types: AbstractSet[str],
-    trials: Sequence[Trial],
-    relative: Floats,
-    *,
-    wide: bool,
+    parameters: Sequence[Parameter], types: AbstractSet[str], trials: Sequence[Trial], relative: Floats, *, wide: bool
 ) -> Interaction | None:
     """Return types against the other parameters, as many as there is room for; None if there is nothing to compare.
 

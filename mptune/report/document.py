@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,193 +18,21 @@ from mptune.results import Trial
 from mptune.run import Run, json_safe
 from mptune.space.configuration import Configuration
 
-__all__ = [
-    "SOURCES",
-    "Choices",
-    "Failure",
-    "ParameterColumn",
-    "Report",
-    "RunDocument",
-    "Sources",
-    "run_document",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """A column whose cells repeat: the distinct values, and for each trial the position of its own.
-
-    Attributes:
-        values: the distinct values.
-        codes: a position in ``values`` for each trial, length ``n_trials``.
-    """
-
-    values: tuple[Any, ...]
-    codes: tuple[int, ...]
-
-    @classmethod
-    def of(cls, cells: Sequence[Any], values: Sequence[Any] = ()) -> Choices:
-        """Return the column of these cells; the values given come first, then others as they appear."""
-        positions: dict[Any, int] = {}
-        for value in (*values, *cells):
-            positions.setdefault(value, len(positions))
-        return cls(tuple(positions), tuple(positions[cell] for cell in cells))
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterColumn:
-    """A parameter and its value in each trial.
-
-    Attributes:
-        name: of the parameter.
-        kind: what it is ("ordinal", "precision", ...), empty if the run does not say.
-        texts: its values as they are shown.
-        options: for each value, what gives it to ``mptune render`` in a shell.
-        cells: its values, and each trial's.
-    """
-
-    name: str
-    kind: str
-    texts: tuple[str, ...]
-    options: tuple[str, ...]
-    cells: Choices
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Failures of one kind: status, message of the first in short, how many, and the number of the first."""
-
-    status: str
-    message: str
-    count: int
-    trial: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Rendered sources of some trials; sources of one kernel have most lines in common, which are kept once.
-
-    Attributes:
-        lines: the distinct lines.
-        by_trial: positions in ``lines``, by trial.
-        remarks: what a reader of them has to know; why there are none, where there are none.
-    """
-
-    lines: tuple[str, ...] = ()
-    by_trial: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-
-    def text(self, trial: int) -> str:
-        """Return the source of a trial.
-
-        Raises:
-            KeyError: it is not among them.
-        """
-        return "\n".join(self.lines[position] for position in self.by_trial[trial])
-
-
-@dataclass(frozen=True, slots=True)
-class RunDocument:
-    """One run. A trial is named by its position in the order of evaluation; the page counts from 1.
-
-    Attributes:
-        label: what the page calls the run; no two of a report have the same.
-        file: its run file, empty if it is from none.
-        facts: what is said about it, by name, in the order it is shown: texts.
-        kernel: name of the kernel.
-        backend: name of the backend.
-        device: name of the device.
-        strategy: name of the strategy.
-        seed: of the strategy and the inputs, None if the run does not say.
-        error_metric: how errors are measured.
-        threshold: the largest error allowed, for the worst output or by output.
-        objective: the metric, or expression over metrics, that was optimised.
-        constraints: measured constraints.
-        higher_is_better: names of the metrics of which more is better.
-        budget: evaluations it was to have, None if the run does not say.
-        configurations: size of the search space, None if the run does not say.
-        wall_s: seconds it took so far.
-        durations_s: how they were spent.
-        command: the command line that makes the run again.
-        command_is_recorded: whether it is the one that made it.
-        render_command: prints a configuration's source; its values are to be added.
-        emit_command: emits a trial; its number is to be added.
-        baseline: its trial, None if there is none.
-        best: the best feasible trial, None if there is none.
-        closest: the infeasible trial that exceeds the limits least, None if there is none.
-        parameters: a column for each.
-        statuses: how each trial ended.
-        messages: why, for those that are not ok.
-        warnings: what the data manager remarked on each trial, one text.
-        feasible: for each trial, whether it satisfies threshold and constraints, as 0 or 1.
-        reused_errors: trials whose error was measured on another one of the same accuracy signature.
-        metrics: a column of numbers for each, None if a trial has none.
-        failures: by status and message, the most frequent first.
-        sources: rendered sources of some trials.
-    """
-
-    label: str
-    file: str
-    facts: Mapping[str, str]
-    kernel: str
-    backend: str
-    device: str
-    strategy: str
-    seed: int | None
-    error_metric: str
-    threshold: float | Mapping[str, float] | None
-    objective: str
-    constraints: tuple[str, ...]
-    higher_is_better: tuple[str, ...]
-    budget: int | None
-    configurations: int | None
-    wall_s: float
-    durations_s: Mapping[str, float]
-    command: str
-    command_is_recorded: bool
-    render_command: str
-    emit_command: str
-    baseline: int | None
-    best: int | None
-    closest: int | None
-    parameters: tuple[ParameterColumn, ...]
-    statuses: Choices
-    messages: Choices
-    warnings: Choices
-    feasible: tuple[int, ...]
-    reused_errors: tuple[int, ...]
-    metrics: Mapping[str, tuple[float | None, ...]]
-    failures: tuple[Failure, ...]
-    sources: Sources
+__all__ = ["SOURCES", "Report", "run_document"]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one page shows.
-
-    Attributes:
-        title: of the page.
-        version: of the mptune that wrote it.
-        runs: in the order given.
-    """
+    """What one page shows: its title, the mptune that wrote it, and :func:`run_document` of each run."""
 
     title: str
     version: str
-    runs: tuple[RunDocument, ...]
+    runs: tuple[dict[str, Any], ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the document the page is made of; a number that is not known or not finite is None."""
-        document: dict[str, Any] = json_safe(_plain(self))
+        document: dict[str, Any] = json_safe({"title": self.title, "version": self.version, "runs": self.runs})
         return document
-
-
-def _plain(value: Any) -> Any:
-    """Return nested dataclasses as mappings; ``dataclasses.asdict`` would copy every cell of every column."""
-    if dataclasses.is_dataclass(value):
-        return {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
-    if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
-        return [_plain(entry) for entry in value]
-    return value
 
 
 def _tune_command(run: Run) -> tuple[str, bool]:
@@ -224,7 +51,8 @@ def _tune_command(run: Run) -> tuple[str, bool]:
     for name, value in {**options, "penalty": objective.penalty}.items():
         if value is not None:
             words += [f"--{name}", str(value)]
-    words += [word for text in _limits(objective.threshold) for word in ("--max-error", text)]
+    limits = _pairs(objective.threshold) if isinstance(objective.threshold, Mapping) else [objective.threshold]
+    words += [word for limit in limits if limit is not None for word in ("--max-error", str(limit))]
     if objective.metric != "time_ms":
         words += ["--objective", objective.metric, *(() if objective.minimise else ("--maximise",))]
     words += [word for text in objective.constraints for word in ("--constraint", text)]
@@ -259,15 +87,8 @@ def _sizes(run: Run) -> list[str]:
     return [word for text in _pairs(run.info.sizes) for word in ("--size", text)]
 
 
-def _limits(threshold: float | Mapping[str, float] | None) -> Iterator[str]:
-    if isinstance(threshold, Mapping):
-        yield from _pairs(threshold)
-    elif threshold is not None:
-        yield str(threshold)
-
-
-def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
-    return (f"{name}={value}" for name, value in values.items())
+def _pairs(values: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={value}" for name, value in values.items()]
 
 
 #: Trials whose source is in the page unless another number is asked for.
@@ -276,29 +97,22 @@ SOURCES: Final = 1000
 _KINDS: Final = 20
 
 
-def _sources_of(run: Run, kernel: Kernel | None = None, count: int = SOURCES) -> Sources:
-    """Render the sources of a run's most interesting trials, without the prelude they have in common.
+def _sources_of(run: Run, kernel: Kernel | None = None, count: int = SOURCES) -> dict[str, Any]:
+    """Render the sources of a run's most interesting trials, at most ``count``, without the prelude they share.
 
-    Where the definition is not to be found, or is not the run's any more, there are none and the remarks say why: a
-    report is of the run file, which need not lie where its kernel does.
-
-    Args:
-        run: the run.
-        kernel: the definition, unless it is a bundled kernel or a file in the current folder.
-        count: how many at most.
-
-    Raises:
-        KernelError: the definition given is not the one the run was made with.
+    Sources of one kernel have most lines in common: ``by_trial`` holds positions in the distinct ``lines``. Where the
+    definition is not to be found, or is not the run's any more, there are none and the remarks say why: a report is
+    of the run file, which need not lie where its kernel does.
     """
     if count < 1 or not run.trials:
-        return Sources(remarks=("The report was made without sources.",) if run.trials else ())
+        return _sources((), {}, ["The report was made without sources."] if run.trials else [])
     try:
         definition = kernel_of(run, kernel)
         sizes = sizes_of(run, definition)
     except MptuneError as error:
         if kernel is not None:
             raise
-        return Sources(remarks=(f"No source is shown: {error}",))
+        return _sources((), {}, [f"No source is shown: {error}"])
     positions: dict[str, int] = {}
     numbers = {trial.configuration: number for number, trial in enumerate(run.trials)}
     by_trial = {}
@@ -311,7 +125,12 @@ def _sources_of(run: Run, kernel: Kernel | None = None, count: int = SOURCES) ->
             continue
         lines = (positions.setdefault(line, len(positions)) for line in text.splitlines())
         by_trial[numbers[trial.configuration]] = tuple(lines)
-    return Sources(tuple(positions), dict(sorted(by_trial.items())), tuple(dict.fromkeys(told)))
+    return _sources(positions, by_trial, told)
+
+
+def _sources(lines: Iterable[str], by_trial: Mapping[int, tuple[int, ...]], told: Sequence[str]) -> dict[str, Any]:
+    remarks = tuple(dict.fromkeys(told))
+    return {"lines": tuple(lines), "by_trial": dict(sorted(by_trial.items())), "remarks": remarks}
 
 
 def _chosen(run: Run, count: int) -> tuple[Trial, ...]:
@@ -347,8 +166,10 @@ _SHORTEST_MESSAGE: Final = 300
 _SPEEDUP: Final = "speedup"
 
 
-def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources: int) -> RunDocument:
-    """Return what the page shows of a run.
+def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources: int) -> dict[str, Any]:
+    """Return what the page shows of a run, in columns of ``n_trials`` entries.
+
+    A trial is named by its position in the order of evaluation; the page counts from 1.
 
     Args:
         run: the run.
@@ -362,46 +183,52 @@ def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources
         UnknownNameError: an ok trial lacks a metric of the objective.
     """
     info, trials, objective = run.info, run.trials, run.objective
+    numbers = {trial.configuration: number for number, trial in enumerate(trials)}
     command, is_recorded = _tune_command(run)
-    return RunDocument(
-        label=label,
-        file=file,
-        facts=_facts(run),
-        kernel=run.kernel,
-        backend=info.backend,
-        device=info.device,
-        strategy=info.strategy,
-        error_metric=info.metric or "error",
-        seed=info.seed,
-        threshold=objective.threshold,
-        objective=objective.metric,
-        constraints=objective.constraints,
-        higher_is_better=tuple(sorted(run.more_is_better)),
-        budget=info.budget,
-        configurations=info.configurations,
-        wall_s=run.state.wall_s,
-        durations_s=run.durations_s,
-        command=command,
-        command_is_recorded=is_recorded,
-        render_command=_render_command(run),
-        emit_command=_emit_command(run, file),
-        **_positions(run),
-        parameters=tuple(_parameter_column(run, name) for name in run.parameter_names),
-        statuses=Choices.of([trial.status.value for trial in trials]),
-        messages=_texts([trial.message for trial in trials]),
-        warnings=_texts(["\n".join(trial.warnings) for trial in trials]),
-        feasible=tuple(int(objective.is_feasible(trial)) for trial in trials),
-        reused_errors=tuple(i for i, trial in enumerate(trials) if trial.measurement.reused_error),
-        metrics=_metrics(run),
-        failures=_failures(run),
-        sources=_sources_of(run, kernel, sources),
-    )
-
-
-def _positions(run: Run) -> dict[str, int | None]:
-    numbers = {trial.configuration: number for number, trial in enumerate(run.trials)}
     named = {"baseline": _baseline(run), "best": run.best, "closest": run.closest}
-    return {name: None if trial is None else numbers[trial.configuration] for name, trial in named.items()}
+    return {
+        "label": label,
+        "file": file,
+        "facts": _facts(run),
+        "kernel": run.kernel,
+        "backend": info.backend,
+        "device": info.device,
+        "strategy": info.strategy,
+        "seed": info.seed,
+        "error_metric": info.metric or "error",
+        "threshold": objective.threshold,
+        "objective": objective.metric,
+        "constraints": objective.constraints,
+        "higher_is_better": sorted(run.more_is_better),
+        "budget": info.budget,
+        "configurations": info.configurations,
+        "wall_s": run.state.wall_s,
+        "durations_s": run.durations_s,
+        "command": command,
+        "command_is_recorded": is_recorded,
+        # To be completed with the values, and with the number, of a trial.
+        "render_command": _render_command(run),
+        "emit_command": _emit_command(run, file),
+        **{name: None if trial is None else numbers[trial.configuration] for name, trial in named.items()},
+        "parameters": [_parameter_column(run, name) for name in run.parameter_names],
+        "statuses": _choices([trial.status.value for trial in trials]),
+        "messages": _texts([trial.message for trial in trials]),
+        "warnings": _texts(["\n".join(trial.warnings) for trial in trials]),
+        "feasible": [int(objective.is_feasible(trial)) for trial in trials],
+        # Whose error was measured on another trial of the same accuracy signature.
+        "reused_errors": [i for i, trial in enumerate(trials) if trial.measurement.reused_error],
+        "metrics": _metrics(run),
+        "failures": [
+            {
+                "status": group.status.value,
+                "message": _cut(group.message, _LONGEST_MESSAGE),
+                "count": group.count,
+                "trial": numbers[group.first.configuration],
+            }
+            for group in run.failure_groups
+        ],
+        "sources": _sources_of(run, kernel, sources),
+    }
 
 
 def _baseline(run: Run) -> Trial | None:
@@ -409,36 +236,27 @@ def _baseline(run: Run) -> Trial | None:
     return run.baseline if run.info.baseline_values is not None else None
 
 
-def _failures(run: Run) -> tuple[Failure, ...]:
-    numbers = {trial.configuration: number for number, trial in enumerate(run.trials)}
-    return tuple(
-        Failure(
-            group.status.value, _cut(group.message, _LONGEST_MESSAGE), group.count, numbers[group.first.configuration]
-        )
-        for group in run.failure_groups
-    )
-
-
-def _metrics(run: Run) -> dict[str, tuple[float | None, ...]]:
+def _metrics(run: Run) -> dict[str, list[float]]:
     """Return the columns: objective, time, speedup and error first, then what else was measured."""
     leading = (run.objective.metric, "time_ms", _SPEEDUP, "error", "memory_bytes")
     known = {*run.metric_names, run.objective.metric} if run.metric_names else set()
     if _baseline(run) is not None:
         known.add(_SPEEDUP)
     names = [name for name in dict.fromkeys((*leading, *run.metric_names)) if name in known]
-    columns = {name: tuple(_number(run.metric_of(trial, name)) for trial in run.trials) for name in names}
-    return {name: column for name, column in columns.items() if any(cell is not None for cell in column)}
+    columns = {name: [run.metric_of(trial, name) for trial in run.trials] for name in names}
+    return {name: column for name, column in columns.items() if any(map(math.isfinite, column))}
 
 
-def _parameter_column(run: Run, name: str) -> ParameterColumn:
+def _parameter_column(run: Run, name: str) -> dict[str, Any]:
+    """Return a parameter's cells, its values as texts, and what gives each value to ``mptune render`` in a shell."""
     described = next((p for p in run.info.parameters if p.name == name), None)
     cells: list[Any] = [trial.configuration.get(name) for trial in run.trials]
     tested = set(cells)
-    ordered = [value for value in described.values if value in tested] if described else []
-    column = Choices.of(cells, ordered)
-    texts = tuple("" if value is None else str(value) for value in column.values)
-    options = tuple(shlex.join(["-p", f"{name}={text}"]) for text in texts)
-    return ParameterColumn(name, described.kind if described else "", texts, options, column)
+    column = _choices(cells, [value for value in described.values if value in tested] if described else [])
+    texts = ["" if value is None else str(value) for value in column["values"]]
+    options = [shlex.join(["-p", f"{name}={text}"]) for text in texts]
+    kind = described.kind if described else ""
+    return {"name": name, "kind": kind, "texts": texts, "options": options, "cells": column}
 
 
 def _facts(run: Run) -> dict[str, str]:
@@ -467,15 +285,19 @@ def _listed(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def _texts(texts: Sequence[str]) -> Choices:
+def _choices(cells: Sequence[Any], first: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return a column of repeating cells: its distinct values, those of ``first`` leading, and a position for each."""
+    positions: dict[Any, int] = {}
+    for value in (*first, *cells):
+        positions.setdefault(value, len(positions))
+    return {"values": tuple(positions), "codes": [positions[cell] for cell in cells]}
+
+
+def _texts(texts: Sequence[str]) -> dict[str, Any]:
     longest = min(_LONGEST_MESSAGE, max(_SHORTEST_MESSAGE, _ALL_MESSAGES // max(1, len(set(texts)))))
-    return Choices.of([_cut(text, longest) for text in texts], [""])
+    return _choices([_cut(text, longest) for text in texts], [""])
 
 
 def _cut(text: str, longest: int) -> str:
     more = len(text) - longest
     return text if more <= 0 else f"{text[:longest]}\n… and {more} characters more, in the run file"
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

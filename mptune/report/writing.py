@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import jinja2
 from markupsafe import Markup
@@ -33,35 +33,28 @@ _SCRIPTS: Final = (
     "format.js", "model.js", "filter.js", "axis.js", "plot.js", "charts.js", "table.js", "detail.js", "summary.js",
     "main.js",
 )  # fmt: skip
+_LOADER: Final = jinja2.PackageLoader("mptune.report", "files")
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def page(report: Report) -> str:
     """Return the HTML of a report."""
     script, style = _script(), _text("report.css")
+    # ASCII alone, and nothing a parser of HTML looks at: it stands inside a script element.
+    data = json.dumps(report.to_json(), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    # No network at all, and of scripts and styles the page's own.
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'"
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
-            title=_without_surrogates(report.title),
-            policy=_policy(script, style),
+            # A file's name may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
+            title=report.title.encode("utf-8", "backslashreplace").decode("utf-8"),
+            policy=f"{policy}; form-action 'none'",
             style=Markup(style),
             script=Markup(script),
-            data=Markup(_script_json(report.to_json())),
+            data=Markup(data.translate(_ESCAPES)),
         )
-    )
-
-
-def _script_json(document: Any) -> str:
-    """Return JSON that can stand inside a script element: ASCII alone, and nothing a parser of HTML looks at."""
-    text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.translate(_ESCAPES)
-
-
-def _policy(script: str, style: str) -> str:
-    """Return the content security policy: no network at all, and of scripts and styles the page's own."""
-    return (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -77,23 +70,13 @@ def _script() -> str:
 
 
 def _text(name: str) -> str:
-    source = _environment().loader
-    assert source is not None
-    return source.get_source(_environment(), name)[0].replace("\r\n", "\n")
-
-
-def _without_surrogates(text: str) -> str:
-    # A file's name may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _LOADER.get_source(_environment(), name)[0].replace("\r\n", "\n")
 
 
 @functools.cache
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("mptune.report", "files"),
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=True,
+        loader=_LOADER, undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=True
     )
 
 
@@ -152,7 +135,8 @@ def write_report(
         MptuneError: as of :func:`report_of`, or the file cannot be written, or is a run file.
     """
     path = Path(path)
-    _refuse_run_file(path)
+    if path.is_file() and read_head(path).startswith(SQLITE_MAGIC):
+        raise MptuneError(f"{path} is a run file: give the report another name, such as {path.with_suffix('.html')}")
     report = report_of(runs, kernels=kernels, sources=sources)
     text = page(report)
     try:
@@ -161,12 +145,6 @@ def write_report(
     except OSError as error:
         raise MptuneError(f"cannot write the report {path}: {error.strerror or error}") from error
     return report
-
-
-def _refuse_run_file(path: Path) -> None:
-    """Raise MptuneError if the report would replace a run file."""
-    if path.is_file() and read_head(path).startswith(SQLITE_MAGIC):
-        raise MptuneError(f"{path} is a run file: give the report another name, such as {path.with_suffix('.html')}")
 
 
 def _definitions(kernels: Sequence[Kernel | str | Path], runs: Sequence[Run]) -> dict[str, Kernel]:

@@ -142,7 +142,7 @@ def test_a_library_of_messages_is_cut_shorter() -> None:
 
 def test_names_of_runs_differ() -> None:
     report = report_of([small_run(), small_run(seed=4), timing_run()])
-    assert [run.label for run in report.runs] == ["saxpby", "saxpby (2)", "convolution"]
+    assert [run["label"] for run in report.runs] == ["saxpby", "saxpby (2)", "convolution"]
     assert report.title.startswith("saxpby, convolution")
 
 
@@ -176,11 +176,11 @@ def test_commands_that_print_and_take_home_a_trial(tmp_path: Path) -> None:
 def test_sources_are_what_is_rendered() -> None:
     run = poly_run()
     (shown,) = report_of(run, kernels=[own_kernel.kernel]).runs
-    assert sorted(shown.sources.by_trial) == [0, 1, 2, 3, 4]
+    assert sorted(shown["sources"]["by_trial"]) == [0, 1, 2, 3, 4]
     for number, found in enumerate(run.trials):
         text = render_body(own_kernel.kernel, found.configuration, {"n": 37})
-        assert shown.sources.text(number) == "\n".join(text.splitlines())
-    assert len(shown.sources.lines) == len(set(shown.sources.lines))
+        assert [shown["sources"]["lines"][i] for i in shown["sources"]["by_trial"][number]] == text.splitlines()
+    assert len(shown["sources"]["lines"]) == len(set(shown["sources"]["lines"]))
 
 
 def test_of_many_trials_those_that_matter_have_their_source() -> None:
@@ -189,7 +189,7 @@ def test_of_many_trials_those_that_matter_have_their_source() -> None:
     run = Run(run.info, [*run.trials[:5], crash, *run.trials[6:]])
     (shown,) = report_of(run, kernels=[own_kernel.kernel], sources=4).runs
     # The best (which is the baseline), the failure, then the fastest.
-    assert sorted(shown.sources.by_trial) == [5, 9, 10, 11]
+    assert sorted(shown["sources"]["by_trial"]) == [5, 9, 10, 11]
 
 
 def test_without_a_definition_the_report_says_why_there_are_no_sources(tmp_path: Path) -> None:
@@ -224,8 +224,8 @@ def test_what_cannot_be_rendered_is_told() -> None:
     run = poly_run(2)
     strange = Trial(Configuration({**run.trials[0].configuration, "unroll": "wide"}), Status.CRASH)
     (shown,) = report_of(Run(run.info, [*run.trials, strange]), kernels=[own_kernel.kernel]).runs
-    assert sorted(shown.sources.by_trial) == [0, 1]
-    assert "Trial 3 cannot be rendered" in shown.sources.remarks[-1]
+    assert sorted(shown["sources"]["by_trial"]) == [0, 1]
+    assert "Trial 3 cannot be rendered" in shown["sources"]["remarks"][-1]
 
 
 # -- files -------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_a_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     report = mptune.write_report(file, tmp_path / "deep" / "er" / "report.html")
     text = (tmp_path / "deep" / "er" / "report.html").read_text()
     assert text.startswith("<!DOCTYPE html>")
-    assert report.runs[0].file == str(file)
+    assert report.runs[0]["file"] == str(file)
     write_report([file, small_run()], tmp_path / "deep" / "er" / "report.html")
     assert "run (2)" not in text
 
@@ -258,8 +258,8 @@ def test_a_run_that_is_being_written_is_reported_as_it_is(tmp_path: Path) -> Non
         thread.join()
         assert (tmp_path / "run.db").read_bytes() == before
         file.add(run.trials[1])
-    assert len(found[0].runs[0].feasible) == 1
-    assert len(report_of(tmp_path / "run.db").runs[0].feasible) == 2
+    assert len(found[0].runs[0]["feasible"]) == 1
+    assert len(report_of(tmp_path / "run.db").runs[0]["feasible"]) == 2
 
 
 def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
