@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import types
 import warnings
 from pathlib import Path
@@ -206,7 +207,7 @@ class ArraysDevice(HostDevice):
         )
 
     def array(self, buffer: Any, dtype: Any) -> Any:
-        return buffer._memory().view(dtype).view(DeviceArray)
+        return np.frombuffer((ctypes.c_char * buffer.nbytes).from_address(buffer.address), dtype).view(DeviceArray)
 
 
 def with_arrays() -> HostBackend:

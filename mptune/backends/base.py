@@ -37,7 +37,6 @@ __all__ = [
     "Device",
     "DeviceInfo",
     "Function",
-    "check_data",
     "check_part",
     "compile_cached",
     "excerpt",
@@ -423,17 +422,6 @@ def check_part(whole: Buffer, offset: int, nbytes: int) -> None:
     """
     if not (0 <= offset <= offset + nbytes <= whole.nbytes):
         raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {whole.nbytes} bytes")
-
-
-def check_data(buffer: Buffer, data: NDArray[Any]) -> None:
-    """Check that an array can be copied to or from a buffer.
-
-    Raises:
-        LaunchError: it has another size, or gaps.
-    """
-    if data.nbytes != buffer.nbytes or not data.flags.c_contiguous:
-        layout = "" if data.flags.c_contiguous else ", not contiguous"
-        raise LaunchError(f"a buffer of {buffer.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
 
 
 def in_words(argument: object) -> str:

@@ -56,19 +56,16 @@ class CudaBackend(GpuBackend):
 
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:
-        """Return NVRTC."""
         return _nvrtc()
 
     @staticmethod
     def require_device() -> None:
-        """Check that the NVIDIA driver finds a device and CuPy is installed."""
         CudaBackend.device_count()
         if importlib.util.find_spec("cupy") is None:
             raise BackendUnavailableError(f"CuPy is not installed: {_INSTALL}")
 
     @staticmethod
     def device_count() -> int:
-        """Return how many devices the NVIDIA driver finds."""
         count = ctypes.c_int()
         try:
             driver = ctypes.CDLL("libcuda.so.1")
@@ -80,12 +77,10 @@ class CudaBackend(GpuBackend):
 
     @staticmethod
     def read_resources(image: Any, function: str) -> Resources:
-        """Read from a binary what a function takes of a multiprocessor."""
         return read_cubin(image, function)
 
     @staticmethod
     def open_driver() -> Driver:
-        """Open the first visible device."""
         CudaBackend.require_device()
         return _CupyDriver()
 

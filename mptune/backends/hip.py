@@ -53,19 +53,16 @@ class HipBackend(GpuBackend):
 
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:
-        """Return hiprtc."""
         return _hiprtc()
 
     @staticmethod
     def require_device() -> None:
-        """Check that the HIP library finds a device and HIP Python is installed."""
         HipBackend.device_count()
         if importlib.util.find_spec("hip") is None:
             raise BackendUnavailableError(f"HIP Python is not installed: {_INSTALL_PYTHON}")
 
     @staticmethod
     def device_count() -> int:
-        """Return how many devices the HIP library finds."""
         paths = _library_paths("amdhip64")
         if not paths:
             raise BackendUnavailableError(f"no HIP device: the HIP library is not installed: {_INSTALL_ROCM}")
@@ -80,12 +77,10 @@ class HipBackend(GpuBackend):
 
     @staticmethod
     def read_resources(image: Any, function: str) -> Resources:
-        """Read from a binary what a function takes of a compute unit."""
         return read_code_object(image, function)
 
     @staticmethod
     def open_driver() -> Driver:
-        """Open the first visible device."""
         HipBackend.require_device()
         return _HipPythonDriver()
 

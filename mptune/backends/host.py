@@ -14,19 +14,17 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from mptune.backends.addressed import AddressBuffer, pack_arguments
 from mptune.backends.base import (
     Argument,
     Availability,
     Backend,
     Binary,
-    Buffer,
     Device,
     DeviceInfo,
     Function,
-    check_data,
-    check_part,
     in_words,
 )
 from mptune.backends.binary_cache import BinaryCache
@@ -63,75 +61,41 @@ _FAILURES: Final = {
 }
 
 
-class HostBuffer(Buffer):
-    """Zeroed memory of the process, aligned to a cache line.
+class _HostMemory:
+    """The memory of one buffer: zeroed, aligned to a cache line, and given back with the buffer at the latest."""
+
+    def allocate(self, nbytes: int) -> int:
+        import numpy as np
+
+        try:
+            self._bytes: NDArray[np.uint8] | None = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"{nbytes} bytes could not be allocated on the host; smaller sizes or narrower types need fewer"
+            ) from error
+        return -(-int(self._bytes.ctypes.data) // _ALIGNMENT) * _ALIGNMENT
+
+    def free(self, address: int) -> None:  # noqa: ARG002
+        self._bytes = None
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        ctypes.memmove(target, source, nbytes)
+
+    copy_in = copy_out = copy
+
+    def fill(self, target: int, byte: int, nbytes: int) -> None:
+        ctypes.memset(target, byte, nbytes)
+
+
+class HostBuffer(AddressBuffer):
+    """Zeroed memory of this process, aligned to a cache line.
 
     Args:
         nbytes: size.
     """
 
     def __init__(self, nbytes: int) -> None:
-        import numpy as np
-
-        self.nbytes = nbytes
-        self._whole: HostBuffer | None = None
-        try:
-            memory = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
-        except MemoryError as error:
-            raise OutOfMemoryError(
-                f"{nbytes} bytes could not be allocated on the host; smaller sizes or narrower types need fewer"
-            ) from error
-        start = -memory.ctypes.data % _ALIGNMENT
-        self._bytes: NDArray[np.uint8] | None = memory[start : start + nbytes]
-
-    @property
-    def address(self) -> int:
-        """Where the memory starts.
-
-        Raises:
-            LaunchError: the buffer was freed.
-        """
-        return int(self._memory().ctypes.data)
-
-    def write(self, data: NDArray[Any]) -> None:
-        """Copy a contiguous array of ``nbytes`` bytes in."""
-        self._memory()[:] = self._view(data)
-
-    def read(self, data: NDArray[Any]) -> None:
-        """Copy the memory into a contiguous array of ``nbytes`` bytes."""
-        self._view(data)[:] = self._memory()
-
-    def copy_from(self, other: Buffer) -> None:
-        """Copy another host buffer of the same size."""
-        if not isinstance(other, HostBuffer) or other.nbytes != self.nbytes:
-            raise LaunchError(f"a host buffer of {self.nbytes} bytes cannot be copied from {in_words(other)}")
-        self._memory()[:] = other._memory()
-
-    def fill(self, byte: int) -> None:
-        """Set every byte to the same value."""
-        self._memory()[:] = byte
-
-    def part(self, offset: int, nbytes: int) -> HostBuffer:
-        """Return some of the bytes as a buffer of their own."""
-        check_part(self, offset, nbytes)
-        part = HostBuffer.__new__(HostBuffer)
-        part.nbytes, part._whole, part._bytes = nbytes, self, self._memory()[offset : offset + nbytes]
-        return part
-
-    def free(self) -> None:
-        """Give the memory back."""
-        self._bytes = None
-
-    def _memory(self) -> NDArray[np.uint8]:
-        if self._whole is not None:
-            self._whole._memory()
-        if self._bytes is None:
-            raise LaunchError(f"a host buffer of {self.nbytes} bytes was used after it was freed")
-        return self._bytes
-
-    def _view(self, data: NDArray[Any]) -> NDArray[np.uint8]:
-        check_data(self, data)
-        return cast("NDArray[np.uint8]", data.reshape(-1).view("uint8"))
+        super().__init__(_HostMemory(), nbytes)
 
 
 class HostFunction(Function):
@@ -162,7 +126,6 @@ class HostFunction(Function):
         self._finalizer.atexit = False
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
-        """Copy a contiguous array into the ``__constant__`` array of that name and size."""
         with self._lock:
             if self._library is None:
                 raise LaunchError(f"{self.function} was given {name!r} after it was unloaded")
@@ -173,7 +136,6 @@ class HostFunction(Function):
             ctypes.memmove(symbol, data.ctypes.data, data.nbytes)
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
-        """Run the grid to its end on all workers; return milliseconds from the first block to the last."""
         self._check_shape(shape)
         values, keep = self._pack(arguments)
         grid = (ctypes.c_uint * 3)(*shape.grid)
@@ -189,7 +151,6 @@ class HostFunction(Function):
         return elapsed_ns * 1e-6
 
     def unload(self) -> None:
-        """Stop the workers and close the library."""
         with self._lock:
             self._library = None
             self._finalizer()
@@ -212,29 +173,15 @@ class HostFunction(Function):
                 f"{self.function}: {shape.shared_bytes} bytes of shared memory, the limit is {_MAX_SHARED_BYTES}"
             )
 
-    def _pack(self, arguments: Sequence[Argument]) -> tuple[ctypes.Array[ctypes.c_void_p], list[Any]]:
-        """Return the addresses of the arguments' values, and what has to live as long as they are used."""
-        import numpy as np
-
+    def _pack(self, arguments: Sequence[Argument]) -> tuple[ctypes.Array[ctypes.c_void_p], list[NDArray[Any]]]:
         if len(arguments) != len(self._codes):
             raise LaunchError(f"{self.function} has {len(self._codes)} parameters and was given {len(arguments)}")
-        keep: list[Any] = []
-        addresses = []
-        for i, (argument, code) in enumerate(zip(arguments, self._codes, strict=True)):
-            if isinstance(argument, HostBuffer):
-                pointer = ctypes.c_void_p(argument.address)
-                keep.append(pointer)
-                addresses.append(ctypes.addressof(pointer))
-                size = -ctypes.sizeof(ctypes.c_void_p)
-            else:
-                value = np.array(argument)
-                keep.append(value)
-                addresses.append(value.ctypes.data)
-                size = value.nbytes if isinstance(argument, np.generic) else 0
-            if size != code:
+        pointers, values = pack_arguments(self.function, arguments, HostBuffer)
+        for i, (argument, value, code) in enumerate(zip(arguments, values, self._codes, strict=True)):
+            if code != (-value.nbytes if isinstance(argument, HostBuffer) else value.nbytes):
                 wanted = f"a scalar of {code} bytes" if code > 0 else "a host buffer"
                 raise LaunchError(f"parameter {i} of {self.function} is {wanted}, given {in_words(argument)}")
-        return (ctypes.c_void_p * len(addresses))(*addresses), keep
+        return pointers, values
 
 
 class HostDevice(Device):
@@ -264,11 +211,9 @@ class HostDevice(Device):
         )
 
     def load(self, binary: Binary) -> HostFunction:
-        """Open the library of a compiled function."""
         return HostFunction(binary.function, binary.image, self.workers)
 
     def allocate(self, nbytes: int) -> HostBuffer:
-        """Allocate zeroed memory."""
         available = available_memory_bytes()
         if nbytes > available:
             raise OutOfMemoryError(f"{nbytes} bytes were asked for and {available} bytes of host memory are available")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import importlib.util
@@ -24,7 +25,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gcc import LIBRARY, CompilerServers, Precompiled, PrecompiledPrelude
 from mptune.backends.processor import processor
 from mptune.build import build_in
-from mptune.errors import BackendUnavailableError, CompileError, MptuneError
+from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
 from mptune.prelude import prelude
 from mptune.processes import ChildGroup
 
@@ -94,13 +95,17 @@ class Program:
         """Return the flags a source is compiled with.
 
         An empty architecture stands for ``$MPTUNE_HOST_ARCH`` or else this very processor.
+
+        Raises:
+            UnknownNameError: the compiler does not know the architecture.
         """
         own, libraries = {
             "gcc": (_GCC_FLAGS, _GCC_LIBRARIES),
             "clang": (_CLANG_FLAGS, _CLANG_LIBRARIES),
             "zig": (_ZIG_FLAGS, ()),
         }[self.family]
-        architecture = architecture or host_architecture()
+        if not architecture and (architecture := host_architecture()):
+            _check_architecture(self.command, architecture)
         if not switch("MPTUNE_FIBER_ASSEMBLY"):
             extra = ("-DMPTUNE_UCONTEXT=1", *extra)
         # zig spells architectures with underscores ("x86_64_v3").
@@ -142,7 +147,6 @@ class HostCompiler(Compiler):
         return self._program or find_compiler()
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        """Compile a rendered source, or take it from the cache."""
         build = build_in(source)
         program = find_compiler(build.compiler) if build.compiler else self.program
         flags = program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
@@ -181,7 +185,6 @@ class HostCompiler(Compiler):
         return image.decode()
 
     def versions(self) -> Mapping[str, str]:
-        """Return what the compiler says of itself."""
         return {"compiler": self.program.version}
 
     def expect(self, options: CompileOptions) -> None:
@@ -195,7 +198,6 @@ class HostCompiler(Compiler):
         return self._processes.paused()
 
     def close(self) -> None:
-        """End the compilers."""
         self._processes.close()
         if self._servers is not None:
             self._servers.close()
@@ -292,6 +294,25 @@ def switch(name: str) -> bool:
     if value not in ("0", "1"):
         raise MptuneError(f"{name} is {value!r}; expected 0 (off) or 1 (on)")
     return value == "1"
+
+
+@functools.cache
+def _check_architecture(command: tuple[str, ...], architecture: str) -> None:
+    """Check that a compiler knows ``$MPTUNE_HOST_ARCH``, so that a run fails once and not in every compilation."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        answer = subprocess.run(
+            [*command, f"-march={architecture}", "-E", "-x", "c++", os.devnull],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+        known = re.search(r"valid (?:arguments to|target CPU values) .*?are: ([^;\n]+)", answer.stderr)
+        if answer.returncode and known:
+            raise UnknownNameError(
+                "architecture in MPTUNE_HOST_ARCH:", architecture, re.split(r"[ ,]+", known[1].strip())
+            )
 
 
 def host_architecture() -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from mptune import __version__
+from mptune.backends import BACKENDS
 from mptune.backends.host_compiler import X86_FLAGS
 from mptune.build import Build, build_of
 from mptune.emit.sizes import NotTranslatableError, fixed_sizes, formula
@@ -157,6 +158,7 @@ def _measured(winner: Winner) -> dict[str, Any]:
     prefix = "error."
     return {
         "backend": info.backend,
+        "on_processor": info.backend in BACKENDS and BACKENDS[info.backend].shares_memory,
         "device": info.device,
         "architecture": info.architecture,
         "metric": info.metric,

@@ -134,7 +134,6 @@ class BackendConformance:
         assert info.versions
 
     def test_constraints_are_expressions_over_the_launch(self) -> None:
-        """Constraints are expressions over the launch."""
         backend = self.backend
         axes = [f"{what}_{axis}" for what in ("block", "grid") for axis in "xyz"]
         small = {"threads_per_block": 32, "shared_bytes": 0, **dict.fromkeys(axes, 1)}
@@ -145,14 +144,12 @@ class BackendConformance:
         assert not all(constraint.evaluate(large) for constraint in constraints)
 
     def test_identity_depends_on_the_flags_and_nothing_of_the_moment(self) -> None:
-        """Identity depends on the flags and nothing of the moment."""
         backend = self.backend
         options = CompileOptions()
         assert backend.identity(options) == self.backend.identity(CompileOptions())
         assert backend.identity(options) != backend.identity(CompileOptions(flags=("-DSOMETHING",)))
 
     def test_a_binary_can_be_loaded_again_and_again(self) -> None:
-        """A binary can be loaded again and again."""
         backend = self.backend
         first = backend.compiler.compile(source_of("axpy", _AXPY), "axpy", CompileOptions())
         second = backend.compiler.compile(source_of("axpy", _AXPY), "axpy", CompileOptions())
@@ -165,7 +162,6 @@ class BackendConformance:
             backend.device.load(second).unload()
 
     def test_flags_reach_the_compiler(self) -> None:
-        """Flags reach the compiler."""
         backend = self.backend
         body = "#if !defined(WANTED)\n#error WANTED is missing\n#endif\n" + _AXPY
         with _raises(CompileError, "WANTED is missing"):
@@ -173,14 +169,12 @@ class BackendConformance:
         backend.compiler.compile(source_of("axpy", body), "axpy", CompileOptions(flags=("-DWANTED",)))
 
     def test_an_error_shows_line_and_cause(self) -> None:
-        """An error shows line and cause."""
         backend = self.backend
         body = _AXPY.replace("a * x[i]", "factor * x[i]")
         with _raises(CompileError, r"(?s)axpy\.cu\D*5\b.*factor"):
             backend.compiler.compile(source_of("axpy", body), "axpy", CompileOptions())
 
     def test_a_damaged_binary_is_refused(self) -> None:
-        """A damaged binary is refused."""
         backend = self.backend
         with _raises(LaunchError):
             backend.device.load(Binary("axpy", b"\x7fELF damaged"))
@@ -251,7 +245,6 @@ class BackendConformance:
             part.fill(0)
 
     def test_arrays_on_the_device_are_its_memory(self) -> None:
-        """Arrays on the device are its memory."""
         backend = self.backend
         xp = backend.device.array_namespace()
         if xp is None:
@@ -265,7 +258,6 @@ class BackendConformance:
         assert np.isclose(float(xp.abs(array - 1).sum()), np.abs(data - 1).sum(), rtol=1e-13)
 
     def test_a_freed_buffer_is_refused(self) -> None:
-        """A freed buffer is refused."""
         backend = self.backend
         buffer = backend.device.allocate(8)
         buffer.free()
@@ -274,7 +266,6 @@ class BackendConformance:
             buffer.write(np.zeros(1))
 
     def test_more_memory_than_any_device_has(self) -> None:
-        """More memory than any device has."""
         backend = self.backend
         with _raises(OutOfMemoryError):
             backend.device.allocate(2**55)
@@ -289,7 +280,6 @@ class BackendConformance:
             assert elapsed_ms > 0
 
     def test_scalars_and_buffers_of_every_arithmetic_type(self) -> None:
-        """Scalars and buffers of every arithmetic type."""
         for precision in ARITHMETIC:
             body = f"""
             extern "C" __global__ void scale(
@@ -337,7 +327,6 @@ class BackendConformance:
         np.testing.assert_array_equal(y, x[:, ::-1] + x[:, -1:])
 
     def test_a_tree_of_additions_in_the_largest_block(self) -> None:
-        """A tree of additions in the largest block."""
         body = """
         extern "C" __global__ void total(const int* x, int* sums) {
             __shared__ int part[1024];
@@ -395,7 +384,6 @@ class BackendConformance:
             function.unload()
 
     def test_all_the_dynamic_shared_memory_there_is(self) -> None:
-        """All the dynamic shared memory there is."""
         backend = self.backend
         body = """
         extern "C" __global__ void last(int* y, int n) {
@@ -411,7 +399,6 @@ class BackendConformance:
         np.testing.assert_array_equal(y, 41 + np.arange(32))
 
     def test_functions_of_one_name_live_side_by_side(self) -> None:
-        """Functions of one name live side by side."""
         backend = self.backend
         body = 'extern "C" __global__ void same(int* x) {{ __shared__ int s; s = {value}; x[0] = s; }}'
         functions = [self.load(backend, "same", body.format(value=v)) for v in range(3)]
@@ -429,7 +416,6 @@ class BackendConformance:
         buffer.free()
 
     def test_a_block_past_the_limit_is_refused_and_does_no_harm(self) -> None:
-        """A block past the limit is refused and does no harm."""
         backend = self.backend
         function = self.load(backend, "axpy", _AXPY)
         x = np.ones(4, np.float32)
@@ -443,7 +429,6 @@ class BackendConformance:
         assert (x == 2).all()
 
     def test_a_plain_number_is_no_argument(self) -> None:
-        """A plain number is no argument."""
         backend = self.backend
         function = self.load(backend, "axpy", _AXPY)
         buffer = backend.device.allocate(4)

@@ -285,7 +285,7 @@ class TestLaunching:
             (0, np.float32(1), r"parameter 0 of axpy is a host buffer, given a float32 scalar of 4 bytes"),
             (2, np.float64(1), r"parameter 2 of axpy is a scalar of 4 bytes, given a float64 scalar of 8 bytes"),
             (3, x, r"parameter 3 of axpy is a scalar of 4 bytes, given a HostBuffer of 16 bytes"),
-            (3, 7, r"parameter 3 of axpy is a scalar of 4 bytes, given int 7"),
+            (3, 7, "parameter 3 of axpy needs a HostBuffer or a NumPy scalar, given int 7"),
         ]:
             with pytest.raises(LaunchError, match=message):
                 function.launch(ONE_THREAD, [*good[:i], wrong, *good[i + 1 :]])

@@ -12,6 +12,7 @@ import pytest
 from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import find_compiler
+from mptune.cli import main
 from mptune.errors import MptuneError
 from mptune.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
@@ -89,6 +90,21 @@ def test_an_architecture_limits_the_prelude_too(monkeypatch: pytest.MonkeyPatch)
     assert y.any()
     assert backend.describe().architecture == "x86-64-v3"
     assert "-march=x86-64-v3" in backend.identity(CompileOptions()).split("|")
+
+
+@X86
+def test_an_unknown_architecture_is_said_once_before_anything_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MPTUNE_HOST_ARCH", "x86-64-v9")
+    run = tmp_path / "run.db"
+    monkeypatch.setattr("sys.argv", ["mptune", "tune", "axpy", "--backend", "host", "-o", str(run), "--budget", "2"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "unknown architecture in MPTUNE_HOST_ARCH: 'x86-64-v9'; did you mean 'x86-64-v4'?" in line
+    assert not run.exists()
 
 
 def test_a_switch_is_0_or_1(monkeypatch: pytest.MonkeyPatch) -> None:

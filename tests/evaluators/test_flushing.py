@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 from typing import Any
 
@@ -161,6 +162,6 @@ def test_every_flush_writes_something_new() -> None:
     seen = set()
     for _ in range(2):
         flush()
-        seen.add(int(flush._scratch._memory()[0]))  # type: ignore[attr-defined]
+        seen.add(ctypes.string_at(flush._scratch.address, 1))  # type: ignore[attr-defined]
     assert len(seen) == 2
     flush.free()
