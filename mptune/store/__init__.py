@@ -8,7 +8,6 @@ only: nothing is evaluated or unpickled.
 
 from mptune.store.database import FORMAT_VERSION
 from mptune.store.info import ParameterInfo, RunInfo, RunState
-from mptune.store.run_file import RunFile
-from mptune.store.unsaved import RunStore, UnsavedRun
+from mptune.store.run_file import RunFile, RunStore, UnsavedRun
 
 __all__ = ["FORMAT_VERSION", "ParameterInfo", "RunFile", "RunInfo", "RunState", "RunStore", "UnsavedRun"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self
 
 from mptune.errors import MptuneError, RunFileError
@@ -29,25 +29,19 @@ class ParameterInfo:
 class RunInfo:
     """What a run is: everything that is settled before its first trial.
 
-    A field that is empty or None is not known, as in a run made from another tool's recording.
+    A field that is empty or None is not known, as in a run made from another tool's recording. What has a name (kernel,
+    size preset, backend, device, error metric, strategy) is its name.
 
     Attributes:
-        kernel: name of the kernel.
         kernel_path: its definition file; None for a kernel made in Python.
-        size: name of the size preset.
         sizes: the problem sizes by name.
-        backend: name of the backend.
-        device: marketing name of the device.
         architecture: what the compiler targets.
         versions: compiler and library versions by name.
         compiler: what decides about the machine code beside the source: device, compiler, versions and flags, as text.
         objective: what is optimised, with thresholds, penalty and measured constraints; without a baseline.
-        metric: the error metric, as text.
         baseline_values: the values precision and policy parameters have in a baseline; None if nothing says what a
             baseline is.
         observers: names of the observers that looked on.
-        strategy: name of the strategy.
-        strategy_options: its options, as text.
         budget: configurations to evaluate at most.
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
@@ -136,7 +130,7 @@ class RunInfo:
                 f"{where}: its description has version {version!r} and this mptune reads 0 to {INFO_VERSION}: "
                 "upgrade mptune to read it"
             )
-        return cls(**_read(document, _INFO_FIELDS, where), objective=_objective(document, where))
+        return cls(**_read(document, _kinds_of(cls), where), objective=_objective(document, where))
 
     def require_same_run(self, other: RunInfo, where: str) -> None:
         """Check that another run's trials can join this one's.
@@ -178,7 +172,7 @@ class RunState:
         Raises:
             RunFileError: a field has the wrong type.
         """
-        return cls(**_read(document, _STATE_FIELDS, where))
+        return cls(**_read(document, _kinds_of(cls), where))
 
 
 # -- fields as a file has them ---------------------------------------------------------------------------
@@ -243,28 +237,22 @@ _TEXT: Final = _Kind("a text", _is_text)
 _WHOLE: Final = _Kind("a whole number", _is_whole)
 _NUMBER: Final = _Kind("a number", _is_number)
 _TEXTS: Final = _list_of("texts", _is_text)
-_TEXT_BY_NAME: Final = _by_name("texts", _is_text)
 _PARAMETERS: Final = _Kind(
     "a list of parameters, each with a name, a kind and a list of values",
     lambda v: isinstance(v, list | tuple) and all(map(_is_parameter, v)),
     lambda v: tuple(ParameterInfo(p["name"], p["kind"], _tuples(p["values"])) for p in v),
 )
-_INFO_FIELDS: Final[Mapping[str, _Kind]] = {
-    **dict.fromkeys(("kernel", "kernel_path", "size", "backend", "device", "architecture", "compiler"), _TEXT),
-    **dict.fromkeys(("metric", "strategy", "scheduler", "template_hash", "definition_hash", "data_key"), _TEXT),
-    **dict.fromkeys(("recorded", "mptune_version", "command", "created_at"), _TEXT),
-    **dict.fromkeys(("budget", "seed", "configurations"), _WHOLE),
-    **dict.fromkeys(("observers", "constraints", "signature"), _TEXTS),
-    **dict.fromkeys(("versions", "strategy_options", "units"), _TEXT_BY_NAME),
-    "baseline_share": _NUMBER,
-    "sizes": _by_name("whole numbers", _is_whole),
-    "baseline_values": _by_name("lists of values", _is_values),
-    "constants": _by_name("values", _is_value),
-    "parameters": _PARAMETERS,
-}
-_STATE_FIELDS: Final[Mapping[str, _Kind]] = {
-    **dict.fromkeys(("wall_s", "prepare_s", "search_s"), _NUMBER),
-    **dict.fromkeys(("workers", "stale"), _WHOLE),
+#: What a field may hold, by its annotation.
+_KINDS: Final[Mapping[str, _Kind]] = {
+    **dict.fromkeys(("str", "str | None"), _TEXT),
+    **dict.fromkeys(("int", "int | None"), _WHOLE),
+    **dict.fromkeys(("float", "float | None"), _NUMBER),
+    "tuple[str, ...]": _TEXTS,
+    "tuple[ParameterInfo, ...]": _PARAMETERS,
+    "Mapping[str, str]": _by_name("texts", _is_text),
+    "Mapping[str, int]": _by_name("whole numbers", _is_whole),
+    "Mapping[str, Value]": _by_name("values", _is_value),
+    "Mapping[str, tuple[Value, ...]] | None": _by_name("lists of values", _is_values),
 }
 _OBJECTIVE_FIELDS: Final[Mapping[str, _Kind]] = {
     "objective": _TEXT,
@@ -278,10 +266,14 @@ _OBJECTIVE_FIELDS: Final[Mapping[str, _Kind]] = {
 }
 
 
-def _read(document: Mapping[str, Any], fields: Mapping[str, _Kind], where: str) -> dict[str, Any]:
+def _kinds_of(record: type) -> dict[str, _Kind]:
+    return {entry.name: _KINDS[str(entry.type)] for entry in fields(record) if entry.name != "objective"}
+
+
+def _read(document: Mapping[str, Any], kinds: Mapping[str, _Kind], where: str) -> dict[str, Any]:
     """Return the fields a document has; one that is missing or null is left out, and so has its usual value."""
     found = {}
-    for name, kind in fields.items():
+    for name, kind in kinds.items():
         value = document.get(name)
         if value is None:
             continue

@@ -1,35 +1,46 @@
-"""An open run file: what the run is, how far it has come, and its trials, read and written."""
+"""An open run file, read and written by one process at a time, and what stands in for it if no file is wanted."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sqlite3
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 from mptune.errors import RunFileError, did_you_mean
 from mptune.results import Trial
-from mptune.store import database, writer_lock
+from mptune.store import database
 from mptune.store.info import RunInfo, RunState
 from mptune.store.rows import from_rows, many_objects, to_row
 
-__all__ = ["RunFile"]
+__all__ = ["RunFile", "RunStore", "UnsavedRun"]
 
 _ALTERNATIVES: Final = "go on with it (--resume) or choose another file (--output)"
 _ROWS_AT_ONCE: Final = 4096
+# Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
+_LOCK_BYTE: Final = 0x7FFF_FF00
+_held: Final[set[int]] = set()
 
 
 class RunFile:
-    """An open run file. Use :meth:`create` or :meth:`open`; it is a context manager."""
+    """An open run file. Use :meth:`create` or :meth:`open`; it is a context manager.
+
+    Attributes:
+        path: where the file is.
+        info: what the run is.
+        state: how far it has come.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
-        self._path = path
+        self.path = path
         self._connection: sqlite3.Connection | None = connection
         self._lock = lock
         self._process = os.getpid()
-        self._info, self._state = self._read()
+        self.info, self.state = self._read()
 
     @classmethod
     def create(cls, path: str | Path, info: RunInfo, state: RunState | None = None) -> RunFile:
@@ -110,21 +121,6 @@ class RunFile:
             _abandon(connection, lock)
             raise
 
-    @property
-    def path(self) -> Path:
-        """Where the file is."""
-        return self._path
-
-    @property
-    def info(self) -> RunInfo:
-        """What the run is."""
-        return self._info
-
-    @property
-    def state(self) -> RunState:
-        """How far the run has come."""
-        return self._state
-
     def update(self, state: RunState, info: RunInfo | None = None) -> None:
         """Record how far the run has come and, if it is set up anew, what it is.
 
@@ -133,8 +129,8 @@ class RunFile:
         """
         document = {**(info.to_json() if info is not None else {}), **state.to_json()}
         self._write((), "", document)
-        self._info = info or self._info
-        self._state = state
+        self.info = info or self.info
+        self.state = state
 
     def add(self, trial: Trial, phase: str = "search", state: RunState | None = None) -> None:
         """Record a trial; when this returns, it is on the disk.
@@ -158,10 +154,10 @@ class RunFile:
         Raises:
             RunFileError: the file cannot be written (disk full, moved away, read-only).
         """
-        known = self._state.to_json()
+        known = self.state.to_json()
         changed = {} if state is None else {n: value for n, value in state.to_json().items() if value != known[n]}
         self._write(trials, phase, changed)
-        self._state = state or self._state
+        self.state = state or self.state
 
     def retire(self, trials: Sequence[Trial]) -> None:
         """Set trials aside that were measured under other conditions (phase "stale"); nothing is deleted.
@@ -170,7 +166,7 @@ class RunFile:
             RunFileError: the file cannot be written.
         """
         connection = self._open_connection()
-        with database.explained(self._path), database.transaction(connection):
+        with database.explained(self.path), database.transaction(connection):
             connection.executemany(database.RETIRE_TRIAL, [(t.key, t.configuration.to_json()) for t in trials])
 
     def trials(self, phase: str | None = None) -> list[Trial]:
@@ -180,13 +176,13 @@ class RunFile:
             RunFileError: the file is corrupt.
         """
         trials: list[Trial] = []
-        with database.explained(self._path), many_objects():
+        with database.explained(self.path), many_objects():
             cursor = self._open_connection().execute(database.SELECT_TRIALS, (phase,))
             while rows := cursor.fetchmany(_ROWS_AT_ONCE):
                 try:
                     trials += from_rows(rows)
                 except ValueError as error:
-                    raise RunFileError(f"run file {self._path} is corrupt: {error}") from error
+                    raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
         return trials
 
     def close(self) -> None:
@@ -206,20 +202,20 @@ class RunFile:
 
     def _open_connection(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise RunFileError(f"run file {self._path} is closed")
+            raise RunFileError(f"run file {self.path} is closed")
         return self._connection
 
     def _write(self, trials: Sequence[Trial], phase: str, fields: dict[str, Any]) -> None:
         """Write trials and fields of the records, all or nothing."""
         connection = self._open_connection()
-        with database.explained(self._path), database.transaction(connection):
+        with database.explained(self.path), database.transaction(connection):
             connection.executemany(database.INSERT_TRIAL, (to_row(trial, phase) for trial in trials))
             connection.executemany(database.UPSERT_SETTING, _rows(fields))
 
     def _read(self) -> tuple[RunInfo, RunState]:
-        with database.explained(self._path):
+        with database.explained(self.path):
             rows = self._open_connection().execute("SELECT name, value FROM settings ORDER BY rowid").fetchall()
-        where = f"run file {self._path}"
+        where = f"run file {self.path}"
         try:
             document = {name: json.loads(text) for name, text in rows}
         except (ValueError, TypeError, RecursionError) as error:
@@ -228,17 +224,41 @@ class RunFile:
 
 
 def _lock(path: Path, flags: int = 0) -> int:
+    """Lock the file against other writers and return the descriptor that holds the lock; readers never meet it.
+
+    The lock belongs to the open file (an "open file description lock"): the kernel drops it when the process ends in
+    any way, and other descriptors of the file can be closed without losing it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o666)
+    request = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _LOCK_BYTE, 1, 0)
     try:
-        return writer_lock.acquire(path, flags)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
     except BlockingIOError as error:
+        os.close(descriptor)
         raise RunFileError(f"run file {path} is being written by process {database.writer(path)}") from error
+    except OSError:
+        os.close(descriptor)
+        raise
+    _held.add(descriptor)
+    return descriptor
 
 
 def _abandon(connection: sqlite3.Connection | None, lock: int | None) -> None:
+    # The lock last: SQLite's own locks would be lost when any other descriptor of the file is closed.
     if connection is not None:
         connection.close()
     if lock is not None:
-        writer_lock.release(lock)
+        _held.discard(lock)
+        os.close(lock)
+
+
+def _release_in_child() -> None:
+    # A forked worker that outlives a killed parent must not keep the run file locked.
+    for descriptor in tuple(_held):
+        _abandon(None, descriptor)
+
+
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 def _has_content(path: Path) -> bool:
@@ -267,3 +287,35 @@ def _missing(path: Path) -> str:
 
 def _rows(fields: dict[str, Any]) -> list[tuple[str, str]]:
     return [(name, json.dumps(value)) for name, value in fields.items()]
+
+
+class UnsavedRun:
+    """What the tuner uses of a run file, where no file is wanted: it has no trials and keeps none."""
+
+    def __init__(self, info: RunInfo, state: RunState) -> None:
+        self.info = info
+        self.state = state
+
+    def update(self, state: RunState) -> None:
+        """Keep the state for as long as the run takes."""
+        self.state = state
+
+    def add(self, trial: Trial, phase: str = "search", state: RunState | None = None) -> None:  # noqa: ARG002
+        """Keep the state for as long as the run takes."""
+        self.state = state or self.state
+
+    def retire(self, trials: Sequence[Trial]) -> None:
+        """Keep nothing."""
+
+    def trials(self, phase: str | None = None) -> list[Trial]:  # noqa: ARG002
+        """Return nothing."""
+        return []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close nothing."""
+
+
+RunStore = RunFile | UnsavedRun
