@@ -63,10 +63,8 @@ def is_error(metric: str) -> bool:
 def chosen_objectives(objective: str, objectives: Sequence[str] = (), maximise: bool = False) -> tuple[str, ...]:
     """Return the metrics or expressions to optimise, from the short names a user may give.
 
-    Args:
-        objective: a key of :data:`OBJECTIVES`, a metric's name or an expression.
-        objectives: two or three of these instead; then ``objective`` must be left at time.
-        maximise: whether more of the objective is better.
+    Either ``objective``, a key of :data:`OBJECTIVES`, a metric's name or an expression; or two or three of these as
+    ``objectives``, and then ``objective`` must be left at time and none is maximised.
 
     Raises:
         MptuneError: the objectives are not two or three different ones, or come with another objective or direction.
@@ -111,9 +109,6 @@ class MetricExpression:
     """
 
     __slots__ = ("_expression", "_what", "names", "text")
-
-    text: str
-    names: frozenset[str]
 
     def __init__(self, text: str, what: str = "objective") -> None:
         self.text = text.strip()
@@ -183,9 +178,6 @@ class MeasuredConstraint:
 
     __slots__ = ("_excess", "names", "text")
 
-    text: str
-    names: frozenset[str]
-
     def __init__(self, text: str) -> None:
         whole = MetricExpression(text, "measured constraint")
         self.text = whole.text
@@ -215,13 +207,10 @@ class MeasuredConstraint:
 
     def _pairs(self, tree: ast.Compare) -> Iterator[tuple[MetricExpression, MetricExpression, bool]]:
         """Yield the side that is to be smaller, the other one, and whether they must differ."""
-        sides = [self._side(side) for side in (tree.left, *tree.comparators)]
+        sides = [MetricExpression(ast.unparse(side), "measured constraint") for side in (tree.left, *tree.comparators)]
         for left, op, right in zip(sides, tree.ops, sides[1:], strict=False):
             strict = isinstance(op, ast.Lt | ast.Gt)
             yield (left, right, strict) if isinstance(op, ast.Lt | ast.LtE) else (right, left, strict)
-
-    def _side(self, tree: ast.expr) -> MetricExpression:
-        return MetricExpression(ast.unparse(tree), "measured constraint")
 
 
 def _beyond(small: float, large: float, strict: bool) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -182,16 +183,11 @@ def regroup(node: ast.expr, known: frozenset[str], facts: Facts) -> ast.expr:
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult) and is_integer(node, facts)):
         return map_children(node, lambda child: regroup(child, known, facts))
     terms = _chain(node, type(node.op))
-    changed = [regroup(operand, known, facts) for operand in terms]
-    early = [free_names(operand) <= known for operand in terms]
-    if early == sorted(early, reverse=True) and all(a is b for a, b in zip(terms, changed, strict=True)):
+    early_first = sorted(terms, key=lambda term: not free_names(term) <= known)
+    changed = [regroup(term, known, facts) for term in early_first]
+    if all(a is b for a, b in zip(terms, changed, strict=True)):
         return node
-    first = [operand for operand, now in zip(changed, early, strict=True) if now]
-    last = [operand for operand, now in zip(changed, early, strict=True) if not now]
-    tree, *rest = first + last
-    for operand in rest:
-        tree = ast.BinOp(tree, node.op, operand)
-    return tree
+    return functools.reduce(lambda left, right: ast.BinOp(left, node.op, right), changed)
 
 
 def _chain(node: ast.expr, op: type[ast.operator]) -> list[ast.expr]:
@@ -213,17 +209,9 @@ def early_parts(node: ast.expr, known: frozenset[str], facts: Facts) -> list[ast
     A part that is just a name is left out: remembering it means remembering the name.
     """
     names = free_names(node)
-    if (
-        names
-        and names <= known
-        and not isinstance(node, ast.Name)
-        and is_numeric(node, facts)
-        and is_total(node, facts)
-    ):
+    is_known = bool(names) and names <= known and not isinstance(node, ast.Name)
+    if is_known and is_numeric(node, facts) and is_total(node, facts):
         return [node]
     if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
         return []
-    found: list[ast.expr] = []
-    for child in operands(node):
-        found.extend(early_parts(child, known, facts))
-    return found
+    return [part for child in operands(node) for part in early_parts(child, known, facts)]

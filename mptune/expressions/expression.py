@@ -58,13 +58,6 @@ class Expression:
 
     __slots__ = ("_columns", "_is_folded", "_scalar", "names", "text", "tree")
 
-    text: str
-    names: frozenset[str]
-    tree: ast.expr
-    _scalar: _Scalar
-    _columns: _Columns | None
-    _is_folded: bool
-
     def __init__(self, text: str) -> None:
         self._set(text, parse(text), is_folded=False)
 
@@ -91,7 +84,7 @@ class Expression:
         self.text = text
         self._is_folded = is_folded
         self.tree = tree
-        self._columns = None
+        self._columns: _Columns | None = None
         try:
             self._scalar = _compile(tree, one_line(text))
             self.names = free_names(tree)
@@ -124,9 +117,7 @@ class Expression:
     def evaluate_columns(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[Any]:
         """Return the expression's value for each of ``n`` rows, (n,).
 
-        Args:
-            columns: the values by name, each (n,).
-            n: the number of rows.
+        ``columns`` holds the values by name, each (n,).
 
         Raises:
             ExpressionError: a name is missing, or the operation fails in some row; holds that row's values.

@@ -11,14 +11,14 @@ To add a function, add one row to :data:`FUNCTIONS`.
 from __future__ import annotations
 
 import ast
-import functools
 import math
 import operator
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,14 +125,9 @@ def _over_items(function: Callable[..., Any]) -> Callable[..., Any]:
 def column_of(values: list[Any]) -> NDArray[Any]:
     """Return values as one column: bool, int64, float64 or text if all agree, else objects, (n,)."""
     kinds = {type(value) for value in values}
-    if kinds == {bool}:
-        return np.array(values, dtype=np.bool_)
-    if kinds == {int} and all(-_INT64 <= value < _INT64 for value in values):
-        return np.array(values, dtype=np.int64)
-    if kinds == {float}:
-        return np.array(values, dtype=np.float64)
-    if kinds == {str}:
-        return np.array(values, dtype=np.str_)
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind in _KINDS and (kind is not int or all(-_INT64 <= value < _INT64 for value in values)):
+        return np.array(values, dtype=kind)
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column
@@ -207,14 +202,8 @@ def _within(bound: int, *columns: Column) -> None:
 # -- operators ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """One operator.
-
-    Attributes:
-        scalar: of Python values.
-        columns: of columns.
-    """
+class Operator(NamedTuple):
+    """One operator: of Python values, and of columns."""
 
     scalar: Callable[..., Any]
     columns: Callable[..., Column]
@@ -325,10 +314,13 @@ BINARY: Final[Mapping[type[ast.operator], Operator]] = {
 }
 
 
-def _negative(column: Column) -> Column:
-    (number,) = _numeric(column)
-    _within(_INT64 - 1, number)
-    return -number
+def _signed(function: Callable[[Any], Any]) -> Callable[[Column], Column]:
+    def apply(column: Column) -> Column:
+        (number,) = _numeric(column)
+        _within(_INT64 - 1, number)
+        return function(number)
+
+    return apply
 
 
 def _inverted(column: Column) -> Column:
@@ -347,7 +339,7 @@ def _not(column: Column) -> Column:
 
 
 UNARY: Final[Mapping[type[ast.unaryop], Operator]] = {
-    ast.USub: Operator(operator.neg, _negative),
+    ast.USub: Operator(operator.neg, _signed(operator.neg)),
     ast.UAdd: Operator(operator.pos, lambda column: _numeric(column)[0]),
     ast.Not: Operator(operator.not_, _not),
     ast.Invert: Operator(operator.invert, _inverted),
@@ -425,12 +417,6 @@ def _best_of(better: Callable[[Any, Any], Any]) -> Callable[..., Column]:
     return apply
 
 
-def _absolute(column: Column) -> Column:
-    (number,) = _numeric(column)
-    _within(_INT64 - 1, number)
-    return np.abs(number)
-
-
 def _to_integer(rounding: Callable[[Any], Any]) -> Callable[[Column], Column]:
     def apply(column: Column) -> Column:
         (number,) = _numeric(column)
@@ -467,18 +453,6 @@ def _size_bytes(name: str) -> int:
     return precision(name).size_bytes
 
 
-def _all_of(*columns: Column) -> Column:
-    return functools.reduce(operator.and_, map(_bool, columns), True)
-
-
-def _any_of(*columns: Column) -> Column:
-    return functools.reduce(operator.or_, map(_bool, columns), False)
-
-
-def _sum_of(*columns: Column) -> Column:
-    return functools.reduce(BINARY[ast.Add].columns, columns, 0)
-
-
 _SEVERAL: Final = range(2, 1 << 30)
 _min, _max = _best_of(operator.lt), _best_of(operator.gt)
 
@@ -487,7 +461,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
     {
         "min": Function(_over_items(min), _min, of_list=_min, total=_SEVERAL, gives="integer"),
         "max": Function(_over_items(max), _max, of_list=_max, total=_SEVERAL, gives="integer"),
-        "abs": Function(abs, _absolute, total=range(1, 2), gives="integer"),
+        "abs": Function(abs, _signed(np.abs), total=range(1, 2), gives="integer"),
         "ceildiv": Function(lambda a, b: -(-a // b), _ceildiv_columns, gives="number"),
         "round": Function(_round, _to_integer(np.rint), gives="number"),
         "int": Function(int, _to_integer(np.trunc), gives="number"),
@@ -497,9 +471,12 @@ FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
         "sqrt": Function(math.sqrt, _square_root, gives="number"),
         "log2": Function(math.log2, _by_value(math.log2, "if"), gives="number"),
         "sizeof": Function(_size_bytes, _by_value(_size_bytes, "U"), gives="positive integer"),
-        "all": Function(_over_items(all), of_list=_all_of),
-        "any": Function(_over_items(any), of_list=_any_of),
-        "sum": Function(_over_items(lambda items: _bounded(sum(items))), of_list=_sum_of),
+        "all": Function(_over_items(all), of_list=lambda *columns: reduce(operator.and_, map(_bool, columns), True)),
+        "any": Function(_over_items(any), of_list=lambda *columns: reduce(operator.or_, map(_bool, columns), False)),
+        "sum": Function(
+            _over_items(lambda items: _bounded(sum(items))),
+            of_list=lambda *columns: reduce(BINARY[ast.Add].columns, columns, 0),
+        ),
         "len": Function(len),
         "range": Function(range),
         "list": Function(_over_items(list)),

@@ -43,14 +43,7 @@ _STARTS: Final = 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Domain:
-    """One parameter while the tree is built.
-
-    Attributes:
-        position: its place among the parameters of the search space.
-        values: all of its values, (radix,).
-        codes: the codes of the values that are allowed, ascending, (m,).
-        ordered: whether its values have an order.
-    """
+    """One parameter while the tree is built: its values (radix,), and the codes of those allowed, ascending, (m,)."""
 
     position: int
     values: NDArray[Any]
@@ -59,14 +52,11 @@ class _Domain:
 
     @property
     def allowed(self) -> NDArray[Any]:
-        """The values that are allowed, (m,)."""
         return self.values[self.codes]
 
 
 def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> list[Factor]:
     """Return the factors whose product are the valid configurations, in the order of their first parameters.
-
-    Parameters that no constraint ties together are factors of their own; the others form groups, one tree each.
 
     Raises:
         EmptySpaceError: no configuration is valid.
@@ -77,9 +67,8 @@ def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constra
         for i, p in enumerate(parameters)
     }
     allowed, pending = _settle(domains, list(constraints))
-    groups = _connected(list(allowed), pending)
     factors: list[Factor] = []
-    for group in groups:
+    for group in _connected(list(allowed), pending):
         if len(group) == 1:
             domain = allowed[group[0]]
             factors.append(Choice(domain.position, domain.codes, domain.ordered))
@@ -89,11 +78,7 @@ def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constra
 
 
 def count(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> int:
-    """Return the number of valid configurations.
-
-    Raises:
-        ConstraintError: a constraint cannot be evaluated or couples too many parameters.
-    """
+    """Return the number of valid configurations; raises ConstraintError as :func:`build_factors` does."""
     try:
         return math.prod(factor.size for factor in build_factors(parameters, constraints))
     except EmptySpaceError:
@@ -145,13 +130,8 @@ def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[
         merged: set[str] = set().union(*(group_of[name] for name in constraint.names))
         for name in merged:
             group_of[name] = merged
-    groups: list[list[str]] = []
-    placed: set[str] = set()
-    for name in names:
-        if name not in placed:
-            groups.append([other for other in names if other in group_of[name]])
-            placed |= group_of[name]
-    return groups
+    groups = {id(group): group for group in group_of.values()}
+    return [[name for name in names if name in group] for group in groups.values()]
 
 
 def _tree(group: Sequence[str], allowed: Mapping[str, _Domain], constraints: Sequence[Constraint]) -> Factor:
@@ -190,14 +170,10 @@ class _Step:
 def _make_plan(
     order: Sequence[str], constraints: Sequence[Constraint], facts: Facts, derive: bool = True
 ) -> list[_Step]:
-    """Return the steps that give the parameters of ``order`` their values.
+    """Return the steps that give the parameters of a group their values, in this order.
 
-    Args:
-        order: the parameters of a group.
-        constraints: the constraints of the group.
-        facts: what holds for the parameters' values.
-        derive: whether to remember parts of expressions in place of the parameters in them; it keeps large groups
-            small, and for a small group takes longer than it saves.
+    To ``derive`` is to remember parts of expressions in place of the parameters in them; it keeps large groups small,
+    and for a small group takes longer than it saves.
     """
     pending = list(constraints)
     available: frozenset[str] = frozenset()
@@ -264,16 +240,11 @@ def _order_parameters(values: Mapping[str, NDArray[Any]], constraints: Sequence[
 
     Greedy from several starting parameters: next comes the parameter that leaves the fewest different states to
     remember, as estimated from the number of values and the share of combinations each constraint lets through.
-
-    Args:
-        values: the values of each parameter of the group, in the order of the search space.
-        constraints: the constraints of the group.
     """
     shares = [(constraint.names, _share(constraint, values)) for constraint in constraints]
     logs = {name: math.log(len(column)) for name, column in values.items()}
     starts = sorted(values, key=lambda name: logs[name])[:_STARTS]
-    candidates = [_greedy(start, logs, shares) for start in starts]
-    return min(candidates, key=lambda candidate: candidate[0])[1]
+    return min((_greedy(start, logs, shares) for start in starts), key=lambda found: found[0])[1]
 
 
 def _share(constraint: Constraint, values: Mapping[str, NDArray[Any]]) -> float:

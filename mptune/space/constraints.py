@@ -59,9 +59,7 @@ class Constraint:
     def mask(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[np.bool_]:
         """Return whether each of ``n`` rows satisfies it, (n,).
 
-        Args:
-            columns: the values of at least the parameters it depends on, each (n,).
-            n: the number of rows.
+        ``columns`` holds the values of at least the parameters it depends on, each (n,).
 
         Raises:
             ConstraintError: it cannot be evaluated in some row; names it and the values.

@@ -31,11 +31,7 @@ def covering(space: SearchSpace, rng: np.random.Generator) -> Indices:
 
     The greedy cover (Chvatal 1979) from a uniform sample: always the configuration with the most values that are
     still missing. Values too rare for the sample are drawn from the space restricted to them; values that no valid
-    configuration has are skipped.
-
-    Args:
-        space: the space, of any size: it is never listed.
-        rng: draws the sample; equal states give equal sets.
+    configuration has are skipped. The space may be of any size; equal states of the generator give equal sets.
     """
     pool = space.sample(_POOL, rng)
     pool = np.concatenate([pool, _with_absent_values(space, pool, rng)])
@@ -82,12 +78,7 @@ def _having(space: SearchSpace, parameter: Parameter, values: Sequence[Value], r
 def representatives(space: SearchSpace, names: Sequence[str], rng: np.random.Generator) -> Indices:
     """Return one random configuration for each valid combination of the values of some parameters, (n,).
 
-    In ascending order of the combinations' value codes.
-
-    Args:
-        space: the space.
-        names: the parameters, such as those of an accuracy signature.
-        rng: draws the values of all other parameters; equal states give equal sets.
+    In ascending order of the combinations' value codes; the values of all other parameters are drawn.
 
     Raises:
         UnknownNameError: no such parameter.

@@ -16,11 +16,7 @@ _DESIGNS = 10
 def uniform(n: int, size: int, rng: np.random.Generator, exclude: Set[int] | None = None) -> Indices:
     """Return ``n`` distinct indices below ``size``, every subset equally likely, (n,).
 
-    Args:
-        n: how many; fewer come back when fewer are left.
-        size: the number of configurations.
-        rng: the source of randomness.
-        exclude: indices that must not come back.
+    Fewer come back when fewer are left beside those in ``exclude``.
 
     Raises:
         ValueError: n is negative.
@@ -47,11 +43,8 @@ def best_spread(
 ) -> Indices:
     """Return the best of several designs: the most distinct points, then the largest smallest distance.
 
-    Args:
-        n: the number of points.
-        draw: returns a design, possibly with repetitions, (n,).
-        features: the coordinates distances are measured in, (n, k) for indices (n,).
-        limit: above this many points one design is taken as it is.
+    ``draw`` returns a design of n points, possibly with repetitions, and ``features`` the coordinates distances are
+    measured in, (n, k) for indices (n,). Above ``limit`` points one design is taken as it is.
     """
     best = np.unique(draw(n))
     if n > limit or n < 2:

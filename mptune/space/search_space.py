@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.space.building import build_factors, count
 from mptune.space.configuration import Configuration, Value
-from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
+from mptune.space.constraints import compile_constraint, with_canonical_precisions
 from mptune.space.encoding import Encoding
 from mptune.space.parameters import Parameter, PrecisionParameter
 from mptune.space.sampling import best_spread, stratified, uniform
@@ -56,13 +56,6 @@ class SearchSpace:
         EmptySpaceError: no configuration is valid; names the constraint that removed the last ones.
     """
 
-    parameters: tuple[Parameter, ...]
-    names: tuple[str, ...]
-    constraints: tuple[Constraint, ...]
-    constants: dict[str, Value]
-    size: int
-    cartesian_size: int
-
     def __init__(
         self,
         parameters: Sequence[Parameter],
@@ -84,9 +77,7 @@ class SearchSpace:
     def from_codes(cls, parameters: Sequence[Parameter], codes: NDArray[Any]) -> SearchSpace:
         """Return the space of listed configurations, in ascending order of their value codes.
 
-        Args:
-            parameters: the parameters.
-            codes: the position of each value among its parameter's values, (n, n_parameters).
+        ``codes`` are the positions of values among their parameter's values, (n, n_parameters).
 
         Raises:
             EmptySpaceError: the list is empty.
@@ -135,14 +126,11 @@ class SearchSpace:
         except ConstraintError:
             return f"the search space is empty: {fallback}"
         text = self.constraints[low].text
+        shown = ", ".join(f"{name}={value}" for name, value in self.constants.items())
         return (
             f"the search space is empty: constraint {text!r} removes the last {before:,} "
-            f"of {self.cartesian_size:,} configurations{self._shown_constants()}"
+            f"of {self.cartesian_size:,} configurations{f' (with {shown})' if shown else ''}"
         )
-
-    def _shown_constants(self) -> str:
-        shown = ", ".join(f"{name}={value}" for name, value in self.constants.items())
-        return f" (with {shown})" if shown else ""
 
     def __repr__(self) -> str:
         return f"SearchSpace({self.size:,} of {self.cartesian_size:,} configurations of {', '.join(self.names)})"
@@ -171,14 +159,17 @@ class SearchSpace:
         Raises:
             IndexError: the index is negative or not below ``size``.
         """
-        index = int(index)
-        if not 0 <= index < self.size:
-            raise IndexError(f"index {index} is not in 0, ..., {self.size - 1}")
+        index = self._checked(index)
         codes = [0] * len(self.parameters)
         for factor, stride in self._factors:
             for position, code in zip(factor.positions, factor.decode_one(index // stride % factor.size), strict=True):
                 codes[position] = code
         return Configuration({p.name: p.values[code] for p, code in zip(self.parameters, codes, strict=True)})
+
+    def _checked(self, index: int) -> int:
+        if not 0 <= index < self.size:
+            raise IndexError(f"index {index} is not in 0, ..., {self.size - 1}")
+        return int(index)
 
     def configurations(self, indices: ArrayLike) -> list[Configuration]:
         """Return the configurations of indices, in order."""
@@ -287,9 +278,7 @@ class SearchSpace:
         """
         if kind not in KINDS:
             raise UnknownNameError("kind of neighbours", kind, KINDS)
-        index = int(index)
-        if not 0 <= index < self.size:
-            raise IndexError(f"index {index} is not in 0, ..., {self.size - 1}")
+        index = self._checked(index)
         found = []
         for factor, stride in self._factors:
             leaf = index // stride % factor.size

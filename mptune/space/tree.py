@@ -24,13 +24,7 @@ _MOST_LEAVES: Final = 4.0e18  # well below 2**63, so that it also shows in sums 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """One parameter that depends on no other.
-
-    Attributes:
-        position: its position in the search space.
-        codes: the codes it may have, ascending, (size,).
-        ordered: whether its values have an order.
-    """
+    """One parameter that depends on no other, and the codes it may have, ascending, (size,)."""
 
     position: int
     codes: NDArray[np.int32]
@@ -83,8 +77,7 @@ class Choice:
 
 def compact(values: NDArray[Any], largest: int) -> NDArray[Any]:
     """Return non-negative integers in the smallest unsigned type that holds ``largest``."""
-    smallest: NDArray[Any] = values.astype(np.min_scalar_type(max(largest, 0)), copy=False)
-    return smallest
+    return values.astype(np.min_scalar_type(max(largest, 0)), copy=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,23 +100,13 @@ class Level:
 
     def key(self, nodes: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
         """Return the keys of nodes and codes in the type the keys are stored in, (n,)."""
-        keys: NDArray[Any] = (nodes.astype(np.int64) * self.radix + codes).astype(self.keys.dtype)
-        return keys
+        return (nodes.astype(np.int64) * self.radix + codes).astype(self.keys.dtype)  # type: ignore[no-any-return]
 
     @classmethod
     def of(
         cls, radix: int, parents: NDArray[Any], codes: NDArray[Any], children: NDArray[Any], n: int, leaves: Integers
     ) -> Level:
-        """Return a level from its edges, sorted by parent and code.
-
-        Args:
-            radix: the number of values.
-            parents: the node each edge starts at, (n_edges,).
-            codes: the value of each edge, (n_edges,).
-            children: the node each edge leads to, (n_edges,).
-            n: the number of nodes.
-            leaves: the leaves below each edge, (n_edges,).
-        """
+        """Return a level of ``n`` nodes from its edges, sorted by parent and code; arrays are (n_edges,)."""
         first = np.concatenate(([0], np.cumsum(np.bincount(parents, minlength=n))))
         keys = parents.astype(np.int64) * radix + codes
         before = np.concatenate(([0], np.cumsum(leaves))).astype(np.int64)
@@ -329,13 +312,7 @@ def _scramble(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def tree_of_rows(rows: NDArray[Any], radices: Sequence[int], ordered: tuple[bool, ...]) -> Tree:
-    """Return the tree of listed combinations.
-
-    Args:
-        rows: distinct rows of codes in ascending order, (n, n_levels).
-        radices: the number of values of each level.
-        ordered: whether each level's values have an order.
-    """
+    """Return the tree of listed combinations: distinct rows of codes in ascending order, (n, n_levels)."""
     grown: list[Edges] = []
     differs = np.ones((len(rows), rows.shape[1]), dtype=np.bool_)
     differs[1:] = np.logical_or.accumulate(rows[1:] != rows[:-1], axis=1)
