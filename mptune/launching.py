@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +18,7 @@ from mptune.precision import PRECISIONS, Precision
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
 
-__all__ = ["Arrays", "DeviceArrays", "HostArrays", "Launcher", "in_memory_of", "inputs_from"]
+__all__ = ["Arrays", "DeviceArrays", "Launcher", "in_memory_of", "inputs_from"]
 
 _SMALL_FLOATS: Final = frozenset(entry.dtype for entry in PRECISIONS.values())
 #: The floating-point types every NumPy-like module has.
@@ -69,40 +68,20 @@ def _checked(kernel: Kernel, argument: Argument, value: Any, sizes: Sizes) -> An
 # -- where arrays are ----------------------------------------------------------------------------
 
 
-class Arrays(ABC):
-    """How a user's arrays get into a backend's buffers and back."""
+class Arrays:
+    """How a user's arrays get into a backend's buffers and back: NumPy's."""
 
-    def settle(self) -> None:  # noqa: B027 - nothing to wait for where copies do
+    def settle(self) -> None:
         """Wait for what was asked of the device before: the user's streams are not the backend's."""
 
-    @abstractmethod
     def store(self, buffer: Buffer, given: Any, dtype: np.dtype[Any], precision: Precision | None) -> bool:
-        """Write an input in the type it is stored in; say whether a finite value became infinite or NaN."""
-
-    @abstractmethod
-    def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new array of an output as it is stored."""
-
-    @abstractmethod
-    def all_finite(self, array: Any) -> bool:
-        """Whether an array has no infinity and no NaN."""
-
-    @abstractmethod
-    def returned(self, array: Any, converted: bool) -> Any:
-        """Return an output as the user wants it: as it is, or floating-point numbers in fp64."""
-
-
-class HostArrays(Arrays):
-    """NumPy's."""
-
-    def store(self, buffer: Buffer, given: Any, dtype: np.dtype[Any], precision: Precision | None) -> bool:
-        """Write an input, rounded once."""
+        """Write an input, rounded once to the type it is stored in; say if a finite value became infinite or NaN."""
         values, overflows = stored(given, dtype, precision)
         buffer.write(values)
         return overflows
 
-    def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return a new array of an output."""
+    def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new array of an output as it is stored."""
         array = np.empty(shape, dtype)
         buffer.read(array)
         return array
@@ -112,18 +91,13 @@ class HostArrays(Arrays):
         return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float64)).all())
 
     def returned(self, array: Any, converted: bool) -> Any:
-        """Return an output, in fp64 where that is wanted."""
+        """Return an output as the user wants it: as it is, or floating-point numbers in fp64."""
         return array.astype(np.float64) if converted and array.dtype.kind not in "iub" else array
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceArrays(Arrays):
-    """Those of a NumPy-like module in a device's own memory. Types it lacks (bf16, fp8) go by way of the host.
-
-    Attributes:
-        backend: whose buffers they are copied to and from.
-        namespace: the module.
-    """
+    """Those of a NumPy-like module in a device's own memory. Types it lacks (bf16, fp8) go by way of the host."""
 
     backend: Backend
     namespace: Any
@@ -135,7 +109,7 @@ class DeviceArrays(Arrays):
     def store(self, buffer: Buffer, given: Any, dtype: np.dtype[Any], precision: Precision | None) -> bool:
         """Write an input, rounded once."""
         if not _is_common(dtype):
-            return HostArrays().store(buffer, self.namespace.asnumpy(given), dtype, precision)
+            return Arrays.store(self, buffer, self.namespace.asnumpy(given), dtype, precision)
         source = self.namespace.asarray(given)
         if precision is None:
             _check_range(source, dtype)
@@ -148,15 +122,13 @@ class DeviceArrays(Arrays):
     def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Return a new array of an output."""
         if not _is_common(dtype):
-            array = np.empty(shape, dtype)
-            buffer.read(array)
-            return array
+            return Arrays.fetch(self, buffer, shape, dtype)
         return self.backend.device.array(buffer, dtype).reshape(shape).copy()
 
     def all_finite(self, array: Any) -> bool:
         """Whether an array has no infinity and no NaN."""
         if isinstance(array, np.ndarray):
-            return HostArrays().all_finite(array)
+            return Arrays.all_finite(self, array)
         return array.dtype.kind in "iub" or bool(self.namespace.isfinite(array).all())
 
     def returned(self, array: Any, converted: bool) -> Any:
@@ -176,7 +148,7 @@ def in_memory_of(backend: Backend, inputs: Mapping[str, Any]) -> Arrays:
     """
     on_device = [name for name, array in inputs.items() if hasattr(array, "__cuda_array_interface__")]
     if not on_device:
-        return HostArrays()
+        return Arrays()
     namespace = backend.device.array_namespace()
     if namespace is None:
         raise MptuneError(f"input {on_device[0]!r} is on a GPU, and the backend {backend.name} takes NumPy's arrays")
@@ -220,12 +192,6 @@ def _is_common(dtype: np.dtype[Any]) -> bool:
 class Launcher:
     """One configuration, compiled and with its buffers.
 
-    Args:
-        kernel: the kernel.
-        configuration: the configuration.
-        sizes: the problem sizes.
-        backend: compiles and launches.
-
     Raises:
         CompileError: the compiler rejected the source.
         OutOfMemoryError: the device cannot hold the arguments.
@@ -251,9 +217,7 @@ class Launcher:
     def run(self, inputs: Mapping[str, Any], arrays: Arrays) -> tuple[dict[str, Any], str]:
         """Return the outputs by name as they are stored, and why they are not to be relied on.
 
-        Args:
-            inputs: as of :func:`inputs_from`.
-            arrays: where they are.
+        ``inputs`` are those of :func:`inputs_from`.
 
         Raises:
             LaunchError: the device refused or aborted the launch.

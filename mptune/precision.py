@@ -100,12 +100,7 @@ _TABLE = (
         storage_only=True,
     ),
     _entry(
-        "fp8_e5m2",
-        ml_dtypes.float8_e5m2,
-        "fp8_e5m2",
-        3,
-        ("e5m2", "float8_e5m2", "__nv_fp8_e5m2"),
-        storage_only=True,
+        "fp8_e5m2", ml_dtypes.float8_e5m2, "fp8_e5m2", 3, ("e5m2", "float8_e5m2", "__nv_fp8_e5m2"), storage_only=True
     ),
 )
 

@@ -58,9 +58,7 @@ class AccuracyResult:
 
 
 def evaluate_outputs(
-    outputs: Mapping[str, Output],
-    references: Mapping[str, NDArray[Any]],
-    metrics: Metric | Mapping[str, Metric],
+    outputs: Mapping[str, Output], references: Mapping[str, NDArray[Any]], metrics: Metric | Mapping[str, Metric]
 ) -> AccuracyResult:
     """Measure every output against its reference.
 

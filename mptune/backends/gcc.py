@@ -24,7 +24,7 @@ from typing import Final
 from mptune.backends.binary_cache import BinaryCache
 from mptune.errors import MptuneError
 from mptune.processes import ChildGroup
-from mptune.resources.elf import defined_symbols, sections, undefined_symbols
+from mptune.resources.elf import sections, symbols
 
 __all__ = ["ASSEMBLY", "LIBRARY", "CompilerServers", "Precompiled", "PrecompiledPrelude"]
 
@@ -354,7 +354,8 @@ class _Commands:
         program = _answer(driver, "-print-prog-name=ld").strip()
         if not (compiler and assembler and linker and program):
             return None
-        known = frozenset((*_ALWAYS_THERE, *defined_symbols(sections(made.runtime.read_bytes()))))
+        defined = [name for name, is_defined in symbols(sections(made.runtime.read_bytes())) if is_defined]
+        known = frozenset((*_ALWAYS_THERE, *defined))
         return cls(compiler, assembler, (program, *_without_plugin(linker[1:])), known)
 
     def link_of(self, compiled: bytes) -> tuple[str, ...]:
@@ -363,7 +364,8 @@ class _Commands:
         Raises:
             MptuneError: it is damaged.
         """
-        if self.known.issuperset(undefined_symbols(sections(compiled))):
+        missing = {name for name, is_defined in symbols(sections(compiled)) if name and not is_defined}
+        if missing <= self.known:
             return tuple(word for word in self.link if not word.startswith("-l"))
         return self.link
 

@@ -48,11 +48,7 @@ class ReferenceCache:
     """
 
     def __init__(
-        self,
-        folder: Path | None,
-        *,
-        largest_entry_bytes: int = _LARGEST_ENTRY_BYTES,
-        folder_bytes: int = _FOLDER_BYTES,
+        self, folder: Path | None, *, largest_entry_bytes: int = _LARGEST_ENTRY_BYTES, folder_bytes: int = _FOLDER_BYTES
     ) -> None:
         self._folder = folder
         self._largest_entry_bytes = largest_entry_bytes

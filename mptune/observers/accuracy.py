@@ -17,10 +17,6 @@ class AccuracyObserver(Observer):
     """Measures ``error`` (the worst output's), ``log10_error`` and ``error.<output>``.
 
     ``log10_error`` is ``-inf`` for outputs without any error; all are NaN where an output has NaN.
-
-    Args:
-        references: the double-precision outputs by name.
-        metrics: one error metric for all outputs, or one for each by name.
     """
 
     name: ClassVar[str] = "accuracy"

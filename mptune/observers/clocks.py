@@ -20,12 +20,7 @@ _INTERVAL_S: Final = 0.02
 
 
 class ClocksObserver(Observer):
-    """Measures ``clock_mhz`` and ``memory_clock_mhz``, means over time, and ``temperature_c``, the highest.
-
-    Args:
-        readers: what reads each metric.
-        interval_s: seconds between two readings.
-    """
+    """Measures ``clock_mhz`` and ``memory_clock_mhz``, means over time, and ``temperature_c``, the highest."""
 
     name: ClassVar[str] = "clocks"
     metrics: ClassVar[tuple[str, ...]] = ("clock_mhz", "memory_clock_mhz", "temperature_c")

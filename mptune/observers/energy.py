@@ -28,11 +28,6 @@ class EnergyObserver(Observer):
     device, with what it draws at rest, and on a processor with what it takes to launch. Where buffers are restored
     between launches, what restorations alone take in energy and time is taken off. Caches are as the launch before
     left them.
-
-    Args:
-        source: tells energy or power.
-        interval_s: seconds between two readings.
-        clock: tells the time in seconds.
     """
 
     name: ClassVar[str] = "energy"
@@ -40,10 +35,7 @@ class EnergyObserver(Observer):
     steady_s = STEADY_S
 
     def __init__(
-        self,
-        source: EnergySource,
-        interval_s: float = INTERVAL_S,
-        clock: Callable[[], float] = time.perf_counter,
+        self, source: EnergySource, interval_s: float = INTERVAL_S, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self.lead_s = source.lead_s
         self._source = source

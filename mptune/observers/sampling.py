@@ -27,16 +27,7 @@ class Sample:
 
 
 class Sampler:
-    """Reads a sensor in a thread of its own.
-
-    Args:
-        read: the sensor.
-        interval_s: seconds between two readings.
-        clock: tells the time in seconds.
-
-    Attributes:
-        samples: the readings, in order.
-    """
+    """Reads a sensor every ``interval_s`` in a thread of its own; ``samples`` are the readings, in order."""
 
     def __init__(
         self, read: Callable[[], float], interval_s: float = INTERVAL_S, clock: Callable[[], float] = time.perf_counter
@@ -84,12 +75,9 @@ class Sampler:
 
 
 def mean_rate(samples: Sequence[Sample]) -> float:
-    """Return by how much a counter grew a second.
+    """Return by how much a counter grew a second, from readings in order.
 
     A counter moves in steps, so what counts is from the first step seen to the last, whatever comes before and after.
-
-    Args:
-        samples: readings in order.
 
     Raises:
         ObserverUnavailableError: it did not move twice.
@@ -103,11 +91,7 @@ def mean_rate(samples: Sequence[Sample]) -> float:
 
 
 def mean_value(samples: Sequence[Sample]) -> float:
-    """Return the mean of a gauge over time, by the trapezoidal rule.
-
-    Args:
-        samples: readings in order, at least one.
-    """
+    """Return the mean of a gauge over time, from readings in order, at least one, by the trapezoidal rule."""
     span = samples[-1].time_s - samples[0].time_s
     if span <= 0:
         return math.fsum(sample.value for sample in samples) / len(samples)

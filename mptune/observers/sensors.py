@@ -12,7 +12,6 @@ from typing import Any, Final
 from mptune.errors import ObserverUnavailableError
 
 __all__ = [
-    "SENSORS",
     "AmdSmi",
     "EnergySource",
     "Nvml",
@@ -36,6 +35,8 @@ _AMD_POWERS: Final = ("current_socket_power", "average_socket_power", "socket_po
 #: Energy counters whose names begin so are added up; cores and graphics are parts of their package, and "psys" is the
 #: whole machine once more.
 _COUNTED: Final = ("package", "dram")
+#: What :meth:`Sensors.clocks` reads.
+_CLOCKS: Final = ("clock_mhz", "memory_clock_mhz", "temperature_c")
 #: Drivers of processors' thermometers: Intel's, AMD's, and AMD's by its other driver.
 _THERMOMETERS: Final = ("coretemp", "k10temp", "zenpower")
 
@@ -79,10 +80,7 @@ class Sensors(ABC):
 
 
 class _Library(Sensors):
-    """A vendor's library.
-
-    Args:
-        pci_bus_id: which device.
+    """A vendor's library, opened for the device of a PCI bus id.
 
     Raises:
         ObserverUnavailableError: the library or its Python binding is missing, or it does not know the device.
@@ -90,10 +88,14 @@ class _Library(Sensors):
 
     name: str
     counter_name: str
+    #: What the library's calls raise.
+    _failure: type[Exception]
+    #: What gives joules, watts, and each metric of :meth:`clocks`.
+    _queries: Mapping[str, Callable[[], Any]]
 
     def energy(self) -> EnergySource:
         """Return the counter of energy, which newer devices have, else the gauge of power."""
-        counter, gauge = self._reader(self._joules), self._reader(self._watts)
+        counter, gauge = self._reader("joules"), self._reader("watts")
         try:
             counter()
         except ObserverUnavailableError:
@@ -103,43 +105,20 @@ class _Library(Sensors):
 
     def clocks(self) -> Mapping[str, Reader]:
         """Return what reads the clocks of multiprocessors and memory, and the temperature."""
-        queries = {
-            "clock_mhz": self._clock,
-            "memory_clock_mhz": self._memory_clock,
-            "temperature_c": self._temperature,
-        }
-        return _readable({metric: self._reader(query) for metric, query in queries.items()})
+        return _readable({metric: self._reader(metric) for metric in _CLOCKS})
 
-    def _reader(self, query: Callable[[], float]) -> Reader:
+    def _reader(self, what: str) -> Reader:
+        query, name = self._queries[what], self.name
+
         def read() -> float:
             try:
-                return query()
+                return float(query())
             except self._failure as error:
-                raise ObserverUnavailableError(
-                    f"the device does not report this through {self.name}: {error}"
-                ) from error
+                raise ObserverUnavailableError(f"the device does not report this through {name}: {error}") from error
             except (KeyError, TypeError, ValueError, StopIteration):  # "N/A" stands for what a device does not have
-                raise ObserverUnavailableError(f"the device does not report this through {self.name}") from None
+                raise ObserverUnavailableError(f"the device does not report this through {name}") from None
 
         return read
-
-    #: What the library's calls raise.
-    _failure: type[Exception]
-
-    @abstractmethod
-    def _joules(self) -> float: ...
-
-    @abstractmethod
-    def _watts(self) -> float: ...
-
-    @abstractmethod
-    def _clock(self) -> float: ...
-
-    @abstractmethod
-    def _memory_clock(self) -> float: ...
-
-    @abstractmethod
-    def _temperature(self) -> float: ...
 
 
 class Nvml(_Library):
@@ -150,34 +129,26 @@ class Nvml(_Library):
 
     def __init__(self, pci_bus_id: str) -> None:
         try:
-            import pynvml
+            import pynvml as nvml
         except ImportError:
             raise ObserverUnavailableError(
                 'the Python binding of NVML is not installed: pip install "mptune[cuda]"'
             ) from None
-        self._library, self._failure = pynvml, pynvml.NVMLError
         try:
-            pynvml.nvmlInit()
-            self._device = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-        except pynvml.NVMLError as error:
+            nvml.nvmlInit()
+            device = nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+        except nvml.NVMLError as error:
             raise ObserverUnavailableError(
                 f"NVML (libnvidia-ml.so.1, a part of the NVIDIA driver) cannot be used: {error}"
             ) from error
-
-    def _joules(self) -> float:
-        return float(self._library.nvmlDeviceGetTotalEnergyConsumption(self._device)) * 1e-3
-
-    def _watts(self) -> float:
-        return float(self._library.nvmlDeviceGetPowerUsage(self._device)) * 1e-3
-
-    def _clock(self) -> float:
-        return float(self._library.nvmlDeviceGetClockInfo(self._device, self._library.NVML_CLOCK_SM))
-
-    def _memory_clock(self) -> float:
-        return float(self._library.nvmlDeviceGetClockInfo(self._device, self._library.NVML_CLOCK_MEM))
-
-    def _temperature(self) -> float:
-        return float(self._library.nvmlDeviceGetTemperature(self._device, self._library.NVML_TEMPERATURE_GPU))
+        self._failure = nvml.NVMLError
+        self._queries = {
+            "joules": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(device) * 1e-3,
+            "watts": lambda: nvml.nvmlDeviceGetPowerUsage(device) * 1e-3,
+            "clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_MEM),
+            "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU),
+        }
 
 
 class AmdSmi(_Library):
@@ -188,44 +159,44 @@ class AmdSmi(_Library):
 
     def __init__(self, pci_bus_id: str) -> None:
         try:
-            import amdsmi
+            import amdsmi as smi
         except Exception as error:  # without libamd_smi.so it fails with an exception that depends on the version
             raise ObserverUnavailableError(
                 'AMD SMI is not installed: pip install "mptune[hip]", and install ROCm, which has libamd_smi.so '
                 f"({error})"
             ) from error
-        self._library, self._failure = amdsmi, amdsmi.AmdSmiException
         try:
-            amdsmi.amdsmi_init()
-            self._device = amdsmi.amdsmi_get_processor_handle_from_bdf(pci_bus_id)
-        except amdsmi.AmdSmiException as error:
+            smi.amdsmi_init()
+            device = smi.amdsmi_get_processor_handle_from_bdf(pci_bus_id)
+        except smi.AmdSmiException as error:
             raise ObserverUnavailableError(f"AMD SMI cannot be used: {error}") from error
 
-    def _joules(self) -> float:
-        found = self._library.amdsmi_get_energy_count(self._device)
-        # Before ROCm 6.0 the accumulator was called power; the resolution is in microjoules.
-        counted = found.get("energy_accumulator", found.get("power"))
-        return float(counted) * float(found["counter_resolution"]) * 1e-6
+        def joules() -> float:
+            found = smi.amdsmi_get_energy_count(device)
+            # Before ROCm 6.0 the accumulator was called power; the resolution is in microjoules.
+            counted = found.get("energy_accumulator", found.get("power"))
+            return float(counted) * float(found["counter_resolution"]) * 1e-6
 
-    def _watts(self) -> float:
-        found = self._library.amdsmi_get_power_info(self._device)
-        return next(float(found[name]) for name in _AMD_POWERS if isinstance(found.get(name), int | float))
+        def watts() -> float:
+            found = smi.amdsmi_get_power_info(device)
+            return next(float(found[name]) for name in _AMD_POWERS if isinstance(found.get(name), int | float))
 
-    def _clock(self) -> float:
-        return self._clock_of(self._library.AmdSmiClkType.GFX)
+        def clock(kind: Any) -> Any:
+            found = smi.amdsmi_get_clock_info(device, kind)
+            return found.get("clk", found.get("cur_clk"))
 
-    def _memory_clock(self) -> float:
-        return self._clock_of(self._library.AmdSmiClkType.MEM)
+        def temperature() -> Any:
+            hotspot, current = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
+            return smi.amdsmi_get_temp_metric(device, hotspot, current)
 
-    def _clock_of(self, kind: Any) -> float:
-        found = self._library.amdsmi_get_clock_info(self._device, kind)
-        return float(found.get("clk", found.get("cur_clk")))
-
-    def _temperature(self) -> float:
-        hotspot = self._library.AmdSmiTemperatureType.HOTSPOT
-        return float(
-            self._library.amdsmi_get_temp_metric(self._device, hotspot, self._library.AmdSmiTemperatureMetric.CURRENT)
-        )
+        self._failure = smi.AmdSmiException
+        self._queries = {
+            "joules": joules,
+            "watts": watts,
+            "clock_mhz": lambda: clock(smi.AmdSmiClkType.GFX),
+            "memory_clock_mhz": lambda: clock(smi.AmdSmiClkType.MEM),
+            "temperature_c": temperature,
+        }
 
 
 class Processor(Sensors):
@@ -338,17 +309,13 @@ def _readable(readers: Mapping[str, Reader]) -> Mapping[str, Reader]:
 
 
 #: By the name a backend declares; each takes the device's PCI bus id.
-SENSORS: Final[Mapping[str, Callable[[str], Sensors]]] = MappingProxyType(
+_SENSORS: Final[Mapping[str, Callable[[str], Sensors]]] = MappingProxyType(
     {"nvml": Nvml, "amd-smi": AmdSmi, "processor": lambda _: Processor()}
 )
 
 
 def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
-    """Return what tells the energy of a device.
-
-    Args:
-        sensors: key of :data:`SENSORS`.
-        pci_bus_id: which device; empty for the processor.
+    """Return what tells the energy of a device, the processor if no bus id is given.
 
     Raises:
         ObserverUnavailableError: there is none; says what to install or to permit.
@@ -359,10 +326,6 @@ def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
 def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
     """Return what reads clocks and temperature now, by metric; those the device does not report are missing.
 
-    Args:
-        sensors: key of :data:`SENSORS`.
-        pci_bus_id: which device; empty for the processor.
-
     Raises:
         ObserverUnavailableError: it reports none; says what to install or to permit.
     """
@@ -370,6 +333,6 @@ def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
 
 
 def _of(sensors: str, pci_bus_id: str, what: str) -> Sensors:
-    if sensors not in SENSORS:
+    if sensors not in _SENSORS:
         raise ObserverUnavailableError(f"nothing tells the {what} of this backend's devices")
-    return SENSORS[sensors](pci_bus_id)
+    return _SENSORS[sensors](pci_bus_id)

@@ -18,10 +18,6 @@ class ThroughputObserver(Observer):
 
     Counted are 10**9 bytes or operations. What a kernel declares is what a launch has to do however it does it
     (:class:`~mptune.kernel.Work`), so that of two configurations in the same types the faster one has the higher rates.
-
-    Args:
-        kernel: declares the work.
-        sizes: its problem sizes.
     """
 
     name: ClassVar[str] = "throughput"

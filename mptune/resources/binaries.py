@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mptune.errors import MptuneError
-from mptune.resources.elf import Section, notes, sections, symbol_names
+from mptune.resources.elf import Section, notes, sections, symbols
 
 __all__ = ["RESERVED_SHARED_BYTES", "Resources", "read_code_object", "read_cubin", "unpack"]
 
@@ -37,9 +37,12 @@ _NUMBERS: Final = {
     0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q",
 }  # fmt: skip
 _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
-_TEXTS: Final = {0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
-_LISTS: Final = {0xDC: ">H", 0xDD: ">I"}
-_MAPS: Final = {0xDE: ">H", 0xDF: ">I"}
+#: The other types by their first byte, where a length of this format follows.
+_SIZED: Final = {
+    0xC4: ("text", ">B"), 0xC5: ("text", ">H"), 0xC6: ("text", ">I"),
+    0xD9: ("text", ">B"), 0xDA: ("text", ">H"), 0xDB: ("text", ">I"),
+    0xDC: ("list", ">H"), 0xDD: ("list", ">I"), 0xDE: ("map", ">H"), 0xDF: ("map", ">I"),
+}  # fmt: skip
 _MOST_NESTED: Final = 32
 
 
@@ -68,18 +71,14 @@ class Resources:
 
 
 def read_cubin(image: bytes, function: str) -> Resources:
-    """Return what a function takes.
-
-    Args:
-        image: the cubin.
-        function: name of the ``__global__`` function.
+    """Return what a ``__global__`` function of a cubin takes.
 
     Raises:
         MptuneError: the image is no cubin, or it does not hold the function.
     """
     found = sections(image)
     by_name = {section.name: section for section in found}
-    names = symbol_names(found)
+    names = [name for name, _ in symbols(found)]
     noted = _attributes(by_name.get(".nv.info"))
     of_function = {
         number: value for number, symbol, value in noted if symbol < len(names) and names[symbol] == function
@@ -115,11 +114,7 @@ def _attributes(section: Section | None) -> list[tuple[int, int, int]]:
 
 
 def read_code_object(image: bytes, function: str) -> Resources:
-    """Return what a function takes.
-
-    Args:
-        image: the code object, or a bundle of one.
-        function: name of the ``__global__`` function.
+    """Return what a ``__global__`` function of a code object, or of a bundle of one, takes.
 
     Raises:
         MptuneError: the image is no code object, or it does not hold the function.
@@ -172,26 +167,23 @@ class _Reader:
         self._at += 1
         if kind < 0x80 or kind >= 0xE0:
             return kind if kind < 0x80 else kind - 0x100
-        if kind < 0x90:
-            return self._map(kind & 0x0F, depth)
-        if kind < 0xA0:
-            return self._list(kind & 0x0F, depth)
-        if kind < 0xC0:
-            return self._text(kind & 0x1F)
-        return self._tagged(kind, depth)
-
-    def _tagged(self, kind: int, depth: int) -> Any:
         if kind in _CONSTANTS:
             return _CONSTANTS[kind]
         if kind in _NUMBERS:
             return self._number(_NUMBERS[kind])
-        if kind in _TEXTS:
-            return self._text(self._number(_TEXTS[kind]))
-        if kind in _LISTS:
-            return self._list(self._number(_LISTS[kind]), depth)
-        if kind in _MAPS:
-            return self._map(self._number(_MAPS[kind]), depth)
-        raise ValueError(f"unknown type 0x{kind:02x}")
+        if kind < 0xC0:
+            what = "map" if kind < 0x90 else "list" if kind < 0xA0 else "text"
+            length = kind & (0x1F if what == "text" else 0x0F)
+        elif kind in _SIZED:
+            what, form = _SIZED[kind]
+            length = self._number(form)
+        else:
+            raise ValueError(f"unknown type 0x{kind:02x}")
+        if what == "map":
+            return {self._key(depth): self.value(depth + 1) for _ in range(length)}
+        if what == "list":
+            return [self.value(depth + 1) for _ in range(length)]
+        return self._text(length)
 
     def _number(self, form: str) -> Any:
         (number,) = struct.unpack_from(form, self._data, self._at)
@@ -205,12 +197,6 @@ class _Reader:
         text = self._data[self._at : end].decode(errors="replace")
         self._at = end
         return text
-
-    def _list(self, length: int, depth: int) -> list[Any]:
-        return [self.value(depth + 1) for _ in range(length)]
-
-    def _map(self, length: int, depth: int) -> dict[Any, Any]:
-        return {self._key(depth): self.value(depth + 1) for _ in range(length)}
 
     def _key(self, depth: int) -> str | int:
         key = self.value(depth + 1)

@@ -9,7 +9,7 @@ from typing import Final
 
 from mptune.errors import MptuneError
 
-__all__ = ["Section", "defined_symbols", "notes", "sections", "symbol_names", "undefined_symbols"]
+__all__ = ["Section", "notes", "sections", "symbols"]
 
 _MAGIC: Final = b"\x7fELF"
 _BITS_64, _LITTLE_ENDIAN = 2, 1
@@ -62,41 +62,18 @@ def sections(image: bytes) -> list[Section]:
         raise MptuneError(f"the compiled binary is a damaged ELF file: {error}") from error
 
 
-def symbol_names(found: list[Section]) -> list[str]:
-    """Return the names of the symbols by number, none without a symbol table.
-
-    Raises:
-        MptuneError: the table is damaged.
-    """
-    return [name for name, _ in _symbols(found)]
-
-
-def undefined_symbols(found: list[Section]) -> list[str]:
-    """Return the names of what is used and not defined.
+def symbols(found: list[Section]) -> list[tuple[str, bool]]:
+    """Return the symbols by number: the name of each, possibly empty, and whether it is defined here.
 
     Raises:
         MptuneError: the symbol table is damaged.
     """
-    return [name for name, section in _symbols(found) if section == _SHN_UNDEF and name]
-
-
-def defined_symbols(found: list[Section]) -> list[str]:
-    """Return the names of what is defined.
-
-    Raises:
-        MptuneError: the symbol table is damaged.
-    """
-    return [name for name, section in _symbols(found) if section != _SHN_UNDEF and name]
-
-
-def _symbols(found: list[Section]) -> list[tuple[str, int]]:
-    """Return the name of each symbol and the number of the section it is in."""
     try:
         table = next((section for section in found if section.kind == _SHT_SYMTAB), None)
         if table is None:
             return []
         names = found[table.link].data
-        return [(_text(names, entry[0]), entry[3]) for entry in _SYMBOL.iter_unpack(table.data)]
+        return [(_text(names, entry[0]), entry[3] != _SHN_UNDEF) for entry in _SYMBOL.iter_unpack(table.data)]
     except (struct.error, IndexError) as error:
         raise MptuneError(f"the compiled binary has a damaged symbol table: {error}") from error
 

@@ -116,11 +116,7 @@ def multiprocessor(architecture: str) -> Multiprocessor | None:
 def occupancy(unit: Multiprocessor, resources: Resources, threads: int, dynamic_shared_bytes: int = 0) -> float:
     """Return the share of a multiprocessor's warps that are active; 0 if not even one block fits.
 
-    Args:
-        unit: the multiprocessor.
-        resources: what the compiled function takes.
-        threads: of a block, at least 1.
-        dynamic_shared_bytes: shared memory of a block that the launch adds.
+    A block has at least one of ``threads``, and the launch adds dynamic shared memory to what the function takes.
     """
     warps = -(-threads // resources.warp_threads)
     blocks = min(unit.max_blocks, unit.max_warps // warps, _fitting_warps(unit, resources) // warps)
