@@ -21,8 +21,7 @@ from mptune.space.covering import covering, representatives
 
 __all__ = ["CheckResult", "Compilation", "Selection", "check", "select"]
 
-#: Which configurations: a number of them drawn uniformly; a few in which every value of every parameter comes; one
-#: for each accuracy signature; or all.
+#: Which configurations, as :func:`select` explains.
 Selection = int | Literal["values", "signatures", "all"]
 
 
@@ -87,16 +86,9 @@ def check(
     seed: int = 0,
     on_compiled: Callable[[Compilation], None] = lambda _: None,
 ) -> CheckResult:
-    """Compile configurations of a kernel.
+    """Compile the configurations of a kernel that :func:`select` returns, and tell ``on_compiled`` of each.
 
-    Args:
-        kernel: the kernel.
-        backend: compiles.
-        architecture: what to compile for; empty for the device's own.
-        sample: which configurations, as for :func:`select`.
-        sizes: problem sizes instead of the default preset's.
-        seed: seeds the sample.
-        on_compiled: told about every compilation.
+    An empty ``architecture`` is the device's own, the default ``sizes`` are those of the default preset.
 
     Raises:
         BackendUnavailableError: there is no compiler.
@@ -123,12 +115,8 @@ def check(
 def select(kernel: Kernel, sizes: Sizes, sample: Selection = "values", seed: int = 0) -> Sequence[Configuration]:
     """Return configurations that show whether a kernel compiles.
 
-    Args:
-        kernel: the kernel.
-        sizes: problem sizes.
-        sample: a number of configurations, drawn uniformly; "values": as few as it takes for every valid value of
-            every parameter to come at least once; "signatures": one for each accuracy signature; or "all".
-        seed: seeds the draws.
+    A ``sample`` is a number of configurations, drawn uniformly; "values": as few as it takes for every valid value of
+    every parameter to come at least once; "signatures": one for each accuracy signature; or "all".
 
     Raises:
         MptuneError: the number is below 1.

@@ -209,7 +209,8 @@ class Launcher:
             for argument in kernel.passed:
                 if argument.role is not Role.SCALAR:
                     elements = int(np.prod(kernel.shape_of(argument, sizes), dtype=np.int64))
-                    self._buffers[argument.name] = backend.device.allocate(elements * self._dtype(argument).itemsize)
+                    itemsize = kernel.dtype_of(argument, configuration).itemsize
+                    self._buffers[argument.name] = backend.device.allocate(elements * itemsize)
         except BaseException:
             self.close()
             raise
@@ -227,7 +228,7 @@ class Launcher:
         overflowing = []
         arrays.settle()
         for argument in self._kernel.arguments:
-            name, dtype = argument.name, self._dtype(argument)
+            name, dtype = argument.name, self._kernel.dtype_of(argument, self._configuration)
             precision = self._kernel.precision_of(argument, self._configuration)
             overflows = False
             if argument.is_constant or argument.role is Role.SCALAR:
@@ -245,12 +246,11 @@ class Launcher:
                 overflowing.append(f"input {name!r} overflows in {precision}")
         arrays.settle()
         self._function.launch(self._shape, passed)
-        outputs = {
-            output.name: arrays.fetch(
-                self._buffers[output.name], self._kernel.shape_of(output, self._sizes), self._dtype(output)
-            )
-            for output in self._kernel.outputs
-        }
+        outputs = {}
+        for output in self._kernel.outputs:
+            dtype = self._kernel.dtype_of(output, self._configuration)
+            shape = self._kernel.shape_of(output, self._sizes)
+            outputs[output.name] = arrays.fetch(self._buffers[output.name], shape, dtype)
         infinite = [f"output {name!r} is not finite" for name, array in outputs.items() if not arrays.all_finite(array)]
         return outputs, "; ".join((*overflowing, *infinite))
 
@@ -259,10 +259,6 @@ class Launcher:
         while self._buffers:
             self._buffers.popitem()[1].free()
         self._function.unload()
-
-    def _dtype(self, argument: Argument) -> np.dtype[Any]:
-        precision = self._kernel.precision_of(argument, self._configuration)
-        return np.dtype(argument.dtype) if precision is None else precision.dtype
 
 
 def _on_host(array: Any) -> Any:

@@ -129,12 +129,8 @@ def _printable(value: Value, is_type: bool) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-def _ceildiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
 _HELPERS: Final[dict[str, Callable[..., Any]]] = {
-    "ceildiv": _ceildiv,
+    "ceildiv": lambda a, b: -(-a // b),
     "min": min,
     "max": max,
     "abs": abs,

@@ -117,10 +117,6 @@ def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> N
 def metrics_by_output(outputs: Collection[str], metrics: Metric | Mapping[str, Metric]) -> dict[str, ErrorMetric]:
     """Return the error metric of each output.
 
-    Args:
-        outputs: the outputs' names.
-        metrics: one error metric (name or callable) for all of them, or one for each.
-
     Raises:
         MetricError: an output has none.
         UnknownNameError: no such metric, or a metric is given for an output that does not exist.

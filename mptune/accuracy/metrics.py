@@ -85,7 +85,7 @@ class ErrorMetric:
         undefined: says when it is infinite although the output is finite; empty: never.
         version: of a user's metric, changed whenever its results change; empty if it has none.
         is_custom: whether ``compute`` is a user's, which may treat NaN differently from the bundled ones.
-        aliases: other spellings; case, spaces, hyphens and underscores do not matter.
+        aliases: other spellings beside name and description; case, spaces, hyphens and underscores do not matter.
     """
 
     name: str
@@ -97,14 +97,9 @@ class ErrorMetric:
     aliases: tuple[str, ...] = ()
 
     def __call__(self, output: ArrayLike, reference: ArrayLike) -> float:
-        """Return the error of an output.
+        """Return the error of an output of any numeric type, of the shape of the reference.
 
-        Args:
-            output: what the kernel wrote, any numeric type and shape.
-            reference: what it should have written, same shape.
-
-        Returns:
-            At least 0, possibly infinite; NaN when the output has a NaN. (A custom metric decides itself.)
+        It is at least 0, possibly infinite; NaN when the output has a NaN. (A custom metric decides itself.)
 
         Raises:
             MetricError: the two cannot be compared, or the metric is not defined for such data; names the number of
@@ -177,18 +172,10 @@ _ZERO_REFERENCE: Final = "the reference has a 0 and the output another number th
 #: The bundled error metrics. To add one, add a row: a name, what it measures, and a function of :class:`Pairs`, such as
 #: the ratio of a reduction of an element's error and a property of the reference.
 _TABLE: Final = (
-    ErrorMetric("MAE", "mean absolute error", _Ratio(mean, ABSOLUTE), aliases=("mean absolute error",)),
-    ErrorMetric(
-        "MRE",
-        "mean relative error",
-        _Ratio(mean, RELATIVE),
-        undefined=_ZERO_REFERENCE,
-        aliases=("mean relative error",),
-    ),
-    ErrorMetric("MSE", "mean squared error", _Ratio(mean_square, ABSOLUTE), aliases=("mean squared error",)),
-    ErrorMetric(
-        "RMSE", "root mean squared error", _Ratio(root_mean_square, ABSOLUTE), aliases=("root mean squared error",)
-    ),
+    ErrorMetric("MAE", "mean absolute error", _Ratio(mean, ABSOLUTE)),
+    ErrorMetric("MRE", "mean relative error", _Ratio(mean, RELATIVE), undefined=_ZERO_REFERENCE),
+    ErrorMetric("MSE", "mean squared error", _Ratio(mean_square, ABSOLUTE)),
+    ErrorMetric("RMSE", "root mean squared error", _Ratio(root_mean_square, ABSOLUTE)),
     ErrorMetric(
         "NRMSE",
         "root mean squared error over the reference's mean",
@@ -204,11 +191,7 @@ _TABLE: Final = (
         aliases=("normalised mean absolute error", "normalized mean absolute error"),
     ),
     ErrorMetric(
-        "RMSRE",
-        "root mean squared relative error",
-        _Ratio(root_mean_square, RELATIVE),
-        undefined=_ZERO_REFERENCE,
-        aliases=("root mean squared relative error",),
+        "RMSRE", "root mean squared relative error", _Ratio(root_mean_square, RELATIVE), undefined=_ZERO_REFERENCE
     ),
     ErrorMetric(
         "RMSLE",
@@ -227,14 +210,14 @@ _TABLE: Final = (
         "MaxAE",
         "maximum absolute error",
         _Ratio(maximum, ABSOLUTE),
-        aliases=("max", "max abs", "max absolute", "max absolute error", "maximum absolute error", "linf"),
+        aliases=("max", "max abs", "max absolute", "max absolute error", "linf"),
     ),
     ErrorMetric(
         "MaxRE",
         "maximum relative error",
         _Ratio(maximum, RELATIVE),
         undefined=_ZERO_REFERENCE,
-        aliases=("max rel", "max relative", "max relative error", "maximum relative error"),
+        aliases=("max rel", "max relative", "max relative error"),
     ),
     ErrorMetric(
         "ULP",
@@ -254,7 +237,7 @@ def _plain(name: str) -> str:
 
 
 _BY_SPELLING: Final[Mapping[str, ErrorMetric]] = MappingProxyType(
-    {_plain(spelling): metric for metric in _TABLE for spelling in (metric.name, *metric.aliases)}
+    {_plain(spelling): metric for metric in _TABLE for spelling in (metric.name, metric.description, *metric.aliases)}
 )
 
 
@@ -327,10 +310,6 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
 
 def rehearse(namespace: Any, metric: ErrorMetric) -> None:
     """Compare small outputs of every precision, ahead of time: a namespace may compile functions at their first use.
-
-    Args:
-        namespace: the NumPy-like module.
-        metric: one that runs anywhere.
 
     Raises:
         MetricError: the errors are not those NumPy finds.

@@ -99,12 +99,7 @@ def _require_same_shape(output: tuple[int, ...], reference: tuple[int, ...]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostPairs(Pairs):
-    """Two arrays in the host's memory; make them with :meth:`of`.
-
-    Attributes:
-        output: what the kernel wrote, any real or complex numeric type, any shape.
-        reference: what it should have written, of the same shape.
-    """
+    """Two arrays in the host's memory, of any real or complex numeric type; make them with :meth:`of`."""
 
     output: NDArray[Any]
     reference: NDArray[Any]
@@ -146,9 +141,7 @@ class HostPairs(Pairs):
 
 def can_decode(stored: np.dtype[Any]) -> bool:
     """Whether doubles hold every value of a type (not of 64-bit integers)."""
-    if stored.kind in "iu":
-        return stored.itemsize < 8
-    return stored in (*_VIEWED, _BFLOAT16, *_BY_TABLE)
+    return stored.itemsize < 8 if stored.kind in "iu" else stored in (*_VIEWED, _BFLOAT16, *_BY_TABLE)
 
 
 def bits_type(stored: np.dtype[Any]) -> np.dtype[Any]:
@@ -200,13 +193,7 @@ def _table(xp: Any, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevicePairs(Pairs):
-    """Two arrays on a device; make them with :meth:`of`.
-
-    Attributes:
-        output: what the kernel wrote.
-        reference: what it should have written, of the same shape and on the same device.
-        piece: elements decoded at a time.
-    """
+    """Two arrays on the same device, ``piece`` elements decoded at a time; make them with :meth:`of`."""
 
     output: DeviceArray
     reference: DeviceArray
@@ -214,7 +201,7 @@ class DevicePairs(Pairs):
 
     @classmethod
     def of(cls, output: DeviceArray, reference: DeviceArray, piece: int = PIECE) -> DevicePairs:
-        """Pair two arrays, ``piece`` elements decoded at a time.
+        """Pair two arrays.
 
         Raises:
             MetricError: shapes differ, or there are no elements.

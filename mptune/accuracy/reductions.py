@@ -9,7 +9,7 @@ of the NumPy-like namespace ``xp`` they belong to; only numbers come back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -179,22 +179,12 @@ class Scaled:
 
 def mean(pairs: Pairs, quantity: Quantity) -> Scaled:
     """Return the mean of the elements' errors."""
-    total = _total(pairs, quantity, squared=False)
-    exponent = 0
-    if math.isinf(total):
-        exponent = _exponent_to_one(pairs, quantity, overflowed=True)
-        total = _total(pairs, quantity, squared=False, exponent=exponent) if exponent else total
-    return _over(total, pairs.size, -exponent)
+    return _mean_power(pairs, quantity, 1)
 
 
 def mean_square(pairs: Pairs, quantity: Quantity) -> Scaled:
     """Return the mean of the elements' squared errors."""
-    total = _total(pairs, quantity, squared=True)
-    exponent = 0
-    if math.isinf(total) or total < _SMALL * pairs.size:
-        exponent = _exponent_to_one(pairs, quantity, overflowed=math.isinf(total))
-        total = _total(pairs, quantity, squared=True, exponent=exponent) if exponent else total
-    return _over(total, pairs.size, -2 * exponent)
+    return _mean_power(pairs, quantity, 2)
 
 
 def root_mean_square(pairs: Pairs, quantity: Quantity) -> Scaled:
@@ -218,28 +208,34 @@ def reference_magnitude(pairs: Pairs) -> Scaled:
     return _reference_sum(pairs, signed=False)
 
 
-def _total(pairs: Pairs, quantity: Quantity, *, squared: bool, exponent: int = 0) -> float:
-    xp, stored = pairs.namespace, pairs.stored
+def _mean_power(pairs: Pairs, quantity: Quantity, power: int) -> Scaled:
+    total, exponent = _total(pairs, quantity, power), 0
+    if math.isinf(total) or (power > 1 and total < _SMALL * pairs.size):
+        exponent = _exponent_to_one(pairs, quantity, overflowed=math.isinf(total))
+        total = _total(pairs, quantity, power, exponent) if exponent else total
+    return _over(total, pairs.size, -power * exponent)
 
-    def add(errors: Any) -> float:
-        return float((xp.multiply(errors, errors, out=errors) if squared else errors).sum())
 
-    parts: list[float] = []
+def _by_chunk(pairs: Pairs, quantity: Quantity, exponent: int, reduction: Callable[[Chunk], Any]) -> Iterator[float]:
+    """Yield the reduction of each chunk's errors."""
     for output, reference in pairs:
-        part = add(quantity.evaluate(xp, output, reference, stored, exponent))
-        if not math.isfinite(part):
-            part = add(quantity.evaluate_any(xp, output, reference, stored, exponent))
-        parts.append(part)
-    return _exact_sum(parts)
+        arguments = pairs.namespace, output, reference, pairs.stored, exponent
+        part = float(reduction(quantity.evaluate(*arguments)))
+        yield part if math.isfinite(part) else float(reduction(quantity.evaluate_any(*arguments)))
+
+
+def _total(pairs: Pairs, quantity: Quantity, power: int, exponent: int = 0) -> float:
+    multiply = pairs.namespace.multiply
+
+    def add(errors: Chunk) -> Any:
+        return (multiply(errors, errors, out=errors) if power > 1 else errors).sum()
+
+    return _exact_sum(_by_chunk(pairs, quantity, exponent, add))
 
 
 def _largest(pairs: Pairs, quantity: Quantity, exponent: int = 0) -> float:
-    xp, stored = pairs.namespace, pairs.stored
     largest = 0.0
-    for output, reference in pairs:
-        part = float(quantity.evaluate(xp, output, reference, stored, exponent).max())
-        if not math.isfinite(part):
-            part = float(quantity.evaluate_any(xp, output, reference, stored, exponent).max())
+    for part in _by_chunk(pairs, quantity, exponent, lambda errors: errors.max()):
         if math.isnan(part):
             return part
         largest = max(largest, part)
@@ -284,10 +280,7 @@ def _reference_sum(pairs: Pairs, *, signed: bool) -> Scaled:
 def _sum_finite(pairs: Pairs, exponent: int, add: Callable[[Any, Any], Sequence[float]]) -> tuple[float, int]:
     """Return the modulus of the sum of the finite references times ``2**exponent``, and their number.
 
-    Args:
-        pairs: holds the references.
-        exponent: of the power of two that scales them.
-        add: from a namespace and a real chunk of it, gives numbers whose exact sum is that of the chunk.
+    From a namespace and a real chunk of it, ``add`` gives numbers whose exact sum is that of the chunk.
     """
     xp = pairs.namespace
     real: list[float] = []
@@ -364,7 +357,7 @@ def _over(total: float, count: int, exponent: int) -> Scaled:
     return Scaled(significand / count, shift + exponent)
 
 
-def _exact_sum(parts: Sequence[float]) -> float:
+def _exact_sum(parts: Iterable[float]) -> float:
     try:
         return math.fsum(parts)
     except OverflowError:

@@ -94,11 +94,9 @@ class Loss:
 
 
 def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[Any], Loss]:
-    """Return an array in a precision, each value rounded to nearest, and what was lost.
+    """Return a C-contiguous array in a precision, each value rounded to nearest, and what was lost.
 
-    Args:
-        values: C-contiguous, any shape; not copied if the precision is fp64.
-        precision: what to convert to.
+    It is not copied if the precision is fp64.
     """
     if precision.dtype == values.dtype:
         return values, Loss(size=values.size)

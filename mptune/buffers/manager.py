@@ -122,11 +122,9 @@ class DataManager:
         Raises:
             KernelError: an axis is below 1.
         """
-        shape = self.kernel.shape_of(argument, self.sizes)
+        shape, name = self.kernel.shape_of(argument, self.sizes), self.kernel.name
         if any(axis < 1 for axis in shape):
-            raise KernelError(
-                f"argument {argument.name!r} of kernel {self.kernel.name} has shape {shape} at {self.sizes}"
-            )
+            raise KernelError(f"argument {argument.name!r} of kernel {name} has shape {shape} at {self.sizes}")
         return shape
 
     def dtype_of(self, argument: Argument, precision: Precision | None) -> np.dtype[Any]:
@@ -134,11 +132,9 @@ class DataManager:
         return np.dtype(argument.dtype) if precision is None else precision.dtype
 
     def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
-        """Return an input in a precision: C-contiguous, read-only, rounded to nearest; kept if the budget allows.
+        """Return a buffer's input in a precision: C-contiguous, read-only, rounded to nearest; kept if it can be.
 
-        Args:
-            argument: an ``In`` or ``InOut`` buffer.
-            precision: None for an integer argument.
+        The precision is None for an integer argument.
         """
         values: NDArray[Any] = self.inputs[argument.name]
         if precision is None or precision is _FP64:
@@ -149,17 +145,11 @@ class DataManager:
             return self._typed[key]
         copy, self._losses[key] = convert(values, precision)
         copy.flags.writeable = False
-        self._keep(key, copy)
+        if copy.nbytes <= self._budget_bytes:
+            while sum(array.nbytes for array in self._typed.values()) + copy.nbytes > self._budget_bytes:
+                self._typed.popitem(last=False)
+            self._typed[key] = copy
         return copy
-
-    def _keep(self, key: tuple[str, str], copy: NDArray[Any]) -> None:
-        if copy.nbytes > self._budget_bytes:
-            return
-        held = sum(array.nbytes for array in self._typed.values())
-        while held + copy.nbytes > self._budget_bytes:
-            _, oldest = self._typed.popitem(last=False)
-            held -= oldest.nbytes
-        self._typed[key] = copy
 
     def scalar(self, argument: Argument, precision: Precision | None) -> np.generic:
         """Return a scalar argument as a NumPy scalar of its type; precision is None for an integer."""
@@ -181,11 +171,7 @@ class DataManager:
         """Return how many elements of an output still are the poison pattern, bit by bit.
 
         An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
-        written: it may be a result.
-
-        Args:
-            argument: the output.
-            array: C-contiguous, as read back from the device.
+        written: it may be a result. The array is C-contiguous.
         """
         count = offset = 0
         reference = self.references[argument.name].reshape(-1) if array.dtype.kind in "iu" else None
@@ -203,8 +189,7 @@ class DataManager:
     def footprint_bytes(self, configuration: Configuration) -> int:
         """Return the bytes of all arguments in their precisions: buffers and scalars."""
         return sum(
-            math.prod(self.shape_of(a)) * self.dtype_of(a, self.kernel.precision_of(a, configuration)).itemsize
-            for a in self.kernel.arguments
+            math.prod(self.shape_of(a)) * self.kernel.dtype_of(a, configuration).itemsize for a in self.kernel.arguments
         )
 
     def warnings(self, configuration: Configuration) -> tuple[str, ...]:

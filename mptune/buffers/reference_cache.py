@@ -113,11 +113,6 @@ def reference_key(kernel: Kernel, inputs_key: str, sizes: Sizes) -> str | None:
     It covers the inputs, the sizes, the declared outputs, the versions of NumPy and SciPy, the source file of
     the reference function, and the modules that file uses that are not installed packages. It does not cover files the
     reference reads: their content belongs in the inputs.
-
-    Args:
-        kernel: supplies the reference.
-        inputs_key: identity of the inputs' values.
-        sizes: the problem sizes.
     """
     files = _source_files(kernel.reference) if kernel.reference is not None else None
     if files is None or kernel.reference is None:

@@ -169,13 +169,7 @@ class Sizes(Mapping[str, int]):
 
 
 def check_expression(text: str, known: Sequence[str], what: str, kernel: str) -> None:
-    """Check that an expression parses and uses only known names.
-
-    Args:
-        text: the expression.
-        known: the names it may use.
-        what: what it is part of, for messages.
-        kernel: name of the kernel, for messages.
+    """Check that an expression parses and uses only known names; it is ``what`` of a kernel, in messages.
 
     Raises:
         ExpressionError: it does not parse.

@@ -98,20 +98,18 @@ class Kernel:
     _by_name: Mapping[str, Parameter] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for attribute in ("parameters", "arguments", "constraints", "signature"):
-            object.__setattr__(self, attribute, tuple(getattr(self, attribute)))
-        object.__setattr__(self, "function", self.function or self.name)
-        object.__setattr__(
-            self, "sizes", MappingProxyType({name: Sizes(preset) for name, preset in self.sizes.items()})
-        )
-        for attribute in ("metric", "flops"):
-            given = getattr(self, attribute)
-            if isinstance(given, Mapping):
-                object.__setattr__(self, attribute, MappingProxyType(dict(given)))
-        for attribute in ("grid", "block"):
-            axes = tuple(str(axis) for axis in getattr(self, attribute))
-            object.__setattr__(self, attribute, axes)
-        object.__setattr__(self, "_by_name", MappingProxyType({p.name: p for p in self.parameters}))
+        frozen: dict[str, Any] = {
+            **{name: tuple(getattr(self, name)) for name in ("parameters", "arguments", "constraints", "signature")},
+            **{name: tuple(map(str, getattr(self, name))) for name in ("grid", "block")},
+            "function": self.function or self.name,
+            "sizes": MappingProxyType({name: Sizes(preset) for name, preset in self.sizes.items()}),
+        }
+        for name in ("metric", "flops"):
+            given = getattr(self, name)
+            frozen[name] = MappingProxyType(dict(given)) if isinstance(given, Mapping) else given
+        frozen["_by_name"] = MappingProxyType({p.name: p for p in frozen["parameters"]})
+        for name, value in frozen.items():
+            object.__setattr__(self, name, value)
         self._validate()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -191,11 +189,13 @@ class Kernel:
 
     def precision_of(self, argument: Argument, configuration: Configuration) -> Precision | None:
         """Return the precision of an argument in a configuration, None for an integer argument."""
-        if argument.precision is None:
-            return None
-        if argument.precision in self._by_name:
-            return precision(str(configuration[argument.precision]))
-        return precision(argument.precision)
+        chosen = argument.precision
+        return None if chosen is None else precision(str(configuration[chosen]) if chosen in self._by_name else chosen)
+
+    def dtype_of(self, argument: Argument, configuration: Configuration) -> np.dtype[Any]:
+        """Return the NumPy type of an argument in a configuration."""
+        chosen = self.precision_of(argument, configuration)
+        return np.dtype(argument.dtype) if chosen is None else chosen.dtype
 
     def launch_shape(self, configuration: Configuration, sizes: Sizes) -> LaunchShape:
         """Return grid, block and dynamic shared memory of a configuration.
@@ -227,10 +227,9 @@ class Kernel:
         for argument in self.arguments:
             if argument.role is Role.SCALAR:
                 continue
-            chosen = self.precision_of(argument, configuration)
-            dtype = np.dtype(argument.dtype) if chosen is None else chosen.dtype
             passes = 2 if argument.role is Role.INOUT else 1
-            traffic_bytes += passes * math.prod(self.shape_of(argument, sizes)) * dtype.itemsize
+            elements = math.prod(self.shape_of(argument, sizes))
+            traffic_bytes += passes * elements * self.dtype_of(argument, configuration).itemsize
         if self.flops is None:
             return Work(traffic_bytes)
         return Work(traffic_bytes, *count_flops(self.flops, self.name, configuration, sizes))

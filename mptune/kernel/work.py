@@ -59,14 +59,7 @@ class Work:
 def check_flops(
     flops: Flops, kernel: str, sizes: Sequence[str], parameters: Sequence[str], precisions: Sequence[str]
 ) -> None:
-    """Check a declaration of operations.
-
-    Args:
-        flops: the declaration.
-        kernel: name of the kernel, for messages.
-        sizes: names of the sizes.
-        parameters: names of all parameters.
-        precisions: names of those that are precisions.
+    """Check a declaration of operations, given the names of sizes, of all parameters, and of those for precisions.
 
     Raises:
         KernelError: a count is no number, expression or function, or there is none.

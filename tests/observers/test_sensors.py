@@ -89,7 +89,7 @@ class TestNvml:
 
     def test_the_binding_has_the_calls(self):
         module = pytest.importorskip("pynvml", reason='pynvml is not installed: pip install "mptune[cuda]"')
-        names = set(re.findall(r"\b(?:_library|pynvml)\.(\w+)", inspect.getsource(Nvml)))
+        names = set(re.findall(r"\bnvml\.(\w+)", inspect.getsource(Nvml)))
         assert len(names) > 8
         assert [name for name in names if not hasattr(module, name)] == []
 
@@ -145,7 +145,7 @@ class TestAmdSmi:
             energy_source("amd-smi", BUS)
 
     def test_nothing_is_asked_of_it_that_the_stand_in_lacks(self):
-        names = set(re.findall(r"\b(?:_library|amdsmi)\.(\w+)", inspect.getsource(AmdSmi)))
+        names = set(re.findall(r"\bsmi\.(\w+)", inspect.getsource(AmdSmi)))
         assert [name for name in names if not hasattr(fake_devices.amd_smi(), name)] == []
 
 
