@@ -36,21 +36,13 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The compilations of one kernel.
+    """The compilations of one kernel."""
 
-    Attributes:
-        kernel: its name.
-        backend: name of the backend.
-        architecture: what was compiled for; empty for the device's own.
-        configurations: size of the search space.
-        compilations: one per configuration that was tried.
-    """
-
-    kernel: str
-    backend: str
-    architecture: str
-    configurations: int
-    compilations: tuple[Compilation, ...]
+    kernel: str  #: its name
+    backend: str  #: name of the backend
+    architecture: str  #: what was compiled for; empty for the device's own
+    configurations: int  #: size of the search space
+    compilations: tuple[Compilation, ...]  #: one per configuration that was tried
 
     @property
     def failures(self) -> tuple[Compilation, ...]:

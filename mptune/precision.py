@@ -27,28 +27,17 @@ POLICIES: Final[tuple[str, ...]] = ("accurate", "fast", "approx")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Precision:
-    """One floating-point type.
+    """One floating-point type."""
 
-    Attributes:
-        name: canonical name ("fp32").
-        dtype: NumPy scalar type of a buffer in this precision.
-        cpp: name of the type in a rendered template; the prelude defines it on every backend.
-        size_bytes: bytes of one element.
-        significand_bits: bits of the significand, the implicit one included.
-        largest: largest finite value.
-        smallest_normal: smallest positive normal value.
-        storage_only: whether arithmetic in this type is excluded.
-        aliases: other accepted spellings, compared without regard to case.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    cpp: str
-    size_bytes: int
-    significand_bits: int
-    largest: float
-    smallest_normal: float
-    storage_only: bool = False
+    name: str  #: canonical name ("fp32")
+    dtype: np.dtype[Any]  #: NumPy scalar type of a buffer in this precision
+    cpp: str  #: name of the type in a rendered template; the prelude defines it on every backend
+    size_bytes: int  #: bytes of one element
+    significand_bits: int  #: bits of the significand, the implicit one included
+    largest: float  #: largest finite value
+    smallest_normal: float  #: smallest positive normal value
+    storage_only: bool = False  #: whether arithmetic in this type is excluded
+    #: other accepted spellings, compared without regard to case
     aliases: tuple[str, ...] = field(default=(), repr=False)
 
     @property

@@ -146,19 +146,12 @@ _HELPERS: Final[dict[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a template comes from.
+    """Where a template comes from."""
 
-    Attributes:
-        name: what messages call it.
-        path: its file, None for an inline one.
-        folder: where the templates it includes are.
-        version: when the file was last changed; the text of an inline one.
-    """
-
-    name: str
-    path: Path | None
-    folder: Path
-    version: int | str
+    name: str  #: what messages call it
+    path: Path | None  #: its file, None for an inline one
+    folder: Path  #: where the templates it includes are
+    version: int | str  #: when the file was last changed; the text of an inline one
 
 
 def _locate(kernel: Kernel) -> _Source:

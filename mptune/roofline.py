@@ -81,15 +81,10 @@ extern "C" __global__ void stream(double* __restrict__ y, const double* __restri
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least time a launch can take.
+    """The least time a launch can take."""
 
-    Attributes:
-        memory_ms: its bytes at the speed of memory.
-        compute_ms: its operations at the speed of the arithmetic units; 0 where they are not known.
-    """
-
-    memory_ms: float
-    compute_ms: float
+    memory_ms: float  #: its bytes at the speed of memory
+    compute_ms: float  #: its operations at the speed of the arithmetic units; 0 where they are not known
 
     @property
     def time_ms(self) -> float:

@@ -23,18 +23,13 @@ Output = NDArray[Any] | Pairs
 
 @dataclass(frozen=True, slots=True)
 class AccuracyResult:
-    """How accurate the outputs of one configuration are.
+    """How accurate the outputs of one configuration are."""
 
-    Attributes:
-        errors: the error of each output.
-        non_finite: for each output that has any, the number of NaN and infinite elements the reference does not
-            have in the same place; its error is NaN or infinite.
-        message: what is wrong with the outputs, in words; empty when every error is finite.
-    """
-
-    errors: Mapping[str, float]
+    errors: Mapping[str, float]  #: the error of each output
+    #: for each output that has any, the number of NaN and infinite elements the reference does not have in the same
+    #: place; its error is NaN or infinite
     non_finite: Mapping[str, int] = field(default_factory=dict)
-    message: str = ""
+    message: str = ""  #: what is wrong with the outputs, in words; empty when every error is finite
 
     def __post_init__(self) -> None:
         if not self.errors:

@@ -76,24 +76,15 @@ _ENTRY_POINTS: Final = "mptune.metrics"
 
 @dataclass(frozen=True, slots=True)
 class ErrorMetric:
-    """One error metric; call it with an output and its reference.
+    """One error metric; call it with an output and its reference."""
 
-    Attributes:
-        name: canonical name ("NRMSE").
-        description: what it measures, in a few words.
-        compute: gives the error of a checked pair of arrays.
-        undefined: says when it is infinite although the output is finite; empty: never.
-        version: of a user's metric, changed whenever its results change; empty if it has none.
-        is_custom: whether ``compute`` is a user's, which may treat NaN differently from the bundled ones.
-        aliases: other spellings beside name and description; case, spaces, hyphens and underscores do not matter.
-    """
-
-    name: str
-    description: str
-    compute: Callable[[Pairs], float]
-    undefined: str = ""
-    is_custom: bool = False
-    version: str = ""
+    name: str  #: canonical name ("NRMSE")
+    description: str  #: what it measures, in a few words
+    compute: Callable[[Pairs], float]  #: gives the error of a checked pair of arrays
+    undefined: str = ""  #: says when it is infinite although the output is finite; empty: never
+    is_custom: bool = False  #: whether ``compute`` is a user's, which may treat NaN differently from the bundled ones
+    version: str = ""  #: of a user's metric, changed whenever its results change; empty if it has none
+    #: other spellings beside name and description; case, spaces, hyphens and underscores do not matter
     aliases: tuple[str, ...] = ()
 
     def __call__(self, output: ArrayLike, reference: ArrayLike) -> float:

@@ -56,18 +56,12 @@ class Pairs(ABC):
 
     Both are converted to the same working type: double, or long double if one of them is that or a 64-bit integer (a
     double does not hold it exactly), or the complex counterpart. Nothing broadcasts.
-
-    Attributes:
-        namespace: the NumPy-like module whose functions take the chunks: NumPy, or that of the device they are on.
-        shape: shape of each of the two.
-        stored: the type the output is stored in.
-        working_type: the type of the chunks.
     """
 
-    namespace: Any
-    shape: tuple[int, ...]
-    stored: np.dtype[Any]
-    working_type: np.dtype[Any]
+    namespace: Any  #: the NumPy-like module whose functions take the chunks: NumPy, or that of the device they are on
+    shape: tuple[int, ...]  #: shape of each of the two
+    stored: np.dtype[Any]  #: the type the output is stored in
+    working_type: np.dtype[Any]  #: the type of the chunks
 
     def __post_init__(self) -> None:
         if self.size == 0:
@@ -151,19 +145,12 @@ def bits_type(stored: np.dtype[Any]) -> np.dtype[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceArray:
-    """An array on a device.
+    """An array on a device."""
 
-    Attributes:
-        namespace: the NumPy-like module ``bits`` belongs to.
-        bits: its elements as unsigned integers, of that namespace, one-dimensional and contiguous.
-        stored: the type of the values; one that :func:`can_decode` accepts.
-        shape: its real shape.
-    """
-
-    namespace: Any
-    bits: Any
-    stored: np.dtype[Any]
-    shape: tuple[int, ...]
+    namespace: Any  #: the NumPy-like module ``bits`` belongs to
+    bits: Any  #: its elements as unsigned integers, of that namespace, one-dimensional and contiguous
+    stored: np.dtype[Any]  #: the type of the values; one that :func:`can_decode` accepts
+    shape: tuple[int, ...]  #: its real shape
 
     def __post_init__(self) -> None:
         if not can_decode(self.stored):

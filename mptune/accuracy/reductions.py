@@ -44,17 +44,13 @@ class NegativeDataError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A non-negative number for each element.
+    """A non-negative number for each element."""
 
-    Attributes:
-        numerator: from a namespace and chunks of output and reference, as a new array.
-        denominator: from a namespace, a chunk of the reference and the type the output is stored in; None: 1.
-        is_difference: whether the numerator is ``|output - reference|``, so that it may overflow and is defined for
-            complex data.
-    """
-
+    #: from a namespace and chunks of output and reference, as a new array
     numerator: Callable[[Any, Chunk, Chunk], Chunk]
+    #: from a namespace, a chunk of the reference and the type the output is stored in; None: 1
     denominator: Callable[[Any, Chunk, np.dtype[Any]], Chunk] | None = None
+    #: whether the numerator is ``|output - reference|``, so that it may overflow and is defined for complex data
     is_difference: bool = True
 
     def evaluate(self, xp: Any, output: Chunk, reference: Chunk, stored: np.dtype[Any], exponent: int = 0) -> Chunk:

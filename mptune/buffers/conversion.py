@@ -57,23 +57,14 @@ def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What an input lost because the range of a precision is limited.
+    """What an input lost because the range of a precision is limited."""
 
-    Attributes:
-        size: how many values there are.
-        infinite: finite values that became infinite (NaN in E4M3, which has no infinity).
-        zero: nonzero values that became zero.
-        subnormal: values rounded to a subnormal one, at a larger relative error than the precision's own.
-        largest: largest magnitude among the values.
-        smallest: smallest magnitude of a nonzero value, infinity if all are zero.
-    """
-
-    size: int = 0
-    infinite: int = 0
-    zero: int = 0
-    subnormal: int = 0
-    largest: float = 0.0
-    smallest: float = np.inf
+    size: int = 0  #: how many values there are
+    infinite: int = 0  #: finite values that became infinite (NaN in E4M3, which has no infinity)
+    zero: int = 0  #: nonzero values that became zero
+    subnormal: int = 0  #: values rounded to a subnormal one, at a larger relative error than the precision's own
+    largest: float = 0.0  #: largest magnitude among the values
+    smallest: float = np.inf  #: smallest magnitude of a nonzero value, infinity if all are zero
 
     def warnings(self, name: str, precision: Precision) -> tuple[str, ...]:
         """Say what was lost, in one sentence each for overflow and underflow."""

@@ -17,19 +17,12 @@ __all__ = ["Facts", "early_parts", "is_integer", "is_numeric", "is_total", "regr
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What holds for every value of some names.
+    """What holds for every value of some names."""
 
-    Attributes:
-        integer: names whose values are all integers or truth values.
-        numeric: names whose values are all numbers or truth values.
-        nonzero: numeric names without a zero.
-        precisions: names whose values are all names of precisions.
-    """
-
-    integer: frozenset[str]
-    numeric: frozenset[str]
-    nonzero: frozenset[str]
-    precisions: frozenset[str]
+    integer: frozenset[str]  #: names whose values are all integers or truth values
+    numeric: frozenset[str]  #: names whose values are all numbers or truth values
+    nonzero: frozenset[str]  #: numeric names without a zero
+    precisions: frozenset[str]  #: names whose values are all names of precisions
 
     @classmethod
     def of(cls, values: Mapping[str, Iterable[object]]) -> Facts:

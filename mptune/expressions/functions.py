@@ -374,21 +374,15 @@ def compare(op: type[ast.cmpop], a: Column, b: Column, n: int) -> NDArray[np.boo
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function an expression may call.
+    """One function an expression may call."""
 
-    Attributes:
-        scalar: of Python values.
-        columns: of columns; None: rows are evaluated one by one.
-        of_list: of a list that is written out (``any([a > 1, b > 1])``), given its elements as columns.
-        total: for which numbers of arguments it cannot fail, if all of them are numbers.
-        gives: what can be said about its value without evaluating it: "number" if its arguments are numbers;
-            "integer" the same, and an integer if they are integers; "positive integer" always; "anything" otherwise.
-    """
-
-    scalar: Callable[..., Any]
-    columns: Callable[..., Column] | None = None
+    scalar: Callable[..., Any]  #: of Python values
+    columns: Callable[..., Column] | None = None  #: of columns; None: rows are evaluated one by one
+    #: of a list that is written out (``any([a > 1, b > 1])``), given its elements as columns
     of_list: Callable[..., Column] | None = None
-    total: range = range(0)
+    total: range = range(0)  #: for which numbers of arguments it cannot fail, if all of them are numbers
+    #: what can be said about its value without evaluating it: "number" if its arguments are numbers; "integer" the
+    #: same, and an integer if they are integers; "positive integer" always; "anything" otherwise
     gives: Literal["anything", "number", "integer", "positive integer"] = "anything"
 
 

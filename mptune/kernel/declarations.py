@@ -46,23 +46,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of the kernel function, in the order of its signature.
+    """One argument of the kernel function, in the order of its signature."""
 
-    Attributes:
-        name: the argument's name, also its key in the inputs and references.
-        role: what the kernel does with it.
-        shape: one expression over the sizes per axis; empty for a scalar.
-        precision: name of the precision parameter that sets its type, or a fixed precision.
-        dtype: an integer type ("int32") in place of a precision.
-        is_constant: whether it is a ``__constant__`` array of that name, not a parameter of the function.
-    """
-
-    name: str
-    role: Role
-    shape: tuple[str, ...] = ()
-    precision: str | None = None
-    dtype: str | None = None
-    is_constant: bool = False
+    name: str  #: the argument's name, also its key in the inputs and references
+    role: Role  #: what the kernel does with it
+    shape: tuple[str, ...] = ()  #: one expression over the sizes per axis; empty for a scalar
+    precision: str | None = None  #: name of the precision parameter that sets its type, or a fixed precision
+    dtype: str | None = None  #: an integer type ("int32") in place of a precision
+    is_constant: bool = False  #: whether it is a ``__constant__`` array of that name, not a parameter of the function
 
     def __post_init__(self) -> None:
         if not is_identifier(self.name):

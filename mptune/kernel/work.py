@@ -31,17 +31,13 @@ Flops = Count | Mapping[str | tuple[str, ...], Count]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one launch has to do at least.
+    """What one launch has to do at least."""
 
-    Attributes:
-        traffic_bytes: what has to move between memory and processor: buffers that are read once, buffers that are
-            written once, and those that are both twice.
-        flops: floating-point operations; None if the kernel does not declare them.
-        flops_by_precision: the same by the name of the precision they are in; empty if the kernel does not say.
-    """
-
+    #: what has to move between memory and processor: buffers that are read once, buffers that are written once, and
+    #: those that are both twice
     traffic_bytes: int
-    flops: float | None = None
+    flops: float | None = None  #: floating-point operations; None if the kernel does not declare them
+    #: the same by the name of the precision they are in; empty if the kernel does not say
     flops_by_precision: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -20,51 +20,33 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is going to be observed.
+    """What is going to be observed."""
 
-    Attributes:
-        kernel: the kernel.
-        sizes: its problem sizes.
-        backend: name of the backend.
-        architecture: of the device.
-        pci_bus_id: of the device; empty for the processor.
-        sensors: what tells energy and clocks of the device, as the backend declares it.
-        tells_resources: whether binaries tell what a function takes of a multiprocessor.
-    """
-
-    kernel: Kernel
-    sizes: Sizes
-    backend: str
-    architecture: str = ""
-    pci_bus_id: str = ""
-    sensors: str = ""
-    tells_resources: bool = False
+    kernel: Kernel  #: the kernel
+    sizes: Sizes  #: its problem sizes
+    backend: str  #: name of the backend
+    architecture: str = ""  #: of the device
+    pci_bus_id: str = ""  #: of the device; empty for the processor
+    sensors: str = ""  #: what tells energy and clocks of the device, as the backend declares it
+    tells_resources: bool = False  #: whether binaries tell what a function takes of a multiprocessor
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchContext:
-    """What an observer may look at.
+    """What an observer may look at."""
 
-    Attributes:
-        configuration: the configuration being measured.
-        footprint_bytes: bytes its arguments take on the device.
-        read_outputs: returns the outputs of the first launch, in their stored types: copied to the host, or left on the
-            device beside their references.
-        times_ms: the timed launches so far.
-        shape: how it is launched.
-        resources: what the compiled function takes; None where the backend does not know.
-        steady_launches: launches that have followed on one another since :meth:`Observer.before`, untimed, for an
-            observer of ``steady_s`` above 0.
-        steady_restorations: restorations of buffers that have followed on one another since then, without launches.
-    """
-
-    configuration: Configuration
-    footprint_bytes: int
+    configuration: Configuration  #: the configuration being measured
+    footprint_bytes: int  #: bytes its arguments take on the device
+    #: returns the outputs of the first launch, in their stored types: copied to the host, or left on the device beside
+    #: their references
     read_outputs: Callable[[], Mapping[str, Output]]
-    times_ms: tuple[float, ...] = ()
-    shape: LaunchShape | None = None
-    resources: Resources | None = None
+    times_ms: tuple[float, ...] = ()  #: the timed launches so far
+    shape: LaunchShape | None = None  #: how it is launched
+    resources: Resources | None = None  #: what the compiled function takes; None where the backend does not know
+    #: launches that have followed on one another since :meth:`Observer.before`, untimed, for an observer of
+    #: ``steady_s`` above 0
     steady_launches: int = 0
+    #: restorations of buffers that have followed on one another since then, without launches
     steady_restorations: int = 0
 
 

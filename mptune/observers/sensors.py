@@ -43,19 +43,13 @@ _THERMOMETERS: Final = ("coretemp", "k10temp", "zenpower")
 
 @dataclass(frozen=True, slots=True)
 class EnergySource:
-    """A counter of energy or a gauge of power.
+    """A counter of energy or a gauge of power."""
 
-    Attributes:
-        name: what it is, for people.
-        read: returns joules since some moment, or watts.
-        is_counter: whether it counts joules.
-        lead_s: how long launches have to go on before a reading is about nothing else: a gauge may show the mean over
-            the time before.
-    """
-
-    name: str
-    read: Reader
-    is_counter: bool
+    name: str  #: what it is, for people
+    read: Reader  #: returns joules since some moment, or watts
+    is_counter: bool  #: whether it counts joules
+    #: how long launches have to go on before a reading is about nothing else: a gauge may show the mean over the time
+    #: before
     lead_s: float
 
 

@@ -48,23 +48,14 @@ _MOST_NESTED: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a compiled function takes.
+    """What a compiled function takes."""
 
-    Attributes:
-        registers: 32-bit registers of a thread; on AMD vector registers, those for matrices included.
-        local_bytes: memory of a thread for what its registers cannot hold: spilled ones, arrays, the stack.
-        shared_bytes: statically allocated shared memory of a block.
-        scalar_registers: scalar registers of a wavefront (AMD only).
-        spilled_registers: registers moved to memory; None if the binary does not say (NVIDIA).
-        warp_threads: threads that go together, 32 or 64.
-    """
-
-    registers: int
-    local_bytes: int
-    shared_bytes: int
-    scalar_registers: int = 0
-    spilled_registers: int | None = None
-    warp_threads: int = 32
+    registers: int  #: 32-bit registers of a thread; on AMD vector registers, those for matrices included
+    local_bytes: int  #: memory of a thread for what its registers cannot hold: spilled ones, arrays, the stack
+    shared_bytes: int  #: statically allocated shared memory of a block
+    scalar_registers: int = 0  #: scalar registers of a wavefront (AMD only)
+    spilled_registers: int | None = None  #: registers moved to memory; None if the binary does not say (NVIDIA)
+    warp_threads: int = 32  #: threads that go together, 32 or 64
 
 
 # -- cubins ---------------------------------------------------------------------------------------------

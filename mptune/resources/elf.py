@@ -23,21 +23,13 @@ _NOTE: Final = struct.Struct("<III")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section.
+    """One section."""
 
-    Attributes:
-        name: its name.
-        kind: its type.
-        size: bytes it takes when loaded.
-        data: its content, empty for one without (``SHT_NOBITS``).
-        link: number of the section it refers to.
-    """
-
-    name: str
-    kind: int
-    size: int
-    data: bytes
-    link: int
+    name: str  #: its name
+    kind: int  #: its type
+    size: int  #: bytes it takes when loaded
+    data: bytes  #: its content, empty for one without (``SHT_NOBITS``)
+    link: int  #: number of the section it refers to
 
 
 def sections(image: bytes) -> list[Section]:

@@ -34,29 +34,17 @@ _SCALAR_STEPS: Final = ((80, 10), (88, 9), (100, 8), (1 << 16, 7))
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """What one multiprocessor has.
+    """What one multiprocessor has."""
 
-    Attributes:
-        max_warps: warps at once.
-        max_blocks: blocks at once.
-        shared_bytes: shared memory.
-        partitions: schedulers with registers of their own.
-        registers: of one scheduler, for each thread of a warp.
-        register_unit: a thread's registers are handed out in multiples of this.
-        shared_unit: a block's shared memory is handed out in multiples of this.
-        reserved_shared_bytes: what the system adds to every block.
-        has_scalar_limit: whether scalar registers limit the wavefronts, as on GCN and CDNA.
-    """
-
-    max_warps: int
-    max_blocks: int
-    shared_bytes: int
-    partitions: int = 4
-    registers: int = 512
-    register_unit: int = 8
-    shared_unit: int = 128
-    reserved_shared_bytes: int = RESERVED_SHARED_BYTES
-    has_scalar_limit: bool = False
+    max_warps: int  #: warps at once
+    max_blocks: int  #: blocks at once
+    shared_bytes: int  #: shared memory
+    partitions: int = 4  #: schedulers with registers of their own
+    registers: int = 512  #: of one scheduler, for each thread of a warp
+    register_unit: int = 8  #: a thread's registers are handed out in multiples of this
+    shared_unit: int = 128  #: a block's shared memory is handed out in multiples of this
+    reserved_shared_bytes: int = RESERVED_SHARED_BYTES  #: what the system adds to every block
+    has_scalar_limit: bool = False  #: whether scalar registers limit the wavefronts, as on GCN and CDNA
 
 
 def _volta_like(max_warps: int, max_blocks: int, shared_kib: int) -> Multiprocessor:

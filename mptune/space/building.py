@@ -150,21 +150,13 @@ def _tree(group: Sequence[str], allowed: Mapping[str, _Domain], constraints: Seq
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What happens when one parameter gets its values.
+    """What happens when one parameter gets its values."""
 
-    Attributes:
-        parameter: the parameter's name.
-        filters: the constraints that can be decided now; those that can fail come last.
-        derived: parts of expressions evaluated now, by the name they are remembered under.
-        live: names to remember after the step: earlier parameters, this one, derived parts.
-        coupling: the constraints this parameter appears in.
-    """
-
-    parameter: str
-    filters: tuple[Constraint, ...]
-    derived: Mapping[str, Expression]
-    live: tuple[str, ...]
-    coupling: tuple[Constraint, ...]
+    parameter: str  #: the parameter's name
+    filters: tuple[Constraint, ...]  #: the constraints that can be decided now; those that can fail come last
+    derived: Mapping[str, Expression]  #: parts of expressions evaluated now, by the name they are remembered under
+    live: tuple[str, ...]  #: names to remember after the step: earlier parameters, this one, derived parts
+    coupling: tuple[Constraint, ...]  #: the constraints this parameter appears in
 
 
 def _make_plan(

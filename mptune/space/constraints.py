@@ -24,19 +24,12 @@ __all__ = ["Constraint", "compile_constraint", "with_canonical_precisions"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
-    """One predicate, compiled.
+    """One predicate, compiled."""
 
-    Attributes:
-        text: how it is shown: the text it was given as, or a callable's name and arguments.
-        names: the parameters it depends on.
-        predicate: an expression with the constants put in, or the callable.
-        constants: the constants a callable is called with.
-    """
-
-    text: str
-    names: frozenset[str]
-    predicate: Expression | Callable[..., Any]
-    constants: Mapping[str, Any]
+    text: str  #: how it is shown: the text it was given as, or a callable's name and arguments
+    names: frozenset[str]  #: the parameters it depends on
+    predicate: Expression | Callable[..., Any]  #: an expression with the constants put in, or the callable
+    constants: Mapping[str, Any]  #: the constants a callable is called with
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Return whether the configuration with these values satisfies it.

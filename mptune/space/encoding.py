@@ -30,12 +30,9 @@ class Encoding:
     a precision by log2 of its unit roundoff and log2 of its bytes, other ordered values by rank, a permutation by the
     position of each of its elements. Each column is scaled to [0, 1] over the parameter's values; a column that is
     the same for all of them says nothing and is left out.
-
-    Attributes:
-        tables: for each parameter the columns of each of its values, (n_values, n_columns).
     """
 
-    tables: tuple[Table, ...]
+    tables: tuple[Table, ...]  #: for each parameter the columns of each of its values, (n_values, n_columns)
 
     @classmethod
     def of(cls, parameters: Sequence[Parameter]) -> Encoding:

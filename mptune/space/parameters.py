@@ -47,18 +47,13 @@ _FALSE: Final = ("false", "no", "off", "0")
 class Parameter(ABC):
     """One tunable name with its values; use a subclass.
 
-    Attributes:
-        name: an identifier.
-        values: the values in order, each once.
-        log_scale: whether distances between values are those of their logarithms.
-
     Raises:
         MptuneError: the name is not an identifier, or the values are empty, repeated or of the wrong kind.
     """
 
-    name: str
-    values: tuple[Value, ...]
-    log_scale: bool = False
+    name: str  #: an identifier
+    values: tuple[Value, ...]  #: the values in order, each once
+    log_scale: bool = False  #: whether distances between values are those of their logarithms
 
     kind: ClassVar[str] = "parameter"
     #: Whether the values have an order, so that there is a step up or down.

@@ -82,21 +82,13 @@ def compact(values: NDArray[Any], largest: int) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """The edges of one level, sorted by node and within a node by code.
+    """The edges of one level, sorted by node and within a node by code."""
 
-    Attributes:
-        radix: the number of values of the level's parameter.
-        first: the first edge of each node, and the number of edges, (n_nodes + 1,).
-        keys: ``node * radix + code`` of each edge, ascending, (n_edges,).
-        children: the node of the next level each edge leads to, (n_edges,).
-        before: the leaves below all earlier edges of the level, and below all edges, (n_edges + 1,).
-    """
-
-    radix: int
-    first: NDArray[Any]
-    keys: NDArray[Any]
-    children: NDArray[Any]
-    before: Integers
+    radix: int  #: the number of values of the level's parameter
+    first: NDArray[Any]  #: the first edge of each node, and the number of edges, (n_nodes + 1,)
+    keys: NDArray[Any]  #: ``node * radix + code`` of each edge, ascending, (n_edges,)
+    children: NDArray[Any]  #: the node of the next level each edge leads to, (n_edges,)
+    before: Integers  #: the leaves below all earlier edges of the level, and below all edges, (n_edges + 1,)
 
     def key(self, nodes: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
         """Return the keys of nodes and codes in the type the keys are stored in, (n,)."""
@@ -121,17 +113,11 @@ class Level:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """The valid combinations of some parameters, counted and indexed in the order of the levels.
+    """The valid combinations of some parameters, counted and indexed in the order of the levels."""
 
-    Attributes:
-        positions: the parameter each level belongs to.
-        ordered: whether the values of each level's parameter have an order.
-        levels: the levels, root first; the root is node 0 of the first.
-    """
-
-    positions: tuple[int, ...]
-    ordered: tuple[bool, ...]
-    levels: tuple[Level, ...]
+    positions: tuple[int, ...]  #: the parameter each level belongs to
+    ordered: tuple[bool, ...]  #: whether the values of each level's parameter have an order
+    levels: tuple[Level, ...]  #: the levels, root first; the root is node 0 of the first
 
     @property
     def size(self) -> int:
@@ -238,21 +224,13 @@ Factor = Choice | Tree
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """The edges of one level, sorted by parent and code, equal subtrees not yet merged.
+    """The edges of one level, sorted by parent and code, equal subtrees not yet merged."""
 
-    Attributes:
-        radix: the number of values of the level's parameter.
-        parents: the node each edge starts at, (n_edges,).
-        codes: the value of each edge, (n_edges,).
-        children: the node of the next level each edge leads to, (n_edges,).
-        n_nodes: the number of nodes of this level.
-    """
-
-    radix: int
-    parents: NDArray[np.int32]
-    codes: NDArray[np.int32]
-    children: NDArray[np.int32]
-    n_nodes: int
+    radix: int  #: the number of values of the level's parameter
+    parents: NDArray[np.int32]  #: the node each edge starts at, (n_edges,)
+    codes: NDArray[np.int32]  #: the value of each edge, (n_edges,)
+    children: NDArray[np.int32]  #: the node of the next level each edge leads to, (n_edges,)
+    n_nodes: int  #: the number of nodes of this level
 
 
 def reduce(grown: Sequence[Edges], positions: tuple[int, ...], ordered: tuple[bool, ...]) -> Tree:
