@@ -21,11 +21,8 @@ _DYNAMIC_SHARED: Final = re.compile(
 def portable(body: str, where: str) -> str:
     """Return a source with CUDA's declaration of dynamic shared memory as the prelude has it.
 
-    ``extern __shared__ T name[];`` becomes ``SHARED_DYNAMIC(T, name);``. Every line keeps its number.
-
-    Args:
-        body: the source.
-        where: what messages call it.
+    ``extern __shared__ T name[];`` becomes ``SHARED_DYNAMIC(T, name);``. Every line keeps its number. Messages call the
+    source ``where``.
 
     Raises:
         TemplateError: it is declared outside a function, where the host has no block whose memory it could be.

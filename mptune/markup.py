@@ -16,12 +16,7 @@ def heading(text: object) -> str:
 
 
 def table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table.
-
-    Args:
-        columns: the names above; empty for a table without a head.
-        rows: a cell for each column.
-    """
+    """Return a table, without a head if there are no names of columns."""
     head = "".join(f'<th style="{_CELL}">{html.escape(str(column))}</th>' for column in columns)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_CELL}">{html.escape(str(cell))}</td>' for cell in row) + "</tr>" for row in rows

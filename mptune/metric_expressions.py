@@ -101,7 +101,6 @@ class MetricExpression:
         what: what it is, for messages.
 
     Attributes:
-        text: as it was given, without spaces around it.
         names: names of the metrics it reads.
 
     Raises:
@@ -115,16 +114,14 @@ class MetricExpression:
         self._what = what
         if not self.text:
             raise ExpressionError(f"the {what} is empty; give a metric's name or an expression over metrics")
-        self._expression = self._parse()
-        self.names = self._expression.names
-
-    def _parse(self) -> Expression:
         if _METRIC_NAME.fullmatch(self.text):  # also one that is a keyword of Python
-            return Expression.from_tree(self.text, ast.Name(self.text, ast.Load()))
-        try:
-            return Expression.with_dotted_names(self.text)
-        except ExpressionError as error:
-            raise ExpressionError(f"{self._what} {self.text!r}: {error}") from error
+            self._expression = Expression.from_tree(self.text, ast.Name(self.text, ast.Load()))
+        else:
+            try:
+                self._expression = Expression.with_dotted_names(self.text)
+            except ExpressionError as error:
+                raise ExpressionError(f"{what} {self.text!r}: {error}") from error
+        self.names = self._expression.names
 
     @property
     def tree(self) -> ast.expr:
@@ -169,7 +166,6 @@ class MeasuredConstraint:
         text: such as ``energy_j <= 1.5`` or ``memory_bytes < 2**30 and occupancy >= 0.5``.
 
     Attributes:
-        text: as it was given, without spaces around it.
         names: names of the metrics it reads.
 
     Raises:

@@ -79,11 +79,7 @@ class Registry(Mapping[str, type[Member]]):
 
 
 def load_point(point: EntryPoint, kind: str) -> object:
-    """Return what an entry point gives.
-
-    Args:
-        point: the entry point.
-        kind: what it adds ("kernel", "backend", ...), for the message.
+    """Return what an entry point gives: a ``kind`` of thing ("kernel", "backend", ...), in the message.
 
     Raises:
         MptuneError: it cannot be imported; names it, so that a user knows what to uninstall.

@@ -135,12 +135,7 @@ class Roofline:
         return self._bytes_per_s[size]
 
     def bound(self, work: Work, footprint_bytes: int) -> Bound:
-        """Return the least time of a launch.
-
-        Args:
-            work: what it does. Operations of an unknown precision are taken to be in the fastest.
-            footprint_bytes: size of its arguments together.
-        """
+        """Return the least time of a launch; operations of an unknown precision are taken to be in the fastest."""
         peaks = self.flops_per_s
         fastest = max(peaks.values())
         counted = [(flops, peaks.get(name, peaks["fp32"])) for name, flops in work.flops_by_precision.items()]
@@ -151,7 +146,9 @@ class Roofline:
 
     def _peak(self, name: str) -> float:
         """Return the best speed over the widths of vectors a processor may have; of a GPU, that of its pairs."""
-        threads, blocks = (1, 32 * self._workers()) if self._on_host else (256, 4096)
+        threads, blocks = (
+            (1, 32 * int(self._backend.describe().limits.get("workers", 1))) if self._on_host else (256, 4096)
+        )
         size_bytes = precision(name).size_bytes
         widths = [bits // 8 // size_bytes for bits in (128, 256, 512)] if self._on_host else [max(1, 4 // size_bytes)]
         steps = _OPERATIONS_PER_THREAD // (2 * _CHAINS * max(widths)) // (1 if self._on_host else 512)
@@ -187,9 +184,6 @@ class Roofline:
             {"a": 1e-9},
         )
         return 3 * 8 * 512 * blocks / self._seconds(kernel, {"in_place": in_place})
-
-    def _workers(self) -> int:
-        return int(self._backend.describe().limits.get("workers", 1))
 
     def _seconds(self, kernel: Kernel, values: Mapping[str, Any]) -> float:
         """Return the shortest of several launches."""

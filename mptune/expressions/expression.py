@@ -44,11 +44,7 @@ class Expression:
     ``a if c else b``, lists, tuples, subscripts, comprehensions and calls of the functions in
     :data:`mptune.expressions.functions.FUNCTIONS`. Powers, shifts and sequences are bounded.
 
-    Args:
-        text: the expression.
-
     Attributes:
-        text: the expression as it was given.
         names: the names it uses, without functions and loop variables.
         tree: its syntax tree.
 

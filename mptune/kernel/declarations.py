@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.expressions import Expression
 from mptune.precision import PRECISIONS, precision
+from mptune.space.configuration import NamedValues
 
 __all__ = [
     "Argument",
@@ -119,41 +120,18 @@ def Scalar(name: str, *, precision: str | None = None, dtype: str | None = None)
     return Argument(name, Role.SCALAR, (), precision, dtype)
 
 
-class Sizes(Mapping[str, int]):
+class Sizes(NamedValues[int]):
     """The problem sizes by name, also readable as attributes (``size.n``)."""
 
-    __slots__ = ("_values",)
-
-    _values: dict[str, int]
-
-    def __init__(self, values: Mapping[str, int]) -> None:
-        object.__setattr__(self, "_values", dict(values))
-
-    def __getitem__(self, name: str) -> int:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+    __slots__ = ()
 
     def __getattr__(self, name: str) -> int:
         if name.startswith("_"):
             raise AttributeError(name)
         try:
-            return self._values[name]
+            return self[name]
         except KeyError:
-            raise AttributeError(f"no size {name!r} (sizes: {', '.join(self._values)})") from None
-
-    def __repr__(self) -> str:
-        return f"Sizes({self})"
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self._values.items())
-
-    def __reduce__(self) -> tuple[type[Sizes], tuple[dict[str, int]]]:
-        return Sizes, (self._values,)
+            raise AttributeError(f"no size {name!r} (sizes: {', '.join(self)})") from None
 
 
 # -- checks ---------------------------------------------------------------------------------------------

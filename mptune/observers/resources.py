@@ -22,9 +22,7 @@ class ResourcesObserver(Observer):
     - ``static_shared_bytes`` and ``dynamic_shared_bytes`` of a block, and both together, ``shared_bytes``;
     - ``occupancy``, the share of a multiprocessor's warps that its blocks can fill (:mod:`mptune.resources.occupancy`).
 
-    Args:
-        unit: the device's multiprocessor; None where it is not known.
-        architecture: the device's, for what is said then.
+    There is no occupancy where the device's multiprocessor is not known.
     """
 
     name: ClassVar[str] = "resources"

@@ -43,13 +43,7 @@ def median_interval(times: Sequence[float], confidence: float = 0.95) -> tuple[f
 
 
 def is_tight(times: Sequence[float], relative: float = 0.01, confidence: float = 0.95) -> bool:
-    """Whether the median is known to within ``relative`` of itself, on both sides, with this confidence.
-
-    Args:
-        times: independent measurements, any unit.
-        relative: largest distance of an end of the interval from the median, as a share of the median.
-        confidence: probability in (0, 1).
-    """
+    """Whether the ends of :func:`median_interval` are within the share ``relative`` of the median."""
     low, high = median_interval(times, confidence)
     if not (math.isfinite(low) and math.isfinite(high)):
         return False
@@ -85,11 +79,7 @@ def time_metrics(times_ms: Sequence[float]) -> dict[str, float]:
 
 
 class TimeObserver(Observer):
-    """Measures ``time_ms`` (the median), ``time_min_ms`` and ``time_spread_ms`` (interquartile range).
-
-    Args:
-        confidence: probability that :attr:`interval_ms` holds the true median.
-    """
+    """Measures ``time_ms`` (the median), ``time_min_ms`` and ``time_spread_ms`` (interquartile range)."""
 
     name: ClassVar[str] = "time"
     metrics: ClassVar[tuple[str, ...]] = ("time_ms", "time_min_ms", "time_spread_ms")

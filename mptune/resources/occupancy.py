@@ -59,37 +59,24 @@ def _rdna(waves: int, registers: int, unit: int) -> Multiprocessor:
     return Multiprocessor(2 * waves, 32, 64 * _KIB, 2, registers, unit, 512, 0)
 
 
+_TABLE: Final = {
+    "sm_70 sm_72": _volta_like(64, 32, 96),
+    "sm_75": _volta_like(32, 16, 64),
+    "sm_80": Multiprocessor(64, 32, 164 * _KIB),
+    "sm_86": Multiprocessor(48, 16, 100 * _KIB),
+    "sm_87": Multiprocessor(48, 16, 164 * _KIB),
+    "sm_89 sm_120 sm_121": Multiprocessor(48, 24, 100 * _KIB),
+    "sm_90 sm_100 sm_103": Multiprocessor(64, 32, 228 * _KIB),
+    "gfx900 gfx906 gfx908": _gcn(10, 256, 4),
+    "gfx90a gfx942": _gcn(8, 512, 8),
+    "gfx950": _gcn(8, 512, 8, shared_kib=160, shared_unit=1280),
+    "gfx1010": _rdna(20, 1024, 8),
+    "gfx1030 gfx1031 gfx1032 gfx1102": _rdna(16, 1024, 16),
+    "gfx1100 gfx1101 gfx1200 gfx1201": _rdna(16, 1536, 24),
+}
 #: By the architecture's name; AMD's from RDNA on for wavefronts of 32.
 MULTIPROCESSORS: Final[Mapping[str, Multiprocessor]] = MappingProxyType(
-    {
-        "sm_70": _volta_like(64, 32, 96),
-        "sm_72": _volta_like(64, 32, 96),
-        "sm_75": _volta_like(32, 16, 64),
-        "sm_80": Multiprocessor(64, 32, 164 * _KIB),
-        "sm_86": Multiprocessor(48, 16, 100 * _KIB),
-        "sm_87": Multiprocessor(48, 16, 164 * _KIB),
-        "sm_89": Multiprocessor(48, 24, 100 * _KIB),
-        "sm_90": Multiprocessor(64, 32, 228 * _KIB),
-        "sm_100": Multiprocessor(64, 32, 228 * _KIB),
-        "sm_103": Multiprocessor(64, 32, 228 * _KIB),
-        "sm_120": Multiprocessor(48, 24, 100 * _KIB),
-        "sm_121": Multiprocessor(48, 24, 100 * _KIB),
-        "gfx900": _gcn(10, 256, 4),
-        "gfx906": _gcn(10, 256, 4),
-        "gfx908": _gcn(10, 256, 4),
-        "gfx90a": _gcn(8, 512, 8),
-        "gfx942": _gcn(8, 512, 8),
-        "gfx950": _gcn(8, 512, 8, shared_kib=160, shared_unit=1280),
-        "gfx1010": _rdna(20, 1024, 8),
-        "gfx1030": _rdna(16, 1024, 16),
-        "gfx1031": _rdna(16, 1024, 16),
-        "gfx1032": _rdna(16, 1024, 16),
-        "gfx1100": _rdna(16, 1536, 24),
-        "gfx1101": _rdna(16, 1536, 24),
-        "gfx1102": _rdna(16, 1024, 16),
-        "gfx1200": _rdna(16, 1536, 24),
-        "gfx1201": _rdna(16, 1536, 24),
-    }
+    {name: unit for names, unit in _TABLE.items() for name in names.split()}
 )
 
 

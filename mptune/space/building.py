@@ -301,12 +301,7 @@ class _Known:
 
 
 def _grow(steps: Sequence[_Step], domains: Mapping[str, _Domain]) -> Tree:
-    """Return the tree of a group.
-
-    Raises:
-        EmptySpaceError: no combination is valid.
-        ConstraintError: a constraint cannot be evaluated, or more than ``MAX_EDGES`` partial configurations are needed.
-    """
+    """Return the tree of a group."""
     n, known = 1, dict[str, _Known]()
     grown: list[Edges] = []
     for step in steps:

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Self, TypeVar
 
-__all__ = ["Configuration", "Value"]
+__all__ = ["Configuration", "NamedValues", "Value"]
+
+Entry = TypeVar("Entry")
 
 #: What a parameter can be set to. A precision or policy is its canonical name, a permutation a tuple.
 Value = int | float | str | bool | tuple[int, ...]
 
 
-class Configuration(Mapping[str, Value]):
-    """An immutable mapping from parameter name to value, compared and hashed by its items.
+class NamedValues(Mapping[str, Entry]):
+    """An immutable mapping from name to value, in order."""
 
-    Args:
-        values: the parameters in the order of the search space.
-    """
+    __slots__ = ("_items",)
 
-    __slots__ = ("_hash", "_items")
-
-    _items: dict[str, Value]
-    _hash: int
-
-    def __init__(self, values: Mapping[str, Value]) -> None:
+    def __init__(self, values: Mapping[str, Entry]) -> None:
         self._items = dict(values)
-        self._hash = hash(frozenset(self._items.items()))
 
-    def __getitem__(self, name: str) -> Value:
+    def __getitem__(self, name: str) -> Entry:
         return self._items[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -36,6 +31,25 @@ class Configuration(Mapping[str, Value]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._items.items())
+
+    def __reduce__(self) -> tuple[type[Self], tuple[dict[str, Entry]]]:
+        return type(self), (self._items,)
+
+
+class Configuration(NamedValues[Value]):
+    """The value of each parameter, in the order of the search space; compared and hashed by its items."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._items = dict(values)
+        self._hash = hash(frozenset(self._items.items()))
+
     def __hash__(self) -> int:
         return self._hash
 
@@ -43,15 +57,6 @@ class Configuration(Mapping[str, Value]):
         if isinstance(other, Configuration):
             return self._items == other._items
         return NotImplemented
-
-    def __repr__(self) -> str:
-        return f"Configuration({self})"
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self._items.items())
-
-    def __reduce__(self) -> tuple[type[Configuration], tuple[dict[str, Value]]]:
-        return Configuration, (self._items,)
 
     def subset(self, names: tuple[str, ...]) -> tuple[Value, ...]:
         """Return the values of ``names``, in that order."""

@@ -42,10 +42,8 @@ class SearchSpace:
         constants: names constraints may use in addition to the parameters: sizes, limits of a device.
 
     Attributes:
-        parameters: the parameters.
-        names: their names, in order.
+        names: the parameters' names, in order.
         constraints: the compiled constraints, in the order they were given.
-        constants: the constants.
         size: the number of valid configurations.
         cartesian_size: the number of configurations without any constraint.
 
