@@ -18,7 +18,6 @@ from mptune.errors import RunFileError
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.store import FORMAT_VERSION, RunFile, RunInfo, RunState
-from mptune.store.database import transaction
 
 
 def trial(number=0, message=""):
@@ -96,9 +95,8 @@ def edited(path):
 
 @pytest.fixture
 def filled(path):
-    with create(path, {"seed": 0}) as file, transaction(file._connection):
-        for number in range(60):
-            file.add(trial(number, message="m" * 1000))
+    with create(path, {"seed": 0}) as file:
+        file.add_all([trial(number, message="m" * 1000) for number in range(60)])
     return path
 
 

@@ -19,7 +19,16 @@ from mptune.errors import PlotError
 from mptune.interop import parameters_of
 from mptune.plots import style
 from mptune.plots.style import Look
-from mptune.plots.subject import Floats, counted, log_ticks, metric_axis, title_of, valid_trials, value_text
+from mptune.plots.subject import (
+    Floats,
+    counted,
+    log_ticks,
+    metric_axis,
+    plain_ticks,
+    title_of,
+    valid_trials,
+    value_text,
+)
 from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Value
@@ -78,12 +87,8 @@ class Importance:
 def importance_of(parameters: Sequence[Parameter], trials: Sequence[Trial], values: Floats) -> Importance | None:
     """Return how much each parameter matters, None if there are fewer than :data:`LEAST_TRIALS` trials.
 
-    Of more than 2,000 trials it looks at 2,000 drawn at random.
-
-    Args:
-        parameters: those with more than one value.
-        trials: the trials.
-        values: a positive number for each, such as its time; shape ``(n_trials,)``.
+    Of more than 2,000 trials it looks at 2,000 drawn at random. Each parameter has more than one value, and each trial
+    a positive number in ``values``, such as its time; shape ``(n_trials,)``.
     """
     from sklearn.ensemble import RandomForestRegressor
     from sklearn.inspection import permutation_importance
@@ -158,14 +163,8 @@ def interaction_of(
 ) -> Interaction | None:
     """Return types against the other parameters, as many as there is room for; None if there is nothing to compare.
 
-    Without types, or without others, it is the most important parameter against the others.
-
-    Args:
-        parameters: the most important first.
-        types: names of those in the accuracy signature.
-        trials: the trials.
-        relative: of each, a multiple of the best, shape ``(n_trials,)``.
-        wide: whether there is room for a page's width.
+    Without types, or without others, it is the most important parameter (the first) against the others. ``types``
+    names those in the accuracy signature; ``relative`` is each trial's multiple of the best, shape ``(n_trials,)``.
     """
     down = [p for p in parameters if p.name in types]
     across = [p for p in parameters if p.name not in types]
@@ -184,13 +183,7 @@ def interaction_of(
 
 
 def draw_interaction(part: Any, table: Interaction, what: str) -> None:
-    """Draw the map, the best value of each parameter in each row framed.
-
-    Args:
-        part: a figure or subfigure.
-        table: the map.
-        what: the name of the objective.
-    """
+    """Draw the map of an objective called ``what``, the best value of each parameter in each row framed."""
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Rectangle
 
@@ -271,8 +264,8 @@ _CELL_IN: Final = 0.155
 #: Text as wide as that many letters stands upright below its tick.
 _LONG_LABELS: Final = {"column": 20, "page": 22}
 _WHISKERS: Final = (5, 95)
-_TYPES: Final = {"facecolor": style.ORANGE, "hatch": "////", "edgecolor": style.BLACK, "linewidth": 0.5}
-_OTHERS: Final = {"facecolor": style.BLUE, "hatch": "", "edgecolor": style.BLACK, "linewidth": 0.5}
+_TYPES: Final = style.bar(style.ORANGE, "////")
+_OTHERS: Final = style.bar(style.BLUE, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +321,6 @@ def effects_of(run: Run) -> Effects:
 def draw(run: Run, look: Look) -> Figure:
     """Draw the importance of every parameter, the times of each value, and the best of each type with each value.
 
-    Args:
-        run: the run.
-        look: the size.
-
     Raises:
         PlotError: no two trials can be compared.
     """
@@ -344,7 +333,9 @@ def draw(run: Run, look: Look) -> Figure:
     table = interaction_of(effects.parameters, effects.types, effects.trials, effects.relative, wide=look.is_wide)
     heights = _heights_in(effects, look, len(table.rows) if table is not None else 0)
     figure = style.new_figure(look, sum(heights))
-    parts = _parts(figure, look, heights)
+    parts = list(np.atleast_1d(figure.subfigures(len(heights), 1, height_ratios=heights)))
+    if look.is_wide:
+        parts[:1] = parts[0].subfigures(1, 2, width_ratios=(1, 2.1))
     _draw_importance(parts[0], effects)
     _draw_values(parts[1], effects, look, what)
     if table is not None:
@@ -364,13 +355,6 @@ def _heights_in(effects: Effects, look: Look, rows: int) -> list[float]:
     return [bars + 0.2, 0.4 + _PANEL_IN * -(-panels // 2), *table]
 
 
-def _parts(figure: Any, look: Look, heights: Sequence[float]) -> list[Any]:
-    stacked = list(np.atleast_1d(figure.subfigures(len(heights), 1, height_ratios=heights)))
-    if not look.is_wide:
-        return stacked
-    return [*stacked[0].subfigures(1, 2, width_ratios=(1, 2.1)), *stacked[1:]]
-
-
 def _draw_importance(part: Any, effects: Effects) -> None:
     importance = effects.importance
     if importance is None:
@@ -378,14 +362,14 @@ def _draw_importance(part: Any, effects: Effects) -> None:
         text = f"(a) too few trials to rank the parameters:\n{count}, at least {LEAST_TRIALS} are needed"
         part.text(0.01, 0.5, text, ha="left", va="center", fontsize=7)
         return
+    from matplotlib.patches import Patch
+
     axes = part.add_subplot()
     shown = importance.names[:_MOST_BARS]
     for place, name in enumerate(shown):
-        is_type = name in effects.types
-        axes.barh(
-            place, importance.means[place], height=0.72, xerr=importance.deviations[place],
-            error_kw={"linewidth": 0.7}, **(_TYPES if is_type else _OTHERS),
-        )  # fmt: skip
+        error = {"xerr": importance.deviations[place], "error_kw": {"linewidth": 0.7}}
+        look = _TYPES if name in effects.types else _OTHERS
+        axes.barh(place, importance.means[place], height=0.72, **error, **look)
     axes.set_yticks(range(len(shown)), list(shown))
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(shown) - 0.4, -0.6)
@@ -395,20 +379,12 @@ def _draw_importance(part: Any, effects: Effects) -> None:
     warning = "" if importance.is_trusted else "\nthe forest explains too little: no ranking"
     rest = f"\n{more} less important ones left out" if more else ""
     part.suptitle(f"(a) importance (forest: R² = {importance.r2:.2f}){warning}{rest}", **style.PART_TITLE)
-    _add_legend(part, [effects.types & set(shown), set(shown) - effects.types])
-
-
-def _add_legend(part: Any, groups: Sequence[set[str] | frozenset[str]]) -> None:
-    from matplotlib.patches import Patch
-
-    if all(groups):
+    if effects.types & set(shown) and set(shown) - effects.types:
         handles = [Patch(label="accuracy signature", **_TYPES), Patch(label="the others", **_OTHERS)]
         part.legend(handles=handles, loc="outside lower right", ncols=2, handlelength=1.2)
 
 
 def _draw_values(part: Any, effects: Effects, look: Look, what: str) -> None:
-    from matplotlib import ticker
-
     shown = effects.parameters[: _MOST_PANELS[look.width]]
     columns = min(len(shown), 3 if look.is_wide else 2)
     panels = part.subplots(-(-len(shown) // columns), columns, squeeze=False, sharey=True)
@@ -422,9 +398,7 @@ def _draw_values(part: Any, effects: Effects, look: Look, what: str) -> None:
     first = panels[0, 0]
     first.set_yscale("log")
     first.set_ylim(0.93, max(1.1 * highest, 1.2))
-    first.yaxis.set_major_locator(log_ticks(1.0, highest))
-    first.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-    first.yaxis.set_minor_formatter(ticker.NullFormatter())
+    plain_ticks(first.yaxis, log_ticks(1.0, highest))
     part.supylabel(f"{what} / best {what}", fontsize=7.5)
     part.suptitle("(b) quartiles, 5 to 95%, and the best by value", **style.PART_TITLE)
 

@@ -34,38 +34,27 @@ _POINTS_PER_INCH: Final = 72.0
 
 
 def draw_level_lines(figure: Any, axes: Any, x: MetricAxis, y: MetricAxis, levels: Mapping[str, float]) -> None:
-    """Draw a line at each level on the axis that shows errors, if one does, with its name beside the axes.
+    """Draw a line at each level (an error by name) on the axis that shows errors, with its name beside the axes.
 
-    Args:
-        figure: holds the axes; everything else is drawn already.
-        axes: where.
-        x: the horizontal metric.
-        y: the vertical metric.
-        levels: errors by name.
+    Everything else is drawn already: how wide the axes are decides where the names go.
     """
     upright = x.is_error
     if not (upright or y.is_error) or not levels:
         return
-    names = sorted(levels, key=lambda name: levels[name])
-    for name in names:
-        line = axes.axvline if upright else axes.axhline
-        line(levels[name], gid=f"level {name}", **_LINE)
-    written = [_write(axes, name, levels[name], upright) for name in names]
+    levels = dict(sorted(levels.items(), key=lambda item: item[1]))
+    for name, level in levels.items():
+        (axes.axvline if upright else axes.axhline)(level, gid=f"level {name}", **_LINE)
+    written = [_write(axes, name, level, upright) for name, level in levels.items()]
     # The names have to take their room before it is known how wide the axes are.
     figure.draw_without_rendering()
-    ends = np.array([[level, 0.0] if upright else [0.0, level] for level in (levels[name] for name in names)])
+    ends = np.array([[level, 0.0] if upright else [0.0, level] for level in levels.values()])
     at = axes.transData.transform(ends)[:, 0 if upright else 1] * _POINTS_PER_INCH / figure.dpi
     for text, shift in zip(written, spread(at, _ROOM_POINTS) - at, strict=True):
         text.set_position((shift, _DISTANCE_POINTS) if upright else (_DISTANCE_POINTS, shift))
 
 
 def spread(positions: Floats, room: float) -> Floats:
-    """Return ascending positions moved as little as needed so that neighbours are ``room`` apart.
-
-    Args:
-        positions: ascending, shape ``(n,)``.
-        room: the least distance.
-    """
+    """Return ascending positions, shape ``(n,)``, moved as little as needed so that neighbours are ``room`` apart."""
     groups: list[tuple[float, int]] = []
     for position in positions.tolist():
         groups.append((position, 1))
@@ -116,16 +105,16 @@ class _Points:
 def draw(run: Run, look: Look, metrics: Sequence[str] = ()) -> Figure:
     """Draw every configuration, the front, threshold, baseline and best, and where each precision alone would be.
 
-    Args:
-        run: the run.
-        look: the size.
-        metrics: the vertical axis and the horizontal one; speedup or the objective, and error where it is empty.
+    Without metrics, the vertical axis is speedup or the objective, the horizontal one error.
 
     Raises:
         UnknownNameError: no trial has a metric of that name.
         PlotError: no trial has both.
     """
-    y, x = (metric_axis(run, name) for name in _two(metrics or _default_metrics(run)))
+    metrics = metrics or _default_metrics(run)
+    if len(metrics) != 2:
+        raise PlotError(f"a plot has two axes, so two metrics, not {len(metrics)}: {', '.join(metrics)}")
+    y, x = (metric_axis(run, name) for name in metrics)
     front = run.pareto((y.metric, x.metric))
     _, less_x_is_better = run.pareto_document((y.metric, x.metric))["minimise"]
     points = _points(run, x, y)
@@ -157,18 +146,12 @@ def uniform_levels(run: Run) -> dict[str, float]:
 
 def _default_metrics(run: Run) -> tuple[str, str]:
     if not any(math.isfinite(trial.error) for trial in valid_trials(run)):
-        names = ", ".join(name for name in run.metric_names)
+        names = ", ".join(run.metric_names)
         raise PlotError(f"no trial has a finite error to draw: choose two of the other metrics (--metrics): {names}")
     objective = run.objective.metric
     if objective not in ("time_ms", "error"):
         return objective, "error"
     return ("time_ms" if baseline_of(run) is None else "speedup"), "error"
-
-
-def _two(metrics: Sequence[str]) -> tuple[str, str]:
-    if len(metrics) != 2:
-        raise PlotError(f"a plot has two axes, so two metrics, not {len(metrics)}: {', '.join(metrics)}")
-    return metrics[0], metrics[1]
 
 
 def _points(run: Run, x: MetricAxis, y: MetricAxis) -> _Points:
@@ -229,10 +212,9 @@ def _draw_front(axes: Any, run: Run, front: _Points, steps: str) -> None:
 
 def _draw_marks(axes: Any, run: Run, x: MetricAxis, y: MetricAxis) -> None:
     threshold = run.objective.threshold
-    if isinstance(threshold, float) and x.is_error:
-        axes.axvline(threshold, label=f"threshold {threshold:g}", zorder=2.5, **style.THRESHOLD)
-    if isinstance(threshold, float) and y.is_error:
-        axes.axhline(threshold, label=f"threshold {threshold:g}", zorder=2.5, **style.THRESHOLD)
+    for axis, line in ((x, axes.axvline), (y, axes.axhline)):
+        if isinstance(threshold, float) and axis.is_error:
+            line(threshold, label=f"threshold {threshold:g}", zorder=2.5, **style.THRESHOLD)
     for label, trial, look in (("baseline", baseline_of(run), style.BASELINE), ("best", run.best, style.BEST)):
         if trial is not None and (label == "baseline" or judges(run) or baseline_of(run) is not None):
             place = _points_of(run, [trial], x, y)

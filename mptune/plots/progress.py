@@ -16,6 +16,7 @@ from mptune.plots.subject import (
     log_ticks,
     metric_axis,
     order_label,
+    plain_ticks,
     set_scale,
     threshold_text,
     title_of,
@@ -40,10 +41,6 @@ _NOT_TIMED: Final = {**style.INFEASIBLE, "s": 8}
 
 def draw(run: Run, look: Look) -> Figure:
     """Draw the objective of each trial in the order of evaluation, the best feasible so far, and the baseline.
-
-    Args:
-        run: the run.
-        look: the size.
 
     Raises:
         PlotError: no trial ran to its end.
@@ -75,13 +72,7 @@ def draw(run: Run, look: Look) -> Figure:
 
 
 def best_so_far(values: Floats, feasible: Any, *, minimise: bool) -> Floats:
-    """Return the best feasible value after each evaluation, NaN while there is none.
-
-    Args:
-        values: of each trial, NaN if there is none, shape ``(n_trials,)``.
-        feasible: of each trial, same shape.
-        minimise: whether less is better.
-    """
+    """Return the best feasible value after each evaluation, NaN while there is none, shape ``(n_trials,)``."""
     best = np.fmin if minimise else np.fmax
     return np.asarray(best.accumulate(np.where(feasible, values, np.nan)), dtype=np.float64)
 
@@ -123,7 +114,6 @@ def _make_room_above(axes: Any, share: float) -> None:
 
 def _add_speedups(axes: Any, baseline: float) -> None:
     """Give the right side the speedups that belong to the times on the left."""
-    from matplotlib import ticker
 
     def turned(values: Any) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -131,11 +121,7 @@ def _add_speedups(axes: Any, baseline: float) -> None:
 
     side = axes.secondary_yaxis("right", functions=(turned, turned))
     side.set_ylabel("speedup over the baseline")
-    bottom, top = axes.get_ylim()
-    if axes.get_yscale() == "log":
-        side.yaxis.set_major_locator(log_ticks(bottom, top))
-    side.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-    side.yaxis.set_minor_formatter(ticker.NullFormatter())
+    plain_ticks(side.yaxis, log_ticks(*axes.get_ylim()) if axes.get_yscale() == "log" else None)
     side.spines["right"].set_visible(True)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "WIDTHS_IN",
     "Look",
     "add_legend",
+    "bar",
     "new_figure",
     "point_size",
     "styled",
@@ -75,6 +76,12 @@ BAR_STYLES: Final = (
     (ORANGE, "||||"),
     (BLACK, ""),
 )
+
+
+def bar(face: str, hatch: str) -> dict[str, Any]:
+    """Return the look of a bar or an area."""
+    return {"facecolor": face, "hatch": hatch, "edgecolor": BLACK, "linewidth": 0.5}
+
 
 #: Where the title of a part of a figure stands.
 PART_TITLE: Final = {"x": 0.01, "ha": "left", "fontsize": 7.5}
@@ -122,14 +129,10 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How large a plot is and what stands above it.
-
-    Attributes:
-        width: "column" or "page".
-        title: whether kernel, device and number of configurations stand above.
+    """How large a plot is, and whether kernel, device and number of configurations stand above it.
 
     Raises:
-        UnknownNameError: no such width.
+        UnknownNameError: the width is neither "column" nor "page".
     """
 
     width: str = "column"

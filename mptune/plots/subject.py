@@ -25,6 +25,7 @@ __all__ = [
     "log_ticks",
     "metric_axis",
     "order_label",
+    "plain_ticks",
     "set_scale",
     "threshold_text",
     "title_of",
@@ -114,13 +115,7 @@ _ZERO_DECADES: Final = 0.6
 
 @dataclass(frozen=True, slots=True)
 class MetricAxis:
-    """A metric as it is drawn.
-
-    Attributes:
-        metric: its name.
-        label: what the axis says: the name in words and the unit.
-        factor: from the metric's unit to that of the label.
-    """
+    """A metric as it is drawn: its name, what the axis says, and the factor from its unit to that of the label."""
 
     metric: str
     label: str
@@ -189,15 +184,26 @@ def log_ticks(low: float, high: float) -> Any:
     return ticker.LogLocator(subs=subs, numticks="auto" if subs == (1.0,) else 20)
 
 
+def plain_ticks(ruler: Any, locator: Any = None) -> None:
+    """Write numbers out at the major ticks, where the locator puts them, and nothing at the others."""
+    from matplotlib import ticker
+
+    if locator is not None:
+        ruler.set_major_locator(locator)
+    ruler.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    ruler.set_minor_formatter(ticker.NullFormatter())
+
+
 def _set_log(axes: Any, which: Literal["x", "y"], low: float, high: float, *, powers: bool) -> None:
     from matplotlib import ticker
 
     axes.set(**{f"{which}scale": "log"})
     ruler = getattr(axes, f"{which}axis")
-    ruler.set_major_locator(log_ticks(low, high))
     if not powers and low > _SMALL and high < _LARGE:
-        ruler.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-    ruler.set_minor_formatter(ticker.NullFormatter())
+        plain_ticks(ruler, log_ticks(low, high))
+    else:
+        ruler.set_major_locator(log_ticks(low, high))
+        ruler.set_minor_formatter(ticker.NullFormatter())
 
 
 def _set_with_zero(axes: Any, which: Literal["x", "y"], low: float, high: float) -> None:

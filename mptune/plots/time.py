@@ -33,10 +33,6 @@ def draw(run: Run, look: Look) -> Figure:
 
     Phases that took less than a hundredth are among the others.
 
-    Args:
-        run: the run.
-        look: the size.
-
     Raises:
         PlotError: the run does not say how its time was spent.
     """
@@ -92,12 +88,8 @@ def along(run: Run, names: list[str]) -> dict[str, Floats]:
 def _looks(total: Mapping[str, float]) -> dict[str, dict[str, Any]]:
     order = [*(name for name in _PHASES if name in total), *(name for name in total if name not in _PHASES)]
     free = [i for i in range(len(style.BAR_STYLES)) if i >= len(_PHASES) or _PHASES[i] not in total]
-    looks: dict[str, dict[str, Any]] = {}
-    for name in order:
-        place = _PHASES.index(name) if name in _PHASES else free.pop(0) if free else 0
-        face, hatch = style.BAR_STYLES[place]
-        looks[name] = {"facecolor": face, "hatch": hatch, "edgecolor": style.BLACK, "linewidth": 0.5}
-    return looks
+    places = {name: _PHASES.index(name) if name in _PHASES else free.pop(0) if free else 0 for name in order}
+    return {name: style.bar(*style.BAR_STYLES[place]) for name, place in places.items()}
 
 
 def _unit(seconds: float) -> tuple[str, float]:

@@ -93,10 +93,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> None:
     """Check that a database is a whole run file of this version.
 
-    Args:
-        path: the file.
-        connection: to it.
-        thorough: look at every page; reading every trial, which readers do anyway, meets a damaged one too.
+    A thorough check looks at every page; reading every trial, which readers do anyway, meets a damaged one too.
 
     Raises:
         RunFileError: it is foreign, corrupt or of another version.
@@ -140,10 +137,7 @@ def writer(path: Path) -> str:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what happens inside, or none of it; inside another one, it is part of that."""
-    if connection.in_transaction:
-        yield
-        return
+    """Commit what happens inside, or none of it."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
