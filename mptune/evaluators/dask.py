@@ -266,7 +266,6 @@ class DaskDevices(Devices):
 
     @property
     def capacity(self) -> int:
-        """As many requests as the Dask workers have threads."""
         return max(1, sum(seat.threads for seat in self._seats.values() if seat.description is not None))
 
     @property
@@ -276,20 +275,17 @@ class DaskDevices(Devices):
 
     @property
     def may_overlap(self) -> bool:
-        """The tuner computes on another machine."""
         return True
 
     def prepare(self, source: str) -> None:
         """Leave it to the Dask workers."""
 
     def submit(self, request: Request) -> None:
-        """Begin an evaluation."""
         self.start()
         self._waiting.append(_Task(request))
         self._place()
 
     def finished(self) -> list[Trial]:
-        """Wait for one of the trials under way, and return it with all others that have ended."""
         while not self._trials or not self._events.empty():
             self._take_event()
         trials, self._trials = self._trials, []

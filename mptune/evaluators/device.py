@@ -119,22 +119,18 @@ class DeviceEvaluator(Evaluator):
 
     @property
     def capacity(self) -> int:
-        """How many configurations may be under way now, at least 1."""
         return self._devices.capacity
 
     @property
     def lead(self) -> int:
-        """How many configurations are worth preparing at a time, with those under way."""
         return self._devices.lead
 
     @property
     def may_overlap(self) -> bool:
-        """Whether a strategy may compute while devices measure, without disturbing them."""
         return self._devices.may_overlap
 
     @property
     def under_way(self) -> int:
-        """How many configurations have been submitted and not come back."""
         return len(self._under_way) + len(self._settled)
 
     @property
@@ -176,11 +172,6 @@ class DeviceEvaluator(Evaluator):
         self._under_way[configuration] = key
 
     def finished(self) -> list[Trial]:
-        """Wait for one of the configurations under way; return its trial and those of all others that have ended.
-
-        Raises:
-            MptuneError: no device can go on.
-        """
         trials = list(self._settled)
         self._settled.clear()
         if not trials:

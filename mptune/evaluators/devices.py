@@ -237,7 +237,6 @@ class LocalDevices(Devices):
         return [pid for worker in self._workers if (pid := worker.process_id) is not None]
 
     def start(self) -> Ready:
-        """Start every worker that has not been started yet."""
         if self._ready is None:
             starting = [self._threads.submit(worker.start) for worker in self._workers]
             backend = get_backend(self._job.backend)
@@ -252,34 +251,28 @@ class LocalDevices(Devices):
 
     @property
     def capacity(self) -> int:
-        """One request per device."""
         return len(self._workers)
 
     @property
     def lead(self) -> int:
-        """One configuration per device and compiler."""
         return len(self._workers) + self._compilers
 
     @property
     def may_overlap(self) -> bool:
-        """Whether the devices are separate from the tuner's own cores."""
         return self._may_overlap
 
     def prepare(self, source: str) -> None:
-        """Begin to compile a source."""
         self.start()
         if self._ahead is not None:
             self._ahead.submit(source)
 
     def submit(self, request: Request) -> None:
-        """Begin an evaluation on a device that is free."""
         self.start()
         worker = self._free.pop()
         future = self._threads.submit(compiled_first, self._ahead, request, worker.evaluate)
         future.add_done_callback(lambda done: self._ended.put((worker, done)))
 
     def finished(self) -> list[Trial]:
-        """Wait for one of the trials under way, and return it with all others that have ended."""
         ended = [self._ended.get()]
         while not self._ended.empty():
             ended.append(self._ended.get())
@@ -292,7 +285,6 @@ class LocalDevices(Devices):
         return self._workers[0].remeasure(rounds)
 
     def close(self) -> None:
-        """End compilers and workers."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None

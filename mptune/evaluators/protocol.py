@@ -1,4 +1,9 @@
-"""What the tuner and its worker process say to each other."""
+"""What the tuner and its worker process say to each other.
+
+The tuner sends a :class:`Job`; the worker answers with a :class:`~mptune.evaluators.bench.Ready`, or the error why it
+cannot start. Each :class:`~mptune.evaluators.bench.Request` or :class:`Rounds` is answered with the phases as they
+begin and, at the end, :class:`Finished`.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,14 @@ from dataclasses import dataclass
 import cloudpickle
 
 from mptune.backends.base import CompileOptions
-from mptune.errors import KernelError, MptuneError
-from mptune.evaluators.bench import Ready, Request
+from mptune.errors import KernelError
+from mptune.evaluators.bench import Request
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
 from mptune.registry import load_kernel, loaded_modules, loaded_version
 from mptune.results import Trial
 
-__all__ = ["Failed", "Finished", "Job", "PhaseBegins", "Quiet", "Rounds", "RoundsFinished", "Started", "pickled"]
+__all__ = ["Finished", "Job", "PhaseBegins", "Quiet", "Rounds", "pickled"]
 
 
 def pickled(value: object) -> bytes:
@@ -106,13 +111,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """The worker is ready for requests."""
-
-    ready: Ready
-
-
-@dataclass(frozen=True, slots=True)
 class PhaseBegins:
     """A phase of the current evaluation begins; one that wants quiet waits for the tuner's answer."""
 
@@ -130,14 +128,6 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """One evaluation is done; whether the worker can do another."""
-
-    trial: Trial
-    is_usable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Rounds:
     """Configurations to measure again in turn, so many rounds (:func:`~mptune.evaluators.rounds.remeasure`)."""
 
@@ -146,15 +136,8 @@ class Rounds:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundsFinished:
-    """The rounds are done; whether the worker can do anything else."""
+class Finished:
+    """A request or rounds are done; whether the worker can do anything else."""
 
     trials: tuple[Trial, ...]
     is_usable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The worker cannot start, by a user's mistake."""
-
-    error: MptuneError

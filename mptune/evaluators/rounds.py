@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -65,25 +64,14 @@ def measure_in_turn(
         rounds: how many.
         on_failure: told about the trial of a configuration that fails; it is left out from then on.
     """
-    order = list(dict.fromkeys(configurations))
+    requests = [Request(c, render(bench.kernel, c, bench.sizes)) for c in dict.fromkeys(configurations)]
     found: dict[Configuration, Remeasured] = {}
-    with bench.keeping_loaded():
-        for turn in range(rounds):
-            for configuration in order if turn % 2 == 0 else reversed(order):
-                if turn and configuration not in found:
-                    continue
-                trial = bench.evaluate(
-                    Request(
-                        configuration,
-                        render(bench.kernel, configuration, bench.sizes),
-                        _timed_again(found[configuration].trial) if turn else Plan(),
-                    )
-                )
-                if trial.is_valid:
-                    found.setdefault(configuration, Remeasured(trial)).times_ms.append(trial.time_ms)
-                else:
-                    found.pop(configuration, None)
-                    on_failure(trial)
+    for trial in _visits(bench, requests, rounds):
+        if trial.is_valid:
+            found.setdefault(trial.configuration, Remeasured(trial)).times_ms.append(trial.time_ms)
+        else:
+            found.pop(trial.configuration, None)
+            on_failure(trial)
     return found
 
 
@@ -100,21 +88,30 @@ def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: Tim
         rounds: how many.
         visit: how often to launch each time.
     """
+    trials: dict[Configuration, list[Trial]] = {}
+    for trial in _visits(bench, requests, rounds, visit):
+        trials.setdefault(trial.configuration, []).append(trial)
+        if not trial.is_valid and not bench.is_usable(trial):
+            break
+    return [_together(each) for each in trials.values()]
+
+
+def _visits(bench: Bench, requests: Iterable[Request], rounds: int, visit: TimingPlan | None = None) -> Iterator[Trial]:
+    """Yield the trials of all visits, back and forth; a configuration that fails is left out from then on."""
     waiting = {request.configuration: request for request in requests}
-    trials: dict[Configuration, list[Trial]] = defaultdict(list)
     with bench.keeping_loaded():
         for turn in range(rounds):
             for configuration in list(waiting) if turn % 2 == 0 else list(reversed(waiting)):
-                request = waiting[configuration]
-                if turn:
-                    request = dataclasses.replace(request, plan=_timed_again(trials[configuration][0]))
-                trial = bench.evaluate(request, visit)
-                trials[configuration].append(trial)
+                trial = bench.evaluate(waiting[configuration], visit)
                 if not trial.is_valid:
                     del waiting[configuration]
-                    if not bench.is_usable(trial):
-                        return [_together(each) for each in trials.values() if each]
-    return [_together(each) for each in trials.values()]
+                elif not turn:
+                    # What every visit but the first is for.
+                    again = Plan(
+                        Action.REUSE, "its error was measured in the first round", errors_of(trial), observe=False
+                    )
+                    waiting[configuration] = dataclasses.replace(waiting[configuration], plan=again)
+                yield trial
 
 
 def _together(trials: Sequence[Trial]) -> Trial:
@@ -132,8 +129,3 @@ def _together(trials: Sequence[Trial]) -> Trial:
         first,
         measurement=dataclasses.replace(first.measurement, metrics=metrics, times_ms=times_ms, durations_s=durations_s),
     )
-
-
-def _timed_again(first: Trial) -> Plan:
-    """Return the plan of every visit but the first."""
-    return Plan(Action.REUSE, "its error was measured in the first round", errors_of(first), observe=False)

@@ -7,8 +7,8 @@ from typing import Any
 
 from mptune.backends import get_backend
 from mptune.errors import MptuneError
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.protocol import Failed, Finished, Job, PhaseBegins, Quiet, Rounds, RoundsFinished, Started
+from mptune.evaluators.bench import Bench
+from mptune.evaluators.protocol import Finished, Job, PhaseBegins, Quiet, Rounds
 from mptune.evaluators.rounds import remeasure
 
 __all__ = ["main"]
@@ -19,9 +19,9 @@ def main(connection: Connection) -> None:
     try:
         bench = _start(connection)
     except MptuneError as error:
-        connection.send(Failed(error))
+        connection.send(error)
         return
-    connection.send(Started(bench.ready))
+    connection.send(bench.ready)
     try:
         while True:
             connection.send(_answer(bench, connection.recv()))
@@ -29,13 +29,12 @@ def main(connection: Connection) -> None:
         bench.close()
 
 
-def _answer(bench: Bench, request: Any) -> Finished | RoundsFinished:
+def _answer(bench: Bench, request: Any) -> Finished:
     if isinstance(request, Rounds):
         trials = remeasure(bench, request.requests, request.rounds)
-        return RoundsFinished(tuple(trials), all(bench.is_usable(trial) for trial in trials))
-    assert isinstance(request, Request)
-    trial = bench.evaluate(request)
-    return Finished(trial, bench.is_usable(trial))
+    else:
+        trials = [bench.evaluate(request)]
+    return Finished(tuple(trials), all(bench.is_usable(trial) for trial in trials))
 
 
 def _start(connection: Connection) -> Bench:

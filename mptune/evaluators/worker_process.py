@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from mptune.errors import LaunchError
+from mptune.errors import LaunchError, MptuneError
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.protocol import Failed, Finished, Job, PhaseBegins, Quiet, Rounds, RoundsFinished, Started
+from mptune.evaluators.protocol import Finished, Job, PhaseBegins, Quiet, Rounds
 from mptune.processes import ChildEnded, PythonChild
 from mptune.results import Measurement, Status, Trial
 
@@ -53,7 +53,13 @@ class WorkerProcess:
         job: what it is told first.
         limits: wall-clock limits.
         environment: variables it has beside those of this process.
+
+    Attributes:
+        ready: what it said of itself when it had started.
+        is_usable: whether it can evaluate more; a fault can leave a device unusable for as long as the process lives.
     """
+
+    ready: Ready
 
     def __init__(self, job: Job, limits: Limits, environment: Mapping[str, str] | None = None) -> None:
         self._job = job
@@ -61,20 +67,12 @@ class WorkerProcess:
         self._quiet: Callable[[], AbstractContextManager[None]] = nullcontext
         self._phase = "start"
         self._child = PythonChild("mptune.evaluators.worker:main", environment=environment)
-        self._ready: Ready | None = None
-        #: Whether it can evaluate more; a fault can leave a device unusable for as long as the process lives.
         self.is_usable = True
 
     @property
     def process_id(self) -> int:
         """The process."""
         return self._child.process_id
-
-    @property
-    def ready(self) -> Ready:
-        """What it said of itself when it had started."""
-        assert self._ready is not None
-        return self._ready
 
     def start(self) -> None:
         """Tell the process its job and wait until it is ready; anything else comes after that.
@@ -86,30 +84,25 @@ class WorkerProcess:
         try:
             self._send(self._job)
             answer = self._receive()
+            if isinstance(answer, MptuneError):
+                raise answer
         except BaseException:
             self.kill()
             raise
-        if isinstance(answer, Failed):
-            self.kill()
-            raise answer.error
-        assert isinstance(answer, Started)
-        self._ready = answer.ready
+        assert isinstance(answer, Ready)
+        self.ready = answer
 
-    def evaluate(self, request: Request, quiet: Callable[[], AbstractContextManager[None]]) -> Trial:
-        """Return the worker's trial; what is timed in it is timed inside a block of ``quiet()``.
+    def ask(self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]) -> tuple[Trial, ...]:
+        """Return the worker's trials; what is timed in them is timed inside a block of ``quiet()``.
 
         Raises:
             WorkerDied: it crashed, or a phase ran out of time and it was killed.
         """
-        answer = self._ask(request, quiet)
+        self._phase = "compile"
+        self._quiet = quiet
+        self._send(request)
+        answer = self._receive()
         assert isinstance(answer, Finished)
-        self.is_usable = answer.is_usable
-        return answer.trial
-
-    def remeasure(self, rounds: Rounds, quiet: Callable[[], AbstractContextManager[None]]) -> tuple[Trial, ...]:
-        """Return a trial of each configuration, measured in turn; as :meth:`evaluate`."""
-        answer = self._ask(rounds, quiet)
-        assert isinstance(answer, RoundsFinished)
         self.is_usable = answer.is_usable
         return answer.trials
 
@@ -125,21 +118,13 @@ class WorkerProcess:
         """End the process and everything it started, from any thread; the one that waits for it is told."""
         self._child.signal(signal.SIGKILL)
 
-    def _ask(
-        self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]
-    ) -> Started | Finished | RoundsFinished | Failed:
-        self._phase = "compile"
-        self._quiet = quiet
-        self._send(request)
-        return self._receive()
-
     def _send(self, message: Job | Request | Rounds | Quiet) -> None:
         try:
             self._child.send(message)
         except ChildEnded as ended:
             raise WorkerDied(Status.CRASH, self._cause_of_death(ended)) from None
 
-    def _receive(self) -> Started | Finished | RoundsFinished | Failed:
+    def _receive(self) -> Ready | Finished | MptuneError:
         """Wait for the next message that is no phase, each phase within its limit."""
         with ExitStack() as quiet:
             while True:
@@ -152,7 +137,7 @@ class WorkerProcess:
                     quiet.enter_context(self._quiet())
                     self._send(Quiet())
 
-    def _next_message(self) -> Started | Finished | RoundsFinished | Failed | PhaseBegins:
+    def _next_message(self) -> Ready | Finished | MptuneError | PhaseBegins:
         limit_s = self._limit_s()
         try:
             return self._child.receive(limit_s)  # type: ignore[no-any-return]
@@ -262,36 +247,34 @@ class DeviceWorker:
         return self._process
 
     def _evaluate(self, request: Request, quiet: Callable[[], AbstractContextManager[None]]) -> Trial:
-        process = self._running()
+        self._running()
         start = time.perf_counter()
         try:
-            trial = process.evaluate(request, quiet)
-            if not process.is_usable:
-                self._kill()
+            (trial,) = self._ask(request, quiet)
             return trial
         except WorkerDied as death:
-            self._kill()
             # Under a larger limit a trial that ran out of time is worth another try.
             limit = {"limit_s": self._limits.run_s} if death.status is Status.TIMEOUT else {}
             lost = Measurement(limit, durations_s={"lost": time.perf_counter() - start})
             return Trial(request.configuration, death.status, str(death), lost)
-        except BaseException:
-            self._kill()
-            raise
 
     def _remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
+        try:
+            return self._ask(rounds, nullcontext)
+        except WorkerDied:
+            return ()
+
+    def _ask(self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]) -> tuple[Trial, ...]:
+        """Return the trials of a request; end a process that failed or can do no more."""
         process = self._running()
         try:
-            trials = process.remeasure(rounds, nullcontext)
-            if not process.is_usable:
-                self._kill()
-            return trials
-        except WorkerDied:
-            self._kill()
-            return ()
+            trials = process.ask(request, quiet)
         except BaseException:
             self._kill()
             raise
+        if not process.is_usable:
+            self._kill()
+        return trials
 
     def _kill(self) -> None:
         if self._process is not None:

@@ -78,22 +78,18 @@ class Ledger(Evaluator):
 
     @property
     def capacity(self) -> int:
-        """How many configurations may be measured at a time."""
         return self._evaluator.capacity
 
     @property
     def lead(self) -> int:
-        """How many configurations are worth asking for ahead."""
         return self._evaluator.lead
 
     @property
     def may_overlap(self) -> bool:
-        """Whether a strategy may compute while devices measure."""
         return self._evaluator.may_overlap
 
     @property
     def under_way(self) -> int:
-        """How many configurations have been submitted and not come back."""
         return self._evaluator.under_way + len(self._ended)
 
     def remaining(self) -> int:

@@ -41,7 +41,7 @@ class FakeBench:
         assert not self.requests
         yield
 
-    def evaluate(self, request: Request) -> Trial:
+    def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
         self.requests.append(request)
         visits = sum(r.configuration == request.configuration for r in self.requests)
         if self.fails.get(request.configuration) == visits:
@@ -188,7 +188,7 @@ def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
     try:
         worker.start()
         asked = tuple(Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND))
-        trials = worker.remeasure(Rounds(asked, 3), nullcontext)
+        trials = worker.ask(Rounds(asked, 3), nullcontext)
         assert worker.is_usable
     finally:
         worker.kill()
