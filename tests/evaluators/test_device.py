@@ -182,8 +182,8 @@ class _Faulted:
     is_usable = False
     killed = False
 
-    def evaluate(self, request: Request, quiet: object) -> Trial:
-        return Trial(request.configuration, Status.LAUNCH_ERROR, "illegal address")
+    def ask(self, request: Request, quiet: object) -> tuple[Trial, ...]:
+        return (Trial(request.configuration, Status.LAUNCH_ERROR, "illegal address"),)
 
     def kill(self) -> None:
         self.killed = True
