@@ -232,7 +232,9 @@ class Launcher:
             precision = self._kernel.precision_of(argument, self._configuration)
             overflows = False
             if argument.is_constant or argument.role is Role.SCALAR:
-                values, overflows = stored(_on_host(inputs[name]), dtype, precision)
+                given = inputs[name]
+                on_host = given.get() if hasattr(given, "__cuda_array_interface__") else given
+                values, overflows = stored(on_host, dtype, precision)
                 if argument.is_constant:
                     self._function.set_constant(name, values)
                 else:
@@ -259,7 +261,3 @@ class Launcher:
         while self._buffers:
             self._buffers.popitem()[1].free()
         self._function.unload()
-
-
-def _on_host(array: Any) -> Any:
-    return array.get() if hasattr(array, "__cuda_array_interface__") else array

@@ -222,7 +222,10 @@ class _Template:
         """Raise TemplateError for a name nothing defines, also in a branch that is not taken."""
         for name, line in self.lines.items():
             if name not in context and name not in _HELPERS:
-                raise TemplateError(_undefined(f"{self.source.name}:{line}", name, context))
+                near, helpers = did_you_mean(name, [*context, *_HELPERS]), ", ".join(_HELPERS)
+                raise TemplateError(
+                    f"{self.source.name}:{line}: {name!r} is not defined{near} ({_known(context)}; helpers: {helpers})"
+                )
 
     def render(self, context: Mapping[str, Any]) -> str:
         try:
@@ -290,12 +293,6 @@ def _environment(folder: Path) -> jinja2.Environment:
 
 def _known(context: Iterable[str]) -> str:
     return f"parameters and sizes: {', '.join(context) or 'none'}"
-
-
-def _undefined(where: str, name: str, context: Iterable[str]) -> str:
-    names = list(context)
-    near = did_you_mean(name, [*names, *_HELPERS])
-    return f"{where}: {name!r} is not defined{near} ({_known(names)}; helpers: {', '.join(_HELPERS)})"
 
 
 def _check_function(kernel: Kernel, body: str, where: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.metrics import ErrorMetric, resolve
 from mptune.accuracy.pairs import HostPairs, Offenders, Pairs, find
 from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
+from mptune.space.configuration import NamedValues
 
 __all__ = ["AccuracyResult", "Metric", "Output", "evaluate_outputs", "metric_text", "metrics_by_output"]
 
@@ -34,11 +34,8 @@ class AccuracyResult:
     def __post_init__(self) -> None:
         if not self.errors:
             raise MetricError("there is no output to measure the error of")
-        object.__setattr__(self, "errors", MappingProxyType(dict(self.errors)))
-        object.__setattr__(self, "non_finite", MappingProxyType(dict(self.non_finite)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AccuracyResult, (dict(self.errors), dict(self.non_finite), self.message)
+        object.__setattr__(self, "errors", NamedValues(self.errors))
+        object.__setattr__(self, "non_finite", NamedValues(self.non_finite))
 
     @property
     def error(self) -> float:

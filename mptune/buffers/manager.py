@@ -155,11 +155,9 @@ class DataManager:
         """Return a scalar argument as a NumPy scalar of its type; precision is None for an integer."""
         value = self.inputs[argument.name]
         if precision is None:
-            integer: np.generic = np.dtype(argument.dtype).type(value)
-            return integer
+            return np.dtype(argument.dtype).type(value)
         converted, self._losses[argument.name, precision.name] = convert(np.array([value], dtype=np.float64), precision)
-        scalar: np.generic = converted[0]
-        return scalar
+        return converted[0]  # type: ignore[no-any-return]
 
     # -- poison --------------------------------------------------------------------------------
 
@@ -198,17 +196,10 @@ class DataManager:
         for argument in self.kernel.arguments:
             chosen = self.kernel.precision_of(argument, configuration)
             if argument.is_input and chosen is not None and chosen is not _FP64:
-                found.extend(self._loss(argument, chosen).warnings(argument.name, chosen))
+                if (argument.name, chosen.name) not in self._losses:
+                    (self.scalar if argument.role is Role.SCALAR else self.typed)(argument, chosen)
+                found.extend(self._losses[argument.name, chosen.name].warnings(argument.name, chosen))
         return tuple(found)
-
-    def _loss(self, argument: Argument, chosen: Precision) -> Loss:
-        key = (argument.name, chosen.name)
-        if key not in self._losses:
-            if argument.role is Role.SCALAR:
-                self.scalar(argument, chosen)
-            else:
-                self.typed(argument, chosen)
-        return self._losses[key]
 
     def require(self, available_bytes: int) -> None:
         """Check that the data fits before any of it is made.

@@ -140,7 +140,9 @@ def is_total(node: ast.expr, facts: Facts) -> bool:
         case ast.Compare(left=left, ops=ops, comparators=comparators):
             sides = [left, *comparators]
             unordered = all(isinstance(op, ast.Eq | ast.NotEq) for op in ops)
-            return _all_total(sides, facts) and (unordered or _contains(ops, comparators) or _all_numeric(sides, facts))
+            is_listed = isinstance(comparators[0], ast.List | ast.Tuple)
+            contains = len(ops) == 1 and isinstance(ops[0], ast.In | ast.NotIn) and is_listed
+            return _all_total(sides, facts) and (unordered or contains or _all_numeric(sides, facts))
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return _all_total(elements, facts)
         case ast.Call(func=ast.Name(id="sizeof"), args=[ast.Name(id=name)]):
@@ -157,11 +159,6 @@ def _all_total(nodes: Iterable[ast.expr], facts: Facts) -> bool:
 
 def _all_numeric(nodes: Iterable[ast.expr], facts: Facts) -> bool:
     return all(is_numeric(node, facts) for node in nodes)
-
-
-def _contains(ops: list[ast.cmpop], comparators: list[ast.expr]) -> bool:
-    membership = len(ops) == 1 and isinstance(ops[0], ast.In | ast.NotIn)
-    return membership and isinstance(comparators[0], ast.List | ast.Tuple)
 
 
 # -- parts that can be evaluated before every name has a value -----------------------------------------

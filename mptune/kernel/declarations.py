@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +11,7 @@ from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.expressions import Expression
 from mptune.precision import PRECISIONS, precision
 from mptune.space.configuration import NamedValues
+from mptune.space.parameters import is_identifier
 
 __all__ = [
     "Argument",
@@ -24,16 +24,9 @@ __all__ = [
     "Sizes",
     "check_expression",
     "check_precision",
-    "is_identifier",
 ]
 
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
 _INTEGER_DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
-
-
-def is_identifier(name: str) -> bool:
-    """Whether a name is an identifier in C++."""
-    return _IDENTIFIER.match(name) is not None
 
 
 class Role(StrEnum):

@@ -7,18 +7,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from mptune.errors import KernelError, UnknownNameError
 from mptune.expressions import Expression
-from mptune.kernel.declarations import Argument, Role, Sizes, check_expression, check_precision, is_identifier
+from mptune.kernel.declarations import Argument, Role, Sizes, check_expression, check_precision
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.precision import Precision, precision
-from mptune.space.configuration import Configuration, Value
-from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values
+from mptune.space.configuration import Configuration, NamedValues, Value
+from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values, is_identifier
 from mptune.space.search_space import SearchSpace
 
 __all__ = ["Kernel", "LaunchShape", "Metric"]
@@ -102,21 +101,15 @@ class Kernel:
             **{name: tuple(getattr(self, name)) for name in ("parameters", "arguments", "constraints", "signature")},
             **{name: tuple(map(str, getattr(self, name))) for name in ("grid", "block")},
             "function": self.function or self.name,
-            "sizes": MappingProxyType({name: Sizes(preset) for name, preset in self.sizes.items()}),
+            "sizes": NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
         }
         for name in ("metric", "flops"):
             given = getattr(self, name)
-            frozen[name] = MappingProxyType(dict(given)) if isinstance(given, Mapping) else given
-        frozen["_by_name"] = MappingProxyType({p.name: p for p in frozen["parameters"]})
+            frozen[name] = NamedValues(given) if isinstance(given, Mapping) else given
+        frozen["_by_name"] = NamedValues({p.name: p for p in frozen["parameters"]})
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
         self._validate()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_by_name"}
-        fields["sizes"] = {name: dict(preset) for name, preset in self.sizes.items()}
-        plain = {n: dict(value) if isinstance(value, MappingProxyType) else value for n, value in fields.items()}
-        return _rebuild, (plain,)
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -304,7 +297,3 @@ class Kernel:
             check_expression(str(extent), (*sizes, *self._by_name), "grid, block or shared_bytes", self.name)
         if self.flops is not None:
             check_flops(self.flops, self.name, sizes, self.parameter_names, precisions)
-
-
-def _rebuild(fields: dict[str, Any]) -> Kernel:
-    return Kernel(**fields)

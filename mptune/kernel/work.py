@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from mptune.errors import KernelError, MptuneError
 from mptune.expressions import Expression
 from mptune.kernel.declarations import Sizes, check_expression, check_precision
 from mptune.precision import precision, promoted
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, NamedValues
 
 __all__ = ["Count", "Flops", "Work", "check_flops", "count_flops"]
 
@@ -41,10 +40,7 @@ class Work:
     flops_by_precision: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "flops_by_precision", MappingProxyType(dict(self.flops_by_precision)))
-
-    def __reduce__(self) -> tuple[type[Work], tuple[object, ...]]:
-        return Work, (self.traffic_bytes, self.flops, dict(self.flops_by_precision))
+        object.__setattr__(self, "flops_by_precision", NamedValues(self.flops_by_precision))
 
     @property
     def intensity(self) -> float | None:

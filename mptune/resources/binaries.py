@@ -118,20 +118,17 @@ def read_code_object(image: bytes, function: str) -> Resources:
         kernels = {kernel[".name"]: kernel for kernel in unpack(content)["amdhsa.kernels"]}
         if function not in kernels:
             raise MptuneError(f"the code object has no kernel {function!r}")
-        return _resources(kernels[function])
+        kernel = kernels[function]
+        return Resources(
+            registers=int(kernel[".vgpr_count"]),
+            local_bytes=int(kernel[".private_segment_fixed_size"]),
+            shared_bytes=int(kernel[".group_segment_fixed_size"]),
+            scalar_registers=int(kernel[".sgpr_count"]),
+            spilled_registers=int(kernel.get(".vgpr_spill_count", 0)) + int(kernel.get(".sgpr_spill_count", 0)),
+            warp_threads=int(kernel[".wavefront_size"]),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise MptuneError(f"the code object's metadata cannot be read: {error!r}") from error
-
-
-def _resources(kernel: dict[str, Any]) -> Resources:
-    return Resources(
-        registers=int(kernel[".vgpr_count"]),
-        local_bytes=int(kernel[".private_segment_fixed_size"]),
-        shared_bytes=int(kernel[".group_segment_fixed_size"]),
-        scalar_registers=int(kernel[".sgpr_count"]),
-        spilled_registers=int(kernel.get(".vgpr_spill_count", 0)) + int(kernel.get(".sgpr_spill_count", 0)),
-        warp_threads=int(kernel[".wavefront_size"]),
-    )
 
 
 def unpack(data: bytes) -> Any:

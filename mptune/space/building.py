@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -113,14 +113,11 @@ def _settle(
             return allowed, pending
         for constraint in sorted(alone, key=lambda constraint: not constraint.is_total(facts)):
             (name,) = constraint.names
-            allowed[name] = _restricted(allowed[name], name, constraint)
-
-
-def _restricted(domain: _Domain, name: str, constraint: Constraint) -> _Domain:
-    mask = constraint.mask({name: domain.allowed}, len(domain.codes))
-    if not mask.any():
-        raise EmptySpaceError(f"constraint {constraint.text!r} leaves no value of {name}")
-    return _Domain(domain.position, domain.values, domain.codes[mask], domain.ordered)
+            domain = allowed[name]
+            mask = constraint.mask({name: domain.allowed}, len(domain.codes))
+            if not mask.any():
+                raise EmptySpaceError(f"constraint {constraint.text!r} leaves no value of {name}")
+            allowed[name] = replace(domain, codes=domain.codes[mask])
 
 
 def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[list[str]]:
@@ -190,7 +187,8 @@ def _derive(
     pending: list[Constraint], available: frozenset[str], facts: Facts, prefix: str
 ) -> tuple[dict[str, Expression], list[Constraint], Facts]:
     """Replace the parts of pending constraints that can be evaluated now by names of their own."""
-    trees = {c: regroup(tree, available, facts) for c, tree in _expressions(pending)}
+    expressions = [(c, c.predicate.tree) for c in pending if isinstance(c.predicate, Expression)]
+    trees = {c: regroup(tree, available, facts) for c, tree in expressions}
     parts = {c: early_parts(tree, available, facts) for c, tree in trees.items()}
     kept = _kept_names(pending, trees, parts, available)
     named: dict[str, tuple[str, ast.expr]] = {}
@@ -204,10 +202,6 @@ def _derive(
     for name, part in named.values():
         facts = facts.with_derived(name, part)
     return {name: Expression.from_tree(ast.unparse(part), part) for name, part in named.values()}, rewritten, facts
-
-
-def _expressions(constraints: Sequence[Constraint]) -> list[tuple[Constraint, ast.expr]]:
-    return [(c, c.predicate.tree) for c in constraints if isinstance(c.predicate, Expression)]
 
 
 def _kept_names(

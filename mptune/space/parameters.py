@@ -32,15 +32,20 @@ __all__ = [
     "PrecisionParameter",
     "RealParameter",
     "baseline_values",
+    "is_identifier",
     "parse_values",
     "uniform_types",
 ]
 
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*\Z")
 _MAX_VALUES: Final = 1_000_000
 _MAX_PERMUTED: Final = 8
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0")
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a name is an identifier in C++."""
+    return re.fullmatch(r"[A-Za-z_]\w*", name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Parameter(ABC):
     is_ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not _IDENTIFIER.match(str(self.name)):
+        if not is_identifier(str(self.name)):
             raise MptuneError(f"parameter name {self.name!r} is not an identifier")
         values = tuple(self._canonical(value) for value in self.values)
         object.__setattr__(self, "values", values)
