@@ -14,13 +14,12 @@ from mptune.backends.base import Backend, Buffer, CompileOptions
 from mptune.buffers.conversion import convert
 from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Argument, Kernel, Role, Sizes
-from mptune.precision import PRECISIONS, Precision
+from mptune.precision import Precision, holds_real_numbers
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
 
 __all__ = ["Arrays", "DeviceArrays", "Launcher", "in_memory_of", "inputs_from"]
 
-_SMALL_FLOATS: Final = frozenset(entry.dtype for entry in PRECISIONS.values())
 #: The floating-point types every NumPy-like module has.
 _COMMON: Final = ("float64", "float32", "float16")
 
@@ -58,7 +57,7 @@ def _checked(kernel: Kernel, argument: Argument, value: Any, sizes: Sizes) -> An
     if tuple(array.shape) != shape:
         raise KernelError(f"{what} has shape {tuple(array.shape)}; expected {shape} at {sizes}")
     if argument.dtype is None:
-        if array.dtype.kind not in "fiub" and array.dtype not in _SMALL_FLOATS:
+        if not holds_real_numbers(array.dtype):
             raise KernelError(f"{what} has type {array.dtype}; expected real numbers")
     elif array.dtype.kind not in "iub":
         raise KernelError(f"{what} has type {array.dtype}; expected integers for {argument.dtype}")

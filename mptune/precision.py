@@ -19,7 +19,7 @@ import numpy as np
 
 from mptune.errors import UnknownNameError
 
-__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "Precision", "precision", "promoted"]
+__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "Precision", "holds_real_numbers", "precision", "promoted"]
 
 #: Implementations of transcendental functions, most to least accurate (Heldens 2026, Sec. IV).
 POLICIES: Final[tuple[str, ...]] = ("accurate", "fast", "approx")
@@ -57,9 +57,7 @@ class Precision:
         return precision, (self.name,)
 
 
-def _entry(
-    name: str, scalar: Any, cpp: str, significand_bits: int, aliases: tuple[str, ...], *, storage_only: bool = False
-) -> Precision:
+def _entry(name: str, scalar: Any, cpp: str, significand_bits: int, aliases: tuple[str, ...]) -> Precision:
     dtype = np.dtype(scalar)
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return Precision(
@@ -70,7 +68,7 @@ def _entry(
         significand_bits=significand_bits,
         largest=float(info.max),
         smallest_normal=float(info.smallest_normal),
-        storage_only=storage_only,
+        storage_only=dtype.itemsize == 1,
         aliases=aliases,
     )
 
@@ -81,16 +79,9 @@ _TABLE = (
     _entry("fp16", np.float16, "half", 11, ("half", "float16", "f16", "__half", "_Float16")),
     _entry("bf16", ml_dtypes.bfloat16, "bfloat16", 8, ("bfloat16", "bfloat", "__nv_bfloat16", "__hip_bfloat16")),
     _entry(
-        "fp8_e4m3",
-        ml_dtypes.float8_e4m3fn,
-        "fp8_e4m3",
-        4,
-        ("e4m3", "float8_e4m3", "float8_e4m3fn", "__nv_fp8_e4m3"),
-        storage_only=True,
+        "fp8_e4m3", ml_dtypes.float8_e4m3fn, "fp8_e4m3", 4, ("e4m3", "float8_e4m3", "float8_e4m3fn", "__nv_fp8_e4m3")
     ),
-    _entry(
-        "fp8_e5m2", ml_dtypes.float8_e5m2, "fp8_e5m2", 3, ("e5m2", "float8_e5m2", "__nv_fp8_e5m2"), storage_only=True
-    ),
+    _entry("fp8_e5m2", ml_dtypes.float8_e5m2, "fp8_e5m2", 3, ("e5m2", "float8_e5m2", "__nv_fp8_e5m2")),
 )
 
 #: Every precision by canonical name, widest first.
@@ -119,6 +110,11 @@ def precision(name: str | Precision) -> Precision:
         aliases = [alias for entry in _TABLE for alias in entry.aliases]
         raise UnknownNameError("precision", name, PRECISIONS, aliases=aliases)
     return found
+
+
+def holds_real_numbers(dtype: np.dtype[Any]) -> bool:
+    """Whether values of a NumPy type, also of one of ml_dtypes', are real numbers."""
+    return dtype.kind in "fiub" or any(dtype == entry.dtype for entry in _TABLE)
 
 
 def promoted(*operands: Precision) -> Precision:

@@ -62,18 +62,24 @@ class Pairs(ABC):
     shape: tuple[int, ...]  #: shape of each of the two
     stored: np.dtype[Any]  #: the type the output is stored in
     working_type: np.dtype[Any]  #: the type of the chunks
+    output: Any  #: what the kernel wrote
+    reference: Any  #: what it should have written, of the same shape and in the same memory
 
     def __post_init__(self) -> None:
         if self.size == 0:
             raise MetricError(f"the output of shape {self.shape} has no elements, so it has no error")
 
-    @abstractmethod
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Yield chunks of output and reference, one-dimensional, in C order; valid until the next."""
+        yield from self._walk(self.output, self.reference)
 
-    @abstractmethod
     def references(self) -> Iterator[Any]:
         """Yield chunks of the reference."""
+        yield from self._walk(self.reference)
+
+    @abstractmethod
+    def _walk(self, *arrays: Any) -> Iterator[Any]:
+        """Yield chunks of one array, or tuples of chunks of several."""
 
     @property
     def size(self) -> int:
@@ -95,9 +101,6 @@ def _require_same_shape(output: tuple[int, ...], reference: tuple[int, ...]) -> 
 class HostPairs(Pairs):
     """Two arrays in the host's memory, of any real or complex numeric type; make them with :meth:`of`."""
 
-    output: NDArray[Any]
-    reference: NDArray[Any]
-
     @classmethod
     def of(cls, output: ArrayLike, reference: ArrayLike) -> HostPairs:
         """Pair two arrays.
@@ -112,14 +115,6 @@ class HostPairs(Pairs):
         _require_same_shape(computed.shape, expected.shape)
         working_type = _working_type(computed.dtype, expected.dtype)
         return cls(np, computed.shape, computed.dtype, working_type, computed, expected)
-
-    def __iter__(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield chunks of output and reference, shape ``(at most CHUNK,)``, in C order; valid until the next."""
-        yield from self._walk(self.output, self.reference)
-
-    def references(self) -> Iterator[NDArray[Any]]:
-        """Yield chunks of the reference."""
-        yield from self._walk(self.reference)
 
     def _walk(self, *arrays: NDArray[Any]) -> Iterator[Any]:
         return np.nditer(
@@ -182,8 +177,6 @@ def _table(xp: Any, name: str) -> Any:
 class DevicePairs(Pairs):
     """Two arrays on the same device, ``piece`` elements decoded at a time; make them with :meth:`of`."""
 
-    output: DeviceArray
-    reference: DeviceArray
     piece: int = PIECE
 
     @classmethod
@@ -196,15 +189,9 @@ class DevicePairs(Pairs):
         _require_same_shape(output.shape, reference.shape)
         return cls(output.namespace, output.shape, output.stored, np.dtype(np.float64), output, reference, piece)
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Yield pieces of output and reference, shape ``(at most piece,)``."""
+    def _walk(self, *arrays: DeviceArray) -> Iterator[Any]:
         for piece in self.pieces():
-            yield self.output.doubles(piece), self.reference.doubles(piece)
-
-    def references(self) -> Iterator[Any]:
-        """Yield pieces of the reference."""
-        for piece in self.pieces():
-            yield self.reference.doubles(piece)
+            yield tuple(array.doubles(piece) for array in arrays) if len(arrays) > 1 else arrays[0].doubles(piece)
 
     def pieces(self) -> Iterator[slice]:
         """Yield the pieces as slices of the elements in C order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from mptune.buffers.conversion import pieces
 from mptune.errors import KernelError, MptuneError, ReferenceDataError, UnknownNameError, did_you_mean
 from mptune.kernel import Argument, Kernel, Role, Sizes
-from mptune.precision import PRECISIONS
+from mptune.precision import holds_real_numbers
 
 __all__ = ["checked_references", "compute_references", "make_inputs"]
-
-_SMALL_FLOATS: Final = frozenset(entry.dtype for entry in PRECISIONS.values())
 
 
 def make_inputs(kernel: Kernel, sizes: Sizes, seed: int) -> Mapping[str, Any]:
@@ -62,7 +60,7 @@ def _input(kernel: Kernel, argument: Argument, given: Mapping[str, Any], sizes: 
     else:
         raise KernelError(f"inputs of kernel {kernel.name} lacks {name!r}")
     what = f"input {name!r} of kernel {kernel.name}"
-    if argument.dtype is None and value.dtype.kind not in "fiub" and value.dtype not in _SMALL_FLOATS:
+    if argument.dtype is None and not holds_real_numbers(value.dtype):
         raise KernelError(f"{what} has type {value.dtype}; expected real numbers (they are held in fp64)")
     array = _as_declared(kernel, argument, value, sizes, what, KernelError)
     return array.item() if argument.role is Role.SCALAR else array

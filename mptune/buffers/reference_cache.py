@@ -31,25 +31,18 @@ __all__ = ["ReferenceCache", "reference_key", "update_digest"]
 _FORMAT: Final = 1
 _IMPORTED_AT: Final = time.time()
 _INSTALLED: Final = (Path(sysconfig.get_path("stdlib")).resolve(), Path(__file__).resolve().parent.parent)
-_LARGEST_ENTRY_BYTES: Final = 1 << 30
-_FOLDER_BYTES: Final = 4 << 30
 _ABANDONED_S: Final = 3600.0
 # Keeps the names of outputs apart from those of np.savez's own arguments.
 _PREFIX: Final = "output."
 
 
 class ReferenceCache:
-    """A folder of ``.npz`` files, bounded in size, the least recently used are deleted first.
+    """A folder of ``.npz`` files of at most ``folder_bytes``; the least recently used are deleted first.
 
-    Args:
-        folder: where they are; created when needed. None: nothing is kept.
-        largest_entry_bytes: references larger than this are not kept.
-        folder_bytes: the most the folder may hold.
+    The folder is created when needed; without one nothing is kept, nor are references above ``largest_entry_bytes``.
     """
 
-    def __init__(
-        self, folder: Path | None, *, largest_entry_bytes: int = _LARGEST_ENTRY_BYTES, folder_bytes: int = _FOLDER_BYTES
-    ) -> None:
+    def __init__(self, folder: Path | None, *, largest_entry_bytes: int = 1 << 30, folder_bytes: int = 4 << 30) -> None:
         self._folder = folder
         self._largest_entry_bytes = largest_entry_bytes
         self._folder_bytes = folder_bytes

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 from mptune.accuracy.evaluate import Output
 from mptune.kernel import Kernel, LaunchShape, Sizes
@@ -14,8 +14,6 @@ from mptune.resources import Resources
 from mptune.space.configuration import Configuration
 
 __all__ = ["LaunchContext", "Observer", "Target"]
-
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class Observer(ABC):
     #: Seconds for which they have to have done so already.
     lead_s: float = 0.0
     #: Metrics it cannot give here, and why.
-    missing: Mapping[str, str] = _NOTHING
+    missing: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def open(cls, target: Target) -> Self:  # noqa: ARG003 - for those that need it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.sampling import Sampler, mean_value
@@ -12,22 +12,16 @@ from mptune.observers.sensors import Reader, clock_readers
 
 __all__ = ["ClocksObserver"]
 
-#: Seconds of launches that one measurement takes at least.
-_STEADY_S: Final = 0.2
-#: Long enough for the clocks to leave their state at rest.
-_LEAD_S: Final = 0.2
-_INTERVAL_S: Final = 0.02
-
 
 class ClocksObserver(Observer):
     """Measures ``clock_mhz`` and ``memory_clock_mhz``, means over time, and ``temperature_c``, the highest."""
 
     name: ClassVar[str] = "clocks"
     metrics: ClassVar[tuple[str, ...]] = ("clock_mhz", "memory_clock_mhz", "temperature_c")
-    steady_s = _STEADY_S
-    lead_s = _LEAD_S
+    steady_s = 0.2
+    lead_s = 0.2  # long enough for the clocks to leave their state at rest
 
-    def __init__(self, readers: Mapping[str, Reader], interval_s: float = _INTERVAL_S) -> None:
+    def __init__(self, readers: Mapping[str, Reader], interval_s: float = 0.02) -> None:
         self.missing = MappingProxyType(
             {metric: "the device does not tell it" for metric in self.metrics if metric not in readers}
         )

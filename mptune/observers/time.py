@@ -19,14 +19,10 @@ __all__ = ["TimeObserver", "is_tight", "median_interval", "time_metrics"]
 
 
 def median_interval(times: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return an interval that holds the true median with at least this confidence.
+    """Return an interval that holds the true median of independent times with at least this confidence.
 
     It is the narrowest one between the k-th smallest and the k-th largest time. With too few times for any (fewer
     than 6 at 0.95) it is ``(-inf, inf)``, and with a NaN among them ``(nan, nan)``.
-
-    Args:
-        times: independent measurements, any unit.
-        confidence: probability in (0, 1).
 
     Raises:
         MptuneError: the confidence is not in (0, 1).
@@ -85,14 +81,8 @@ class TimeObserver(Observer):
     metrics: ClassVar[tuple[str, ...]] = ("time_ms", "time_min_ms", "time_spread_ms")
     is_optional: ClassVar[bool] = False
 
-    def __init__(self, confidence: float = 0.95) -> None:
-        self._confidence = confidence
+    def __init__(self) -> None:
         self._times_ms: tuple[float, ...] = ()
-
-    @property
-    def interval_ms(self) -> tuple[float, float]:
-        """Confidence interval of the median, by :func:`median_interval`."""
-        return median_interval(self._times_ms, self._confidence)
 
     def before(self, context: LaunchContext) -> None:  # noqa: ARG002
         """Forget the previous configuration."""

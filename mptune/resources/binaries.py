@@ -28,7 +28,6 @@ _RESERVED_SECTION: Final = ".nv.shared.reserved.0"
 _WITH_LENGTH: Final = 4
 _FRAME_SIZE, _REGISTER_COUNT = 0x11, 0x2F
 
-_OWNER: Final = "AMDGPU"
 _NT_AMDGPU_METADATA: Final = 32
 #: Types of MessagePack that are a number: their first byte and their format.
 _NUMBERS: Final = {
@@ -111,7 +110,7 @@ def read_code_object(image: bytes, function: str) -> Resources:
         MptuneError: the image is no code object, or it does not hold the function.
     """
     found = sections(image[max(0, image.find(b"\x7fELF")) :])
-    content = next((c for owner, kind, c in notes(found) if (owner, kind) == (_OWNER, _NT_AMDGPU_METADATA)), None)
+    content = next((c for owner, kind, c in notes(found) if (owner, kind) == ("AMDGPU", _NT_AMDGPU_METADATA)), None)
     if content is None:
         raise MptuneError("the code object has no metadata")
     try:

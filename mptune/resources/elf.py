@@ -11,7 +11,6 @@ from mptune.errors import MptuneError
 
 __all__ = ["Section", "notes", "sections", "symbols"]
 
-_MAGIC: Final = b"\x7fELF"
 _BITS_64, _LITTLE_ENDIAN = 2, 1
 _SHN_UNDEF: Final = 0
 _SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS = 2, 7, 8
@@ -38,7 +37,7 @@ def sections(image: bytes) -> list[Section]:
     Raises:
         MptuneError: the image is no complete little-endian 64-bit ELF file.
     """
-    if image[:4] != _MAGIC or len(image) < _HEADER.size or tuple(image[4:6]) != (_BITS_64, _LITTLE_ENDIAN):
+    if image[:4] != b"\x7fELF" or len(image) < _HEADER.size or tuple(image[4:6]) != (_BITS_64, _LITTLE_ENDIAN):
         raise MptuneError("the compiled binary is no 64-bit ELF file")
     fields = _HEADER.unpack_from(image)
     start, entry_size, count, names_at = fields[5], fields[10], fields[11], fields[12]

@@ -93,17 +93,12 @@ def _settle(
     Returns what each parameter may still be, and the constraints that tie several parameters together.
     """
     allowed = dict(domains)
-    fixed: dict[str, Value] = {}
     pending = constraints
     while True:
-        fresh = {
-            name: domain.allowed.tolist()[0]
-            for name, domain in allowed.items()
-            if len(domain.codes) == 1 and name not in fixed
-        }
-        fixed.update(fresh)
-        facts = Facts.of({name: domain.allowed.tolist() for name, domain in allowed.items()})
-        pending = [piece for constraint in pending for piece in constraint.bind(fresh).split(facts)]
+        values: dict[str, list[Value]] = {name: domain.allowed.tolist() for name, domain in allowed.items()}
+        fixed = {name: found[0] for name, found in values.items() if len(found) == 1}
+        facts = Facts.of(values)
+        pending = [piece for constraint in pending for piece in constraint.bind(fixed).split(facts)]
         for constraint in pending:
             if not constraint.names and not constraint.holds({}):
                 raise EmptySpaceError(f"constraint {constraint.text!r} never holds")
@@ -405,8 +400,7 @@ def _keys(quantities: Sequence[_Known], n: int) -> NDArray[np.int64]:
 def _evaluate(expression: Expression, row: Mapping[str, _Known], n: int) -> _Known:
     """Return a quantity derived from others, for each of ``n`` rows."""
     used = sorted(expression.names)
-    combinations = math.prod(len(row[name].values) for name in used)
-    if combinations <= max(n, _SMALL):
+    if math.prod(len(row[name].values) for name in used) <= max(n, _SMALL):
         results = _tabulate(expression.evaluate_columns, used, [row[name].values for name in used])
         distinct, inverse = np.unique(results, return_inverse=True)
         return _Known(inverse.astype(np.int32)[_keys([row[name] for name in used], n)], distinct)

@@ -39,8 +39,10 @@ __all__ = [
 
 _MAX_VALUES: Final = 1_000_000
 _MAX_PERMUTED: Final = 8
-_TRUE: Final = ("true", "yes", "on", "1")
-_FALSE: Final = ("false", "no", "off", "0")
+_TRUTHS: Final = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
 
 
 def is_identifier(name: str) -> bool:
@@ -284,8 +286,7 @@ class BooleanParameter(Parameter):
         Parameter.__init__(self, name, (False, True))
 
     def _read(self, raw: Any) -> Value | None:
-        word = str(raw).strip().lower()
-        return True if word in _TRUE else False if word in _FALSE else None
+        return _TRUTHS.get(str(raw).strip().lower())
 
 
 @dataclass(frozen=True, slots=True, init=False)
