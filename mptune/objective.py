@@ -105,17 +105,8 @@ class Objective:
 
     def __reduce__(self) -> tuple[Any, ...]:
         threshold = dict(self.threshold) if isinstance(self.threshold, Mapping) else self.threshold
-        return Objective, (
-            self.metric,
-            self.minimise,
-            threshold,
-            self.penalty,
-            self.alpha,
-            self.beta,
-            self.baseline,
-            self.constraints,
-            self.also,
-        )
+        given = (self.penalty, self.alpha, self.beta, self.baseline, self.constraints, self.also)
+        return Objective, (self.metric, self.minimise, threshold, *given)
 
     # -- one trial -----------------------------------------------------------------------------
 
@@ -148,12 +139,7 @@ class Objective:
         return self._value(self._expression, trial)
 
     def values(self, trial: Trial) -> tuple[float, ...]:
-        """Return the value of every objective, NaN as :meth:`value` says.
-
-        Raises:
-            UnknownNameError: an ok trial lacks a metric; lists those it has.
-            ExpressionError: an expression gives something other than a number.
-        """
+        """Return the value of every objective; NaN, and errors, as of :meth:`value`."""
         return tuple(self._value(expression, trial) for expression in (self._expression, *self._others))
 
     def levels(self, trial: Trial) -> tuple[float, ...]:
@@ -162,8 +148,7 @@ class Objective:
         0 counts as 1e-20; a maximised objective has the sign changed.
 
         Raises:
-            MptuneError: a value is negative.
-            UnknownNameError: an ok trial lacks a metric; lists those it has.
+            MptuneError: a value is negative, or as of :meth:`value`.
         """
         values = self.values(trial)
         for metric, value in zip(self.metrics, values, strict=True):
@@ -204,8 +189,7 @@ class Objective:
         """Return the larger one of :meth:`error_excess` and :meth:`constraint_excess`; at most 0 exactly when feasible.
 
         Raises:
-            UnknownNameError: a threshold is given for an output the kernel does not have, or an ok trial lacks a
-                metric of a constraint.
+            UnknownNameError: as of those two.
         """
         return max(self.error_excess(trial), self.constraint_excess(trial))
 
@@ -237,11 +221,7 @@ class Objective:
         return max((excess for _, excess in self._excesses(trial)), default=-math.inf if trial.is_valid else math.inf)
 
     def broken(self, trial: Trial) -> tuple[str, ...]:
-        """Return the measured constraints that do not hold.
-
-        Raises:
-            UnknownNameError: an ok trial lacks a metric of a constraint.
-        """
+        """Return the measured constraints that do not hold; raises as :meth:`constraint_excess`."""
         return tuple(text for text, excess in self._excesses(trial) if excess > 0)
 
     def _excesses(self, trial: Trial) -> Iterator[tuple[str, float]]:

@@ -59,10 +59,6 @@ class SimulationRun:
     strategy_s: float
     hypervolume: tuple[float, ...] = ()
 
-    def best_at(self, evaluations: int) -> float | None:
-        """Return the best after so many evaluations, or after the last where the run had fewer."""
-        return self.best[min(evaluations, len(self.best)) - 1] if self.best and evaluations > 0 else None
-
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
@@ -98,19 +94,25 @@ class Simulation:
         evaluations = sum(len(run.best) for run in self.runs)
         return 1e3 * sum(run.strategy_s for run in self.runs) / evaluations if evaluations else 0.0
 
-    def distances(self, evaluations: int) -> NDArray[np.float64]:
-        """Return how far each run was from the optimum after so many evaluations, relative to the optimum.
+    def distance_curves(self) -> NDArray[np.float64]:
+        """Return how far the best so far is from the optimum, relative to the optimum.
 
-        Shape ``(n_runs,)``; infinite for a run that had nothing valid yet.
+        Shape ``(n_runs, budget)``; infinite while nothing valid is found. A run that ended early keeps its last value.
         """
-        return np.array([self._distance(run.best_at(evaluations)) for run in self.runs], dtype=np.float64)
+        best = np.full((len(self.runs), self.budget), np.nan)
+        for row, run in zip(best, self.runs, strict=True):
+            values = [math.nan if value is None else value for value in run.best[: self.budget]]
+            row[: len(values)] = values
+            row[len(values) :] = values[-1] if values else np.nan
+        if self.optimum is None:
+            return np.full_like(best, np.inf)
+        scale = abs(self.optimum)
+        distances = np.abs(best - self.optimum) / scale if scale else np.where(best == self.optimum, 0.0, np.inf)
+        return np.where(np.isnan(distances), np.inf, distances)
 
-    def _distance(self, best: float | None) -> float:
-        if best is None or self.optimum is None:
-            return math.inf
-        if best == self.optimum:
-            return 0.0
-        return abs(best - self.optimum) / abs(self.optimum) if self.optimum else math.inf
+    def distances(self, evaluations: int) -> NDArray[np.float64]:
+        """Return a column of :meth:`distance_curves`, after so many evaluations; shape ``(n_runs,)``."""
+        return np.asarray(self.distance_curves()[:, min(evaluations, self.budget) - 1])
 
     def mean_distance(self, checkpoints: Sequence[int] | None = None) -> float:
         """Return the mean distance over runs and checkpoints (default: evaluations 40, 60, ... up to the budget)."""

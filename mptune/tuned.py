@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,14 +20,6 @@ from mptune.space.configuration import Configuration
 from mptune.tuner import device_constraints
 
 __all__ = ["TunedKernel"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """A configuration, and why it is the baseline; empty if it is the best."""
-
-    configuration: Configuration
-    reason: str = ""
 
 
 class TunedKernel:
@@ -76,8 +67,7 @@ class TunedKernel:
         self._backend, run, matches = _matched(loaded, backend)
         recorded = sizes_of(run, self.kernel)
         self.sizes = self.kernel.resolve_sizes("default", {**recorded, **(sizes or {})})
-        choice = _choose(self.kernel, self.sizes, self._backend, run, matches)
-        self.configuration, self.reason = choice.configuration, choice.reason
+        self.configuration, self.reason = _choose(self.kernel, self.sizes, self._backend, run, matches)
         self._run = run
         self._lock = threading.Lock()
         self._launchers: dict[Configuration, Launcher] = {}
@@ -139,10 +129,8 @@ def _matched(runs: list[Run], backend: str | Backend) -> tuple[Backend, Run, boo
     """Return the backend to use, the run to go by, and whether the run is of the backend's device."""
     if isinstance(backend, Backend) or backend != "auto":
         chosen = backend if isinstance(backend, Backend) else get_backend(backend)
-        for run in runs:
-            if _is_of(run, chosen):
-                return chosen, run, True
-        return chosen, runs[0], False
+        matching = next((run for run in runs if _is_of(run, chosen)), None)
+        return chosen, matching or runs[0], matching is not None
     for run in runs:
         name = run.info.backend
         if name in BACKENDS and BACKENDS[name].availability().can_run:
@@ -161,7 +149,7 @@ def _is_of(run: Run, backend: Backend) -> bool:
     return recorded == (device.backend, device.name, device.architecture)
 
 
-def _choose(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run, matches: bool) -> _Choice:
+def _choose(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run, matches: bool) -> tuple[Configuration, str]:
     """Return the best configuration where the run speaks for this device and these sizes, else the baseline and why."""
     recorded, best = sizes_of(run, kernel), run.best
     if not matches:
@@ -172,8 +160,8 @@ def _choose(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run, matches: b
     elif best is None:
         reason = "the run has no feasible trial"
     else:
-        return _Choice(best.configuration)
-    return _Choice(_baseline(kernel, sizes, backend, run), reason)
+        return best.configuration, ""
+    return _baseline(kernel, sizes, backend, run), reason
 
 
 def _baseline(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run) -> Configuration:

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mptune.comparison import Comparison, compare, distance_curves
+from mptune.comparison import Comparison, compare
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.interop.recorded import Record, RecordedSpace, assemble
 from mptune.objective import Objective
@@ -132,11 +132,11 @@ def test_best_at_end_is_a_share_of_the_optimum_whatever_the_direction() -> None:
     more = simulation("x", "a", [[25.0, 50.0], [25.0, 100.0]], optimum=100.0, minimise=False)
     assert Comparison((less,)).best_at_end() == pytest.approx(np.array([[0.75]]))
     assert Comparison((more,)).best_at_end() == pytest.approx(np.array([[0.75]]))
-    assert distance_curves(more).tolist() == [[0.75, 0.5], [0.75, 0.0]]
+    assert more.distance_curves().tolist() == [[0.75, 0.5], [0.75, 0.0]]
 
 
 def test_a_run_that_ended_early_keeps_its_last_value() -> None:
-    curves = distance_curves(simulation("x", "a", [[3.0, 2.0], [], [None]], budget=4))
+    curves = simulation("x", "a", [[3.0, 2.0], [], [None]], budget=4).distance_curves()
     assert curves.tolist() == [[2.0, 1.0, 1.0, 1.0], [math.inf] * 4, [math.inf] * 4]
 
 

@@ -1,6 +1,6 @@
 """Comparing strategies on recorded search spaces: who comes nearer to the optimum, and after how many evaluations."""
 
-from mptune.comparison.figures import WITHIN, Comparison, distance_curves
+from mptune.comparison.figures import WITHIN, Comparison
 from mptune.comparison.running import compare
 
-__all__ = ["WITHIN", "Comparison", "compare", "distance_curves"]
+__all__ = ["WITHIN", "Comparison", "compare"]

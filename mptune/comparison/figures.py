@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.simulation import Simulation
 
-__all__ = ["WITHIN", "Comparison", "distance_curves"]
+__all__ = ["WITHIN", "Comparison"]
 
 Floats = NDArray[np.float64]
 
@@ -27,25 +27,6 @@ WITHIN: Final = (0.01, 0.05)
 #: A distance below this counts as this in a geometric mean, where one space solved at once would decide everything.
 _SMALLEST_DISTANCE: Final = 1e-4
 _QUARTILES: Final = (0.25, 0.5, 0.75)
-
-
-def distance_curves(simulation: Simulation) -> Floats:
-    """Return how far the best so far is from the optimum, relative to the optimum.
-
-    Shape ``(n_runs, budget)``; infinite while nothing valid is found. A run that ended early keeps its last value.
-    """
-    budget = simulation.budget
-    best = np.full((len(simulation.runs), budget), np.nan)
-    for row, run in zip(best, simulation.runs, strict=True):
-        values = np.array([math.nan if value is None else value for value in run.best[:budget]], dtype=np.float64)
-        row[: len(values)] = values
-        row[len(values) :] = values[-1] if len(values) else np.nan
-    optimum = simulation.optimum
-    if optimum is None:
-        return np.full_like(best, np.inf)
-    scale = abs(optimum)
-    distances = np.abs(best - optimum) / scale if scale else np.where(best == optimum, 0.0, np.inf)
-    return np.where(np.isnan(distances), np.inf, distances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +126,7 @@ class Comparison:
 
         Shape ``(n_spaces, n_strategies)``; infinite where half of the runs never came so near.
         """
-        return self._over_cells(lambda s: _median_arrival(distance_curves(s), distance))
+        return self._over_cells(lambda s: _median_arrival(s.distance_curves(), distance))
 
     def best_at_end(self) -> Floats:
         """Return the mean over runs of the last best as a share of the optimum, 1 where it was found and 0 for nothing.
@@ -170,7 +151,7 @@ class Comparison:
         n = len(self.strategies)
         wins = np.full((len(self.spaces), n, n), 0.5)
         for i, space in enumerate(self.spaces):
-            ends = [distance_curves(self.simulation(space, name))[:, column] for name in self.strategies]
+            ends = [self.simulation(space, name).distance_curves()[:, column] for name in self.strategies]
             for a, b in itertools.permutations(range(n), 2):
                 better, other = ends[a][:, None], ends[b][None, :]
                 wins[i, a, b] = float(((better < other) + 0.5 * (better == other)).mean())
@@ -178,7 +159,7 @@ class Comparison:
 
     def quartiles(self, space: str, strategy: str) -> Floats:
         """Return lower quartile, median and upper quartile of the distance over runs, shape ``(3, budget)``."""
-        curves = np.sort(distance_curves(self.simulation(space, strategy)), axis=0)
+        curves = np.sort(self.simulation(space, strategy).distance_curves(), axis=0)
         # Interpolating between infinities gives NaN, so the quartiles are order statistics.
         return np.asarray(np.quantile(curves, _QUARTILES, axis=0, method="inverted_cdf"))
 
@@ -260,7 +241,7 @@ class Comparison:
 
 def _run_distances(simulation: Simulation) -> Floats:
     columns = np.array(simulation.checkpoints(), dtype=np.int64) - 1
-    return np.asarray(distance_curves(simulation)[:, columns].mean(axis=1), dtype=np.float64)
+    return np.asarray(simulation.distance_curves()[:, columns].mean(axis=1), dtype=np.float64)
 
 
 def _median_arrival(curves: Floats, distance: float) -> float:
@@ -270,7 +251,7 @@ def _median_arrival(curves: Floats, distance: float) -> float:
 
 
 def _shares_of_optimum(simulation: Simulation) -> Floats:
-    distances = distance_curves(simulation)[:, -1]
+    distances = simulation.distance_curves()[:, -1]
     # A minimised metric at distance d is (1 + d) times its optimum, a maximised one 1 - d times.
     shares = 1.0 / (1.0 + distances) if simulation.objective.minimise else 1.0 - distances
     return np.where(np.isfinite(distances), shares, 0.0)

@@ -86,12 +86,7 @@ def _visible(text: str, keep: str = "") -> str:
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """Return one of the files in ``files`` with values put in.
-
-    Args:
-        template: its name without ``.j2``.
-        values: by the names it uses.
-    """
+    """Return one of the files in ``files``, named without ``.j2``, with values put in."""
     return _environment().get_template(f"{template}.j2").render(**values)
 
 

@@ -137,14 +137,9 @@ _SHORTEST_KEY = 8
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """A trial with what it takes to launch it.
+    """A trial of a run with what it takes to launch it: the kernel's definition, and the sizes the run was made at.
 
-    Attributes:
-        run: the run it is of.
-        kernel: the definition.
-        sizes: the sizes the run was made at.
-        trial: the trial.
-        threshold: the threshold it satisfies, None for a configuration that was asked for by name.
+    The threshold is the one the trial satisfies, None for a configuration that was asked for by name.
     """
 
     run: Run

@@ -24,7 +24,7 @@ from mptune.kernel import Argument, Kernel, Role
 from mptune.results import Trial
 from mptune.run import Run, json_safe
 
-__all__ = ["HOST_FLAGS", "MARK", "Emission", "EmittedArgument", "describe", "emit", "emit_all_devices", "winner_of"]
+__all__ = ["HOST_FLAGS", "MARK", "Emission", "describe", "emit", "emit_all_devices", "winner_of"]
 
 #: What every emitted file says of itself.
 MARK: Final = "Emitted by mptune"
@@ -37,72 +37,12 @@ GCC_FLAGS: Final = (
     "-fno-tree-loop-distribute-patterns --param=max-unswitch-insns=16000 --param=logical-op-non-short-circuit=0"
 )
 
-_INTEGERS: Final = {
-    **{f"int{bits}": f"{name}" for bits, name in ((8, "signed char"), (16, "short"), (32, "int"), (64, "long long"))},
-    **{
-        f"uint{bits}": f"unsigned {name}" for bits, name in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
-    },
-}
-
-
-@dataclass(frozen=True, slots=True)
-class EmittedArgument:
-    """An argument of the kernel as the examples handle it.
-
-    Attributes:
-        name: its name in the definition.
-        role: "in", "out", "inout" or "scalar".
-        type: what it is stored as: a precision or an integer type.
-        cpp: that type in C++, once the source is included.
-        numpy: a NumPy type of as many bytes.
-        itemsize: bytes of an element.
-        elements: how many there are, as C++ over ``sizes``.
-        count: how many there are at the run's sizes.
-        shape: its shape at the run's sizes.
-        file: the name of the file examples keep it in.
-        file_cpp: the type in that file, in C++.
-        file_numpy: the type in that file, in NumPy.
-        size: the size whose value it has, empty for any other.
-        is_constant: whether it is in constant memory.
-    """
-
-    name: str
-    role: str
-    type: str
-    cpp: str
-    numpy: str
-    itemsize: int
-    elements: str
-    count: int
-    shape: tuple[int, ...]
-    file: str
-    file_cpp: str
-    file_numpy: str
-    size: str
-    is_constant: bool
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is passed by value."""
-        return self.role == Role.SCALAR
-
-    @property
-    def is_input(self) -> bool:
-        """Whether it is read from a file."""
-        return self.role != Role.OUT and not self.size
-
-    @property
-    def is_output(self) -> bool:
-        """Whether it is written to a file."""
-        return self.role in (Role.OUT, Role.INOUT)
+_SIGNED: Final = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
+_INTEGERS: Final = _SIGNED | {f"u{n}": f"unsigned {cpp.removeprefix('signed ')}" for n, cpp in _SIGNED.items()}
 
 
 def describe(winner: Winner, name: str) -> dict[str, Any]:
-    """Return what the files of a winner are filled with.
-
-    Args:
-        winner: what is emitted.
-        name: what the files and the C++ names begin with.
+    """Return what the files of a winner are filled with; files and C++ names begin with the name given.
 
     Raises:
         MptuneError: the configuration cannot be rendered at the run's sizes.
@@ -179,30 +119,35 @@ def _measured(winner: Winner) -> dict[str, Any]:
     }
 
 
-def _argument(
-    winner: Winner, argument: Argument, values: Mapping[str, Any], free: Mapping[str, str]
-) -> EmittedArgument:
+def _argument(winner: Winner, argument: Argument, values: Mapping[str, Any], free: Mapping[str, str]) -> dict[str, Any]:
+    """Return an argument as the examples handle it; types in C++ are those of the source once it is included."""
     precision = winner.kernel.precision_of(argument, winner.configuration)
     dtype = np.dtype(argument.dtype) if precision is None else precision.dtype
     shape = winner.kernel.shape_of(argument, winner.sizes)
     elements = [f"({formula(axis, values, free)})" for axis in argument.shape]
-    integer = str(argument.dtype)
-    return EmittedArgument(
-        name=argument.name,
-        role=argument.role.value,
-        type=integer if precision is None else precision.name,
-        cpp=_INTEGERS[integer] if precision is None else precision.cpp,
-        numpy=dtype.name if dtype.kind in "iu" or dtype.name in _NUMPY else f"uint{8 * dtype.itemsize}",
-        itemsize=dtype.itemsize,
-        elements=" * ".join(elements) or "1",
-        count=math.prod(shape),
-        shape=shape,
-        file=f"{argument.name}.{'f64' if precision is not None else f'{dtype.kind}{8 * dtype.itemsize}'}",
-        file_cpp=_INTEGERS[integer] if precision is None else "double",
-        file_numpy=integer if precision is None else "float64",
-        size=argument.name if argument.role is Role.SCALAR and argument.name in winner.sizes else "",
-        is_constant=argument.is_constant,
-    )
+    integer, role = str(argument.dtype), argument.role
+    return {
+        "name": argument.name,
+        "role": role.value,
+        # As it is stored: the type, in C++, and a NumPy type of as many bytes.
+        "type": integer if precision is None else precision.name,
+        "cpp": _INTEGERS[integer] if precision is None else precision.cpp,
+        "numpy": dtype.name if dtype.kind in "iu" or dtype.name in _NUMPY else f"uint{8 * dtype.itemsize}",
+        "itemsize": dtype.itemsize,
+        # How many there are, as C++ over sizes, and at the run's sizes.
+        "elements": " * ".join(elements) or "1",
+        "count": math.prod(shape),
+        "shape": shape,
+        # The file examples keep it in, and the types there.
+        "file": f"{argument.name}.{'f64' if precision is not None else f'{dtype.kind}{8 * dtype.itemsize}'}",
+        "file_cpp": _INTEGERS[integer] if precision is None else "double",
+        "file_numpy": integer if precision is None else "float64",
+        "size": argument.name if (is_size := role is Role.SCALAR and argument.name in winner.sizes) else "",
+        "is_constant": argument.is_constant,
+        "is_scalar": role is Role.SCALAR,
+        "is_input": role is not Role.OUT and not is_size,
+        "is_output": role in (Role.OUT, Role.INOUT),
+    }
 
 
 #: The floating-point types NumPy and CuPy themselves have.
@@ -228,15 +173,10 @@ _SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """What was written.
+    """What was written: the names of the files in a folder, and the trial they are of.
 
-    Attributes:
-        kernel: name of the kernel.
-        trial: the trial the files are of.
-        threshold: the threshold it satisfies, None where it was asked for by name or the run has none.
-        speedup: over the run's baseline, NaN if that is not known.
-        folder: where the files are.
-        files: their names.
+    The threshold is the one the trial satisfies, None where it was asked for by name or the run has none; the speedup
+    is over the run's baseline, NaN if that is not known.
     """
 
     kernel: str
@@ -269,12 +209,12 @@ def winner_of(
     configuration: str = "",
     kernel: Kernel | str | Path | None = None,
 ) -> Winner | None:
-    """Return the trial of a run to emit, None if none is feasible.
+    """Return the trial of a run to emit as :func:`~mptune.emit.winner.select` does, None if none is feasible.
 
     Args:
         run: the run.
         max_error: a threshold instead of the run's own.
-        configuration: which trial instead of the best; see :func:`~mptune.emit.winner.select`.
+        configuration: which trial instead of the best.
         kernel: the definition, unless it is a bundled kernel or a file in the current folder.
 
     Raises:
@@ -304,7 +244,7 @@ def emit(winner: Winner, folder: str | Path, *, name: str = "") -> Emission:
     name = name or f"tuned_{winner.kernel.name}"
     values = describe(winner, name)
     values["source"] = _LINE.sub(r"// ---- \1 ----", winner.source)
-    values["conversions"] = tuple(dict.fromkeys((a.cpp, a.file_cpp) for a in values["arguments"]))
+    values["conversions"] = tuple(dict.fromkeys((a["cpp"], a["file_cpp"]) for a in values["arguments"]))
     texts = {
         f"{name}.cu": fill("source.cu", values),
         f"{name}.hpp": fill("header.hpp", values),
@@ -342,18 +282,7 @@ def emit_all_devices(winners: Sequence[Winner], folder: str | Path) -> tuple[Emi
         by_slug[slug] = winner
     name = f"tuned_{first.kernel.name}"
     names = {slug: f"{name}_{slug}" for slug in by_slug}
-    variants = [
-        {
-            "slug": slug,
-            "name": names[slug],
-            "backend": winner.run.info.backend,
-            "device": winner.run.info.device,
-            "architecture": winner.run.info.architecture,
-            "configuration": str(winner.configuration),
-            "arguments": describe(winner, names[slug])["arguments"],
-        }
-        for slug, winner in by_slug.items()
-    ]
+    variants = [{**describe(winner, names[slug]), "slug": slug} for slug, winner in by_slug.items()]
     values = {**describe(first, name), "variants": variants}
     target = Path(folder)
     write_files(target, {f"{name}.hpp": fill("devices.hpp", values)})
