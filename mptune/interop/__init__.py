@@ -1,6 +1,6 @@
 """Files: recorded spaces, and other tools' formats: Kernel Tuner cache files, T1 inputs, T4 results, tables.
 
-A module of this folder that declares a :class:`~mptune.interop.format.Format` adds a format.
+A module of this folder that declares a :class:`~mptune.interop.files.Format` adds a format.
 """
 
 from mptune.interop.cache import read_cache, write_cache

@@ -17,8 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.files import space_name, write_text
-from mptune.interop.format import Format
+from mptune.interop.files import Format, space_name, write_text
 from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers, from_run
 from mptune.results import Measurement, Status, Trial
 

@@ -71,18 +71,15 @@ _UNIT_SUFFIXES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RecordedSpace:
-    """The configurations of a recording and their trials.
+    """The configurations of a recording and their trials; what the recording does not say is empty or None.
 
     Attributes:
         name: what a report calls it.
         space: exactly the recorded configurations.
         trials: the trial of each index of ``space``.
         objective: the metric the recording was made for.
-        kernel: name of the kernel, if the recording says.
-        device: name of the device, if the recording says.
-        metric: the error metric, if the recording says.
-        problem_size: the problem size as recorded.
-        units: units the recording states, by metric.
+        metric: the error metric.
+        units: units by metric.
         signature: names of the parameters that can change the numbers, as far as the recording tells.
         cut_off: the file's end was missing; what was complete is here.
     """
@@ -107,11 +104,8 @@ class RecordedSpace:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics at least one valid trial has, in order of appearance."""
-        names: dict[str, None] = {}
-        for trial in self.trials.values():
-            if trial.is_valid:
-                names.update(dict.fromkeys(trial.measurement.metrics))
-        return tuple(names)
+        valid = (trial for trial in self.trials.values() if trial.is_valid)
+        return tuple(dict.fromkeys(name for trial in valid for name in trial.measurement.metrics))
 
     def by_configuration(self) -> dict[Configuration, Trial]:
         """Return the trials by their configuration."""
@@ -204,18 +198,12 @@ def parameter_of(name: str, values: Iterable[Value]) -> Parameter:
     return CategoricalParameter(name, unique)
 
 
-def parameter_from(description: Mapping[str, Any]) -> Parameter:
-    """Return the parameter a file describes by ``name``, ``kind`` and ``values``.
-
-    Raises:
-        KeyError: an entry is missing.
-    """
-    name = str(description["name"])
-    values = [tuple(value) if isinstance(value, list) else value for value in description["values"]]
+def parameter_from(described: ParameterInfo) -> Parameter:
+    """Return the parameter a file describes."""
     # Numbers that are categories have no order; every other kind shows in the values.
-    if description.get("kind") == CategoricalParameter.kind:
-        return CategoricalParameter(name, values)
-    return parameter_of(name, values)
+    if described.kind == CategoricalParameter.kind:
+        return CategoricalParameter(described.name, described.values)
+    return parameter_of(described.name, described.values)
 
 
 def from_run(run: Run, name: str) -> RecordedSpace:
@@ -225,7 +213,7 @@ def from_run(run: Run, name: str) -> RecordedSpace:
         SpaceFileError: the run has no trial, or its trials are not of one search space.
     """
     info = run.info
-    parameters = [_described(described) for described in info.parameters]
+    parameters = [parameter_from(described) for described in info.parameters]
     names = run.parameter_names
     records = []
     for trial in run.trials:
@@ -275,15 +263,11 @@ def to_run(recorded: RecordedSpace) -> Run:
 def parameters_of(run: Run) -> tuple[Parameter, ...]:
     """Return the parameters of a run as it describes them, else as the values in its trials say."""
     if run.info.parameters:
-        return tuple(map(_described, run.info.parameters))
+        return tuple(map(parameter_from, run.info.parameters))
     values = {
         name: [t.configuration[name] for t in run.trials if name in t.configuration] for name in run.parameter_names
     }
     return tuple(parameter_of(name, entries) for name, entries in values.items())
-
-
-def _described(described: ParameterInfo) -> Parameter:
-    return parameter_from({"name": described.name, "kind": described.kind, "values": described.values})
 
 
 def _are_permutations(values: Sequence[Value]) -> bool:

@@ -22,12 +22,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.files import space_name, write_text
-from mptune.interop.format import Format
+from mptune.interop.files import Format, space_name, write_text
 from mptune.interop.recorded import Record, RecordedSpace, assemble, finite, from_run, parameter_from
 from mptune.results import Measurement, Status
 from mptune.run import Run
 from mptune.space.configuration import Value
+from mptune.space.parameters import Parameter
+from mptune.store import ParameterInfo
 
 __all__ = ["RECORDING", "read_recording", "recording_text", "write_recording"]
 
@@ -56,16 +57,18 @@ def _read(path: Path, document: Any) -> RecordedSpace:
     if document.get("version") != _VERSION:
         raise SpaceFileError(f"{path}: version {document.get('version')!r} of the format; expected {_VERSION}")
     try:
-        parameters = [parameter_from(description) for description in document["parameters"]]
+        parameters = [_parameter(description) for description in document["parameters"]]
         names = [parameter.name for parameter in parameters]
         columns = [_looked_up(path, p.name, p.values, document["codes"][p.name]) for p in parameters]
-        n = len(columns[0]) if columns else 0
-        statuses = [Status(word) for word in _distinct(path, document, "statuses", n)]
-        messages = [str(text) for text in _distinct(path, document, "messages", n)]
+        distinct = {name: document[name] for name in ("statuses", "messages")}
+        words, texts = (_looked_up(path, name, d["values"], d["codes"]) for name, d in distinct.items())
+        statuses, messages = [Status(word) for word in words], list(map(str, texts))
         metrics = {str(name): list(column) for name, column in document["metrics"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpaceFileError(f"{path}: the recorded space is incomplete ({error!r})") from error
-    for name, column in [*zip(names, columns, strict=True), *metrics.items()]:
+    n = len(columns[0]) if columns else 0
+    described: list[tuple[str, Sequence[Any]]] = [("statuses", statuses), ("messages", messages)]
+    for name, column in (*zip(names, columns, strict=True), *described, *metrics.items()):
         if len(column) != n:
             raise SpaceFileError(f"{path}: column {name!r} has {len(column)} entries; expected {n}")
     return assemble(
@@ -140,11 +143,9 @@ def _rounded(number: float) -> float | None:
     return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
 
 
-def _distinct(path: Path, document: Mapping[str, Any], name: str, n: int) -> Sequence[Any]:
-    column = _looked_up(path, name, document[name]["values"], document[name]["codes"])
-    if len(column) != n:
-        raise SpaceFileError(f"{path}: column {name!r} has {len(column)} entries; expected {n}")
-    return column
+def _parameter(description: Mapping[str, Any]) -> Parameter:
+    values = tuple(tuple(value) if isinstance(value, list) else value for value in description["values"])
+    return parameter_from(ParameterInfo(str(description["name"]), str(description.get("kind", "")), values))
 
 
 def _looked_up(path: Path, name: str, values: Sequence[Any], codes: Sequence[Any]) -> list[Any]:

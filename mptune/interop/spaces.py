@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, load_json, read_head, read_text, space_name
-from mptune.interop.format import Format
+from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, Format, load_json, read_head, read_text, space_name
 from mptune.interop.recorded import RecordedSpace, from_run, to_run
 from mptune.run import Run
 

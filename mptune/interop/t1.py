@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, did_you_mean
-from mptune.interop.files import load_json, read_text
-from mptune.interop.format import Format
+from mptune.interop.files import Format, load_json, read_text
 from mptune.interop.recorded import RecordedSpace, parameter_of
 from mptune.space.configuration import Value
 from mptune.space.parameters import Parameter, parse_values

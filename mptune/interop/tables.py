@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from mptune.errors import MptuneError
-from mptune.interop.format import Format
+from mptune.interop.files import Format
 from mptune.results import Trial
 from mptune.run import Run, json_safe
 

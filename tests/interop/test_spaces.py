@@ -191,7 +191,7 @@ def test_an_objective_no_expression_can_hold_gives_way_to_the_time(tmp_path: Pat
 def test_a_module_that_declares_a_format_adds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mptune.interop, "__path__", [*mptune.interop.__path__, str(tmp_path)])
     (tmp_path / "lines.py").write_text(
-        "from mptune.interop.format import Format\n"
+        "from mptune.interop.files import Format\n"
         "LINES = Format('lines', 'lines', write=lambda run: ''.join(f'{t.time_ms}\\n' for t in run.trials))\n"
     )
     try:
