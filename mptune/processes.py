@@ -125,9 +125,7 @@ class Child:
         command: program and arguments.
         environment: all of its environment variables; by default those of this process.
         folder: where it runs; by default where this process does.
-        stdin: as of :class:`subprocess.Popen`.
-        stdout: as of :class:`subprocess.Popen`.
-        stderr: as of :class:`subprocess.Popen`.
+        stdin: as of :class:`subprocess.Popen`, like ``stdout`` and ``stderr``.
         pass_fds: file descriptors it inherits.
 
     Raises:
@@ -371,54 +369,33 @@ class ChildGroup:
     def run(
         self, command: Sequence[str], *, text: str, environment: Mapping[str, str], folder: str, timeout_s: float
     ) -> Ended:
-        """Run a process to its end and return how it ended.
-
-        Args:
-            command: program and arguments.
-            text: what it reads.
-            environment: its environment variables.
-            folder: where it runs.
-            timeout_s: time it may take; pauses do not count.
+        """Run a process that reads a text to its end; pauses do not count towards the time it may take.
 
         Raises:
             subprocess.TimeoutExpired: it took longer, and was ended.
             OSError: it could not be started, or the group is closed.
         """
         unsent: bytes | None = text.encode()
-        output = b""
 
-        def attempt(allowed_s: float) -> bool:
-            nonlocal unsent, output
-            try:
-                output = child.communicate(unsent, allowed_s)
-            except subprocess.TimeoutExpired:
-                unsent = None
-                return False
-            return True
+        def attempt(allowed_s: float) -> bytes:
+            nonlocal unsent
+            sent, unsent = unsent, None
+            return child.communicate(sent, allowed_s)
 
         pipe, merged = subprocess.PIPE, subprocess.STDOUT
-        with self.started(
-            command, environment=environment, folder=folder, stdin=pipe, stdout=pipe, stderr=merged
-        ) as child:
-            if not self.within(timeout_s, attempt):
-                raise subprocess.TimeoutExpired(list(command), timeout_s)
-            return Ended(child.wait(), output.decode(errors="replace"))
-
-    @contextlib.contextmanager
-    def started(self, command: Sequence[str], **settings: Any) -> Iterator[Child]:
-        """Run a process for the length of a block, not started during a pause; its settings are those of a child.
-
-        Raises:
-            OSError: it could not be started, or the group is closed.
-        """
-        child = self.start(command, **settings)
+        child = self.start(command, environment=environment, folder=folder, stdin=pipe, stdout=pipe, stderr=merged)
         try:
-            yield child
+            output = self.within(timeout_s, attempt)
+            return Ended(child.wait(), output.decode(errors="replace"))
         finally:
             self.end(child)
 
     def start(self, command: Sequence[str], **settings: Any) -> Child:
-        """Start a process that :meth:`end` is going to be called for; as :meth:`started`."""
+        """Start a process, not during a pause, that :meth:`end` is going to be called for; settings as of a child.
+
+        Raises:
+            OSError: it could not be started, or the group is closed.
+        """
         with self._may_start:
             self._may_start.wait_for(lambda: self._closed or self._pauses == 0)
             if self._closed:
@@ -433,20 +410,20 @@ class ChildGroup:
         with self._may_start:
             self._running.discard(child)
 
-    def within(self, timeout_s: float, attempt: Callable[[float], bool]) -> bool:
-        """Repeat an attempt, told how long it may take, until it succeeds or time is up; pauses do not count.
+    def within(self, timeout_s: float, attempt: Callable[[float], bytes]) -> bytes:
+        """Repeat an attempt, told how long it may take, while it runs out of time; pauses do not count.
 
-        Returns:
-            Whether it succeeded.
+        Raises:
+            subprocess.TimeoutExpired: time is up.
         """
         start, paused_before_s = time.monotonic(), self._paused_until_now_s()
         allowed_s = timeout_s
         while allowed_s > 0:
-            if attempt(allowed_s):
-                return True
+            with contextlib.suppress(TimeoutError, subprocess.TimeoutExpired):
+                return attempt(allowed_s)
             ran_s = time.monotonic() - start - (self._paused_until_now_s() - paused_before_s)
             allowed_s = timeout_s - ran_s
-        return False
+        raise subprocess.TimeoutExpired("a child process", timeout_s)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

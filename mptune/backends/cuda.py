@@ -7,7 +7,7 @@ import ctypes
 import functools
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -139,8 +139,7 @@ class _CupyDriver:
             raise OutOfMemoryError(f"{nbytes} bytes were asked for and {free} bytes are free: {error}") from error
 
     def free(self, address: int) -> None:
-        with self._errors():
-            self._runtime.free(address)
+        self._call(self._runtime.free, address)
 
     def copy_in(self, target: int, source: int, nbytes: int) -> None:
         self._copy(target, source, nbytes, self._runtime.memcpyHostToDevice)
@@ -154,28 +153,24 @@ class _CupyDriver:
         self._copy(target, source, nbytes, self._runtime.memcpyDeviceToDevice)
 
     def fill(self, target: int, byte: int, nbytes: int) -> None:
-        with self._errors():
-            self._runtime.memsetAsync(target, byte, nbytes, self._stream.ptr)
+        self._call(self._runtime.memsetAsync, target, byte, nbytes, self._stream.ptr)
 
     def load(self, image: bytes) -> Any:
-        with self._errors():
-            return self._driver.moduleLoadData(image)
+        return self._call(self._driver.moduleLoadData, image)
 
     def unload(self, module: Any) -> None:
-        with self._errors():
-            self._driver.moduleUnload(module)
+        self._call(self._driver.moduleUnload, module)
 
     def function(self, module: Any, name: str) -> Any:
-        with self._errors():
-            return self._driver.moduleGetFunction(module, name)
+        return self._call(self._driver.moduleGetFunction, module, name)
 
     def symbol(self, module: Any, name: str) -> int:
-        with self._errors():
-            return int(self._driver.moduleGetGlobal(module, name))
+        return int(self._call(self._driver.moduleGetGlobal, module, name))
 
     def max_threads(self, function: Any) -> int:
-        with self._errors():
-            return int(self._driver.funcGetAttribute(self._driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function))
+        return int(
+            self._call(self._driver.funcGetAttribute, self._driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function)
+        )
 
     def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
         start, end = self._events
@@ -190,12 +185,12 @@ class _CupyDriver:
 
     def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
         stream = self._stream.ptr
-        with self._errors():
-            self._driver.launchKernel(function, *shape.grid, *shape.block, shape.shared_bytes, stream, arguments, 0)
+        self._call(
+            self._driver.launchKernel, function, *shape.grid, *shape.block, shape.shared_bytes, stream, arguments, 0
+        )
 
     def synchronize(self) -> None:
-        with self._errors():
-            self._runtime.streamSynchronize(self._stream.ptr)
+        self._call(self._runtime.streamSynchronize, self._stream.ptr)
 
     def array_namespace(self) -> Any:
         return self._cupy
@@ -206,8 +201,11 @@ class _CupyDriver:
         return self._cupy.ndarray((nbytes // dtype.itemsize,), dtype, pointer)
 
     def _copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
+        self._call(self._runtime.memcpyAsync, target, source, nbytes, kind, self._stream.ptr)
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with self._errors():
-            self._runtime.memcpyAsync(target, source, nbytes, kind, self._stream.ptr)
+            return function(*arguments)
 
     @contextlib.contextmanager
     def _errors(self, kind: type[Exception] = LaunchError) -> Iterator[None]:

@@ -183,7 +183,7 @@ class CompilerServers:
         key = (tuple(driver), tuple(flags), made)
         with self._lock:
             if key not in self._commands:
-                self._commands[key] = _commands_of(*key)
+                self._commands[key] = _Commands.of(*key)
             commands = self._commands[key]
         if commands is None or made.server is None:
             return None
@@ -282,32 +282,14 @@ class _Server:
         self._socket.close()
 
     def _receive(self, timeout_s: float) -> bytes:
-        answer = b""
-
-        def attempt(allowed_s: float) -> bool:
-            nonlocal answer
+        def attempt(allowed_s: float) -> bytes:
             self._socket.settimeout(allowed_s)
-            try:
-                answer = self._socket.recv(_STATUS.size)
-            except TimeoutError:
-                return False
-            return True
+            return self._socket.recv(_STATUS.size)
 
-        if not self._processes.within(timeout_s, attempt):
-            raise subprocess.TimeoutExpired("compiler", timeout_s)
+        answer = self._processes.within(timeout_s, attempt)
         if not answer:
             raise OSError("the compiler is gone")
         return answer
-
-
-def _commands_of(driver: tuple[str, ...], flags: tuple[str, ...], made: Precompiled) -> _Commands | None:
-    # What is loaded into every program already could do without this one's company.
-    if made.server is None or "LD_PRELOAD" in os.environ:
-        return None
-    try:
-        return _Commands.of(driver, flags, made)
-    except (OSError, MptuneError, subprocess.SubprocessError):
-        return None
 
 
 # -- what g++ calls --------------------------------------------------------------------------------
@@ -331,18 +313,16 @@ class _Commands:
 
     @classmethod
     def of(cls, driver: Sequence[str], flags: Sequence[str], made: Precompiled) -> _Commands | None:
-        """Ask g++; None where it would do anything else.
+        """Ask g++; None where it would do anything else, or does not answer, or the runtime is damaged."""
+        # What is loaded into every program already could do without this one's company.
+        if made.server is None or "LD_PRELOAD" in os.environ:
+            return None
+        with contextlib.suppress(OSError, MptuneError, subprocess.SubprocessError):
+            return cls._asked(driver, flags, made)
+        return None
 
-        Args:
-            driver: how to call it.
-            flags: as of :meth:`~mptune.backends.host_compiler.Program.flags`.
-            made: what stands for the prelude.
-
-        Raises:
-            OSError: it could not be started.
-            subprocess.SubprocessError: it does not answer.
-            MptuneError: the runtime is damaged.
-        """
+    @classmethod
+    def _asked(cls, driver: Sequence[str], flags: Sequence[str], made: Precompiled) -> _Commands | None:
         language = flags.index("-x")
         common, libraries = flags[:language], [flag for flag in flags[language:] if flag.startswith("-l")]
         if any(flag.startswith(_UNSERVED) for flag in common):

@@ -17,23 +17,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import AddressBuffer, pack_arguments
-from mptune.backends.base import (
-    Argument,
-    Availability,
-    Backend,
-    Binary,
-    Device,
-    DeviceInfo,
-    Function,
-    in_words,
-)
+from mptune.backends.base import Argument, Availability, Backend, Binary, Device, DeviceInfo, Function, in_words
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
-from mptune.backends.processor import (
-    last_level_cache_bytes,
-    processor,
-    usable_cores,
-)
+from mptune.backends.processor import last_level_cache_bytes, processor, usable_cores
 from mptune.build import with_build
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.memory import available_memory_bytes, total_memory_bytes

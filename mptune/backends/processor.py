@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "Processor",
-    "last_level_cache_bytes",
-    "processor",
-    "usable_cores",
-]
+__all__ = ["Processor", "last_level_cache_bytes", "processor", "usable_cores"]
 
 #: Feature sets of x86-64 that compilers have names for, each including those before (System V psABI).
 _X86_LEVELS: Final = (

@@ -59,14 +59,7 @@ def _loader_cache() -> str:
 
 @dataclass(frozen=True, slots=True)
 class CompilerSpec:
-    """Which compiler, and where it is.
-
-    Attributes:
-        name: what messages call it.
-        prefix: what its functions' names start with ("nvrtc").
-        code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
-        path: the library.
-    """
+    """Which compiler, in the words of :class:`RuntimeCompiler`, and the path of its library."""
 
     name: str
     prefix: str
@@ -89,7 +82,9 @@ class RuntimeLibrary:
         self.spec = spec
         self._prefix = spec.prefix
         self._library = ctypes.CDLL(spec.path)
-        self.version = self._version()
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._check("Version", ctypes.byref(major), ctypes.byref(minor))
+        self.version = f"{major.value}.{minor.value}"
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         """Return the code of a source and what the compiler printed.
@@ -137,11 +132,6 @@ class RuntimeLibrary:
         found = text(status)
         return found.decode() if found else f"status {status}"
 
-    def _version(self) -> str:
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self._check("Version", ctypes.byref(major), ctypes.byref(minor))
-        return f"{major.value}.{minor.value}"
-
 
 def serve(connection: Connection) -> None:
     """Compile what comes over the connection."""
@@ -171,8 +161,11 @@ class RuntimeCompiler:
     """
 
     def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str) -> None:
-        library = _open([CompilerSpec(name, prefix, code, path) for path in paths])
-        if library is None:
+        for path in paths:
+            with contextlib.suppress(OSError, AttributeError):
+                library = RuntimeLibrary(CompilerSpec(name, prefix, code, path))
+                break
+        else:
             raise BackendUnavailableError(f"{name} is not installed: {hint}")
         self.name = name
         self.version = library.version
@@ -244,11 +237,3 @@ class RuntimeCompiler:
             raise CompileError(f"{self.name} did not finish {what} within {timeout_s:g} s") from None
         except ChildEnded as ended:
             raise CompileError(f"{self.name} crashed in {what}: it {ended.how}\n{ended.printed}".rstrip()) from None
-
-
-def _open(specs: Sequence[CompilerSpec]) -> RuntimeLibrary | None:
-    """Return the first library that loads and has the compiler's functions."""
-    for spec in specs:
-        with contextlib.suppress(OSError, AttributeError):
-            return RuntimeLibrary(spec)
-    return None

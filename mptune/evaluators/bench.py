@@ -260,12 +260,7 @@ class Bench:
         return kept[source]
 
     def _measure(
-        self,
-        request: Request,
-        bound: BoundArguments,
-        launch: Callable[[bool], float],
-        plan: TimingPlan,
-        clock: _Clock,
+        self, request: Request, bound: BoundArguments, launch: Callable[[bool], float], plan: TimingPlan, clock: _Clock
     ) -> Trial:
         configuration = request.configuration
         metrics: dict[str, float] = {}

@@ -164,11 +164,7 @@ class DeviceData:
     """
 
     def __init__(
-        self,
-        backend: Backend,
-        data: DataManager,
-        budget_bytes: int,
-        metrics: Mapping[str, ErrorMetric] = _NO_METRICS,
+        self, backend: Backend, data: DataManager, budget_bytes: int, metrics: Mapping[str, ErrorMetric] = _NO_METRICS
     ) -> None:
         self._backend = backend
         self._data = data

@@ -151,7 +151,7 @@ class Phases:
         ledger, settings = self._ledger, self._settings
         ledger.begin_phase(phase, budget, adopts=tell is not None)
         for trials in ask_and_tell(
-            ledger, ask, tell or _tell_nobody, ledger.remaining, thinking=ledger.searching, lead=lead
+            ledger, ask, tell or (lambda _: None), ledger.remaining, thinking=ledger.searching, lead=lead
         ):
             for trial in trials:
                 is_replay, ahead = trial.configuration in ledger.replayed, self._evaluator.ahead
@@ -184,10 +184,6 @@ class Phases:
         for trial in self._evaluator.remeasure(trials, rounds):
             if trial.is_valid:
                 self._ledger.keep(trial, self._ledger.phases[trial.configuration])
-
-
-def _tell_nobody(trials: Sequence[Trial]) -> None:
-    """Evaluate without a strategy."""
 
 
 def _deciding(run: Run) -> list[Trial]:
