@@ -107,11 +107,7 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 def in_words(code: int) -> str:
-    """Say how a process ended: "exited with code 3", "was ended by SIGSEGV (segmentation fault)".
-
-    Args:
-        code: its exit status, or the negative number of the signal that ended it.
-    """
+    """Say how a process ended: "exited with code 3", "was ended by SIGSEGV (segmentation fault)" for -11."""
     if code >= 0:
         return f"exited with code {code}"
     name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")

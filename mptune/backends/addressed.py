@@ -39,12 +39,7 @@ class Memory(Protocol):
 
 
 class AddressBuffer(Buffer):
-    """A buffer with an address.
-
-    Args:
-        memory: allocates and copies.
-        nbytes: size.
-    """
+    """A buffer with an address."""
 
     def __init__(self, memory: Memory, nbytes: int) -> None:
         self.nbytes = nbytes

@@ -397,11 +397,7 @@ def compile_cached(
 ) -> Binary:
     """Return a binary from the cache, or compile it and keep it there.
 
-    Args:
-        cache: where binaries are kept.
-        key: all that the binary depends on.
-        function: name of the ``__global__`` function inside.
-        compile_one: returns the code and what the compiler printed.
+    The key names all that the binary depends on; ``compile_one`` returns the code and what the compiler printed.
     """
     kept_as = cache.key(key)
     cached = cache.get(kept_as)

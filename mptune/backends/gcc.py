@@ -70,11 +70,6 @@ class PrecompiledPrelude:
 
     g++ takes the text where the ``.gch`` does not fit, so that this one is a matter of speed alone; so is the library
     for :mod:`mptune.backends.compiler_server`.
-
-    Args:
-        text: how the sources begin.
-        cache: where the files are kept.
-        processes: runs the compiler.
     """
 
     def __init__(self, text: str, cache: BinaryCache, processes: ChildGroup) -> None:
@@ -144,11 +139,7 @@ def _compiled_header(header: Path) -> Path:
 
 
 class CompilerServers:
-    """As many servers as there are compilations at a time, for each set of flags.
-
-    Args:
-        processes: runs the compilers.
-    """
+    """As many servers as there are compilations at a time, for each set of flags."""
 
     def __init__(self, processes: ChildGroup) -> None:
         self._processes = processes
@@ -231,11 +222,6 @@ class CompilerServers:
 
 class _Server:
     """One server.
-
-    Args:
-        processes: runs it.
-        command: the compiler.
-        library: makes a server of it.
 
     Raises:
         OSError: it could not be started, or never came to its source.

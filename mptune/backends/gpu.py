@@ -93,12 +93,7 @@ class GpuBuffer(AddressBuffer):
 
 
 class GpuFunction(Function):
-    """A loaded kernel.
-
-    Args:
-        driver: loads and launches.
-        binary: what the compiler made.
-    """
+    """A loaded kernel."""
 
     def __init__(self, driver: Driver, binary: Binary) -> None:
         self.name = binary.function

@@ -75,24 +75,14 @@ class _HostMemory:
 
 
 class HostBuffer(AddressBuffer):
-    """Zeroed memory of this process, aligned to a cache line.
-
-    Args:
-        nbytes: size.
-    """
+    """Zeroed memory of this process, aligned to a cache line."""
 
     def __init__(self, nbytes: int) -> None:
         super().__init__(_HostMemory(), nbytes)
 
 
 class HostFunction(Function):
-    """A loaded kernel library.
-
-    Args:
-        function: name of the kernel.
-        image: the shared library.
-        workers: threads a grid runs on.
-    """
+    """A loaded kernel library, whose grids run on so many threads (``workers``)."""
 
     def __init__(self, function: str, image: bytes, workers: int) -> None:
         self.function = function
@@ -172,11 +162,7 @@ class HostFunction(Function):
 
 
 class HostDevice(Device):
-    """This machine's processor.
-
-    Args:
-        workers: threads a grid runs on.
-    """
+    """This machine's processor; grids run on so many of its threads (``workers``)."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers

@@ -212,15 +212,7 @@ class HostCompiler(Compiler):
     def _compile(
         self, program: Program, source: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
     ) -> tuple[bytes, str]:
-        """Return the shared library and what the compiler printed.
-
-        Args:
-            program: the compiler.
-            source: the text.
-            name: what messages call it.
-            flags: as of :meth:`flags`.
-            timeout_s: when to give up.
-            folder: an empty folder for the compiler's files, absolute.
+        """Return the shared library and what the compiler printed; its files go to an empty folder, absolute.
 
         Raises:
             CompileError: the compiler rejected the source, crashed or ran out of time.

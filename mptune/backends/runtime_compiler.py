@@ -70,9 +70,6 @@ class CompilerSpec:
 class RuntimeLibrary:
     """The library itself, in this very process.
 
-    Args:
-        spec: which.
-
     Raises:
         OSError: it does not load.
         AttributeError: it lacks a function.

@@ -152,6 +152,9 @@ class Bench:
             backend.tells_resources,
         )
         self._observation = Observation(observers, target)
+        unavailable = dict(self._observation.unavailable)
+        if reason := self._device_data.no_arrays:
+            unavailable["comparing outputs on the device"] = f"{reason}; they are compared on the host"
         self.ready = Ready(
             device,
             backend.identity(self._options),
@@ -159,12 +162,8 @@ class Bench:
             backend.device.constraints(),
             backend.compiler.resolved(self._options),
             self._observation.names,
-            {**self._observation.unavailable, **self._without_arrays()},
+            unavailable,
         )
-
-    def _without_arrays(self) -> dict[str, str]:
-        reason = self._device_data.no_arrays
-        return {"comparing outputs on the device": f"{reason}; they are compared on the host"} if reason else {}
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
         """Return the trial of a configuration; a failure becomes its status and message.

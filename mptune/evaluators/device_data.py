@@ -59,11 +59,6 @@ class Overrun:
 class GuardedBuffer:
     """Device memory between two guard zones.
 
-    Args:
-        backend: allocates the memory.
-        nbytes: what a kernel may use.
-        dtype: of the elements.
-
     Attributes:
         data: what a kernel is given.
         nbytes: all of the memory, the zones included.

@@ -81,14 +81,6 @@ class Observation:
     ) -> dict[str, float]:
         """Return the metrics of a configuration that has been timed.
 
-        Args:
-            context: the configuration and its launch times.
-            backend: what compiled it.
-            binary: the compiled code.
-            function: the loaded function.
-            shape: how it is launched.
-            bound: its arguments.
-
         Raises:
             ObserverUnavailableError: an observer did not give a metric it was to give.
             LaunchError: the device aborted a launch.

@@ -47,12 +47,7 @@ class WorkerDied(Exception):
 
 
 class WorkerProcess:
-    """One worker process and the connection to it.
-
-    Args:
-        job: what it is told first.
-        limits: wall-clock limits.
-        environment: variables it has beside those of this process.
+    """One worker process, with some variables besides those of this process, and the connection to it.
 
     Attributes:
         ready: what it said of itself when it had started.

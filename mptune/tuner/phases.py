@@ -44,16 +44,7 @@ _SETTLING_SHARE: Final = 0.1
 
 
 class Phases:
-    """One run, phase after phase.
-
-    Args:
-        plan: what to do.
-        space: the valid configurations.
-        evaluator: turns configurations into trials.
-        file: keeps every trial; those it has already are not evaluated again.
-        on_progress: told about every trial.
-        start: when the run began, by ``time.monotonic``.
-    """
+    """One run, phase after phase; it began at ``start`` by ``time.monotonic``."""
 
     def __init__(
         self,

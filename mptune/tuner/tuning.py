@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from mptune.evaluators.worker_process import Limits
 from mptune.kernel import Kernel
 from mptune.policy import MeasurementPolicy
 from mptune.run import Run
-from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
+from mptune.store import RunFile, RunInfo, RunState, UnsavedRun
 from mptune.tuner.phases import Phases
 from mptune.tuner.plan import TuningPlan
 from mptune.tuner.settings import Progress, TuneSettings
@@ -77,7 +77,12 @@ def tune(
         space = plan.space_on(ready)
         file = _open_run(output, resume, plan.describe(space, ready, command), evaluator.capacity)
         stack.enter_context(file)
-        _warn_of_metrics(evaluator.unversioned_metrics, file, output, on_warning)
+        if evaluator.unversioned_metrics and file.trials():
+            names = ", ".join(evaluator.unversioned_metrics)
+            on_warning(
+                f"error metric {names} has no version, so the trials in {output} are evaluated again; set "
+                'one (function.version = "1") and change it whenever the results of the function change'
+            )
         return Phases(plan, space, evaluator, file, on_progress, start).run()
 
 
@@ -134,17 +139,6 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack, on_warning: Callab
         devices=devices,
     )
     return stack.enter_context(evaluator)
-
-
-def _warn_of_metrics(
-    unversioned: Sequence[str], file: RunStore, output: str | Path | None, on_warning: Callable[[str], None]
-) -> None:
-    """Say why stored trials are not used, if their error metric has no version."""
-    if unversioned and file.trials():
-        on_warning(
-            f"error metric {', '.join(unversioned)} has no version, so the trials in {output} are evaluated again; set "
-            'one (function.version = "1") and change it whenever the results of the function change'
-        )
 
 
 def _open_run(output: str | Path | None, resume: bool, info: RunInfo, workers: int) -> RunFile | UnsavedRun:
