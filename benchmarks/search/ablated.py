@@ -105,10 +105,7 @@ VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
         "alignment": Variant(
             "the space's own features alone", stand_ins={"mptune.strategies.bayesian.Features": _Unaligned}
         ),
-        "validity": Variant(
-            "nothing learnt of failures",
-            stand_ins={_VALIDITY: _EverythingRuns},
-        ),
+        "validity": Variant("nothing learnt of failures", stand_ins={_VALIDITY: _EverythingRuns}),
         "exact reuse": Variant(
             "measured signatures only teach the model of errors",
             stand_ins={_SIGNATURES: _ModelledOnly},

@@ -170,11 +170,7 @@ def _recorded(space: str | tuple[str, Mapping[str, Any]]) -> RecordedSpace:
 
 
 def simulations(
-    results: Results,
-    spaces: Mapping[str, RecordedSpace],
-    tools: Sequence[str],
-    budget: int,
-    objective: Objective,
+    results: Results, spaces: Mapping[str, RecordedSpace], tools: Sequence[str], budget: int, objective: Objective
 ) -> list[Simulation]:
     """Return the replays of the tools that have results on every space.
 

@@ -98,12 +98,7 @@ class StrategyConformance:
     strategy: ClassVar[type[Strategy]]
 
     def make(
-        self,
-        space: SearchSpace,
-        objective: Objective | None = None,
-        *,
-        signature: Sequence[str] = (),
-        seed: int = 0,
+        self, space: SearchSpace, objective: Objective | None = None, *, signature: Sequence[str] = (), seed: int = 0
     ) -> Strategy:
         """Return a new strategy with its default options; override it to test others."""
         return self.strategy(space, objective or Objective(), signature=signature, seed=seed)

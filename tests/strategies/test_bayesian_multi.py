@@ -46,12 +46,7 @@ class _Conformance(StrategyConformance):
     given: ClassVar[dict[str, Any]] = {}
 
     def make(
-        self,
-        space: SearchSpace,
-        objective: Objective | None = None,
-        *,
-        signature: Sequence[str] = (),
-        seed: int = 0,
+        self, space: SearchSpace, objective: Objective | None = None, *, signature: Sequence[str] = (), seed: int = 0
     ) -> Strategy:
         name = BayesianMultiStrategy.name
         return make(name, space, objective or Objective(), signature=signature, seed=seed, options=self.given)

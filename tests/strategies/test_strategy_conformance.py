@@ -14,12 +14,7 @@ from mptune.testing.strategies import StrategyConformance
 
 class _WithSeveralObjectives(StrategyConformance):
     def make(
-        self,
-        space: SearchSpace,
-        objective: Objective | None = None,
-        *,
-        signature: Sequence[str] = (),
-        seed: int = 0,
+        self, space: SearchSpace, objective: Objective | None = None, *, signature: Sequence[str] = (), seed: int = 0
     ) -> Strategy:
         several = replace(objective or Objective(), also=("error",))
         return super().make(space, several, signature=signature, seed=seed)
@@ -29,12 +24,7 @@ class _WithSmallForests(StrategyConformance):
     """The default's fifty trees take most of the time and change nothing here."""
 
     def make(
-        self,
-        space: SearchSpace,
-        objective: Objective | None = None,
-        *,
-        signature: Sequence[str] = (),
-        seed: int = 0,
+        self, space: SearchSpace, objective: Objective | None = None, *, signature: Sequence[str] = (), seed: int = 0
     ) -> Strategy:
         options = {"trees": 4, "fit_samples": 3, "fit_starts": 1, "iterations": 15}
         name = self.strategy.name

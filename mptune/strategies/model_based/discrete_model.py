@@ -252,10 +252,7 @@ class DiscreteModel:
         assert self._pool is not None
         free = np.flatnonzero(self._pool.free)
         return Prediction(
-            self._pool.indices[free],
-            posterior.mean[free],
-            posterior.variance[free],
-            posterior.standardised(self._best),
+            self._pool.indices[free], posterior.mean[free], posterior.variance[free], posterior.standardised(self._best)
         )
 
     def _is_outdated(self) -> bool:

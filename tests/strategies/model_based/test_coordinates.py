@@ -38,11 +38,7 @@ def _positions(order: tuple[int, ...]) -> list[int]:
 
 @pytest.mark.parametrize(
     "parameter",
-    [
-        IntegerParameter("p", 3, 11, 2),
-        OrdinalParameter("p", [1, 2, 3, 10], log=False),
-        RealParameter("p", 0.5, 2.0, 7),
-    ],
+    [IntegerParameter("p", 3, 11, 2), OrdinalParameter("p", [1, 2, 3, 10], log=False), RealParameter("p", 0.5, 2.0, 7)],
 )
 def test_numbers_are_as_far_apart_as_they_differ(parameter: Parameter) -> None:
     values = np.array(parameter.values, dtype=float)

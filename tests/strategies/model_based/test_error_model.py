@@ -153,9 +153,7 @@ def test_a_result_that_is_not_finite_is_the_narrow_signatures_fault() -> None:
 
 def test_a_result_that_is_not_finite_is_the_configurations_fault_where_a_narrower_type_was_finite() -> None:
     signatures = _observed(
-        Objective(threshold=1e-2),
-        _trial(32, "fp32", "fp32", Status.NON_FINITE),
-        _trial(32, "fp16", "fp16", error=1e-3),
+        Objective(threshold=1e-2), _trial(32, "fp32", "fp32", Status.NON_FINITE), _trial(32, "fp16", "fp16", error=1e-3)
     )
     assert not signatures.known_bad(_codes(64, "fp32", "fp32"))[0]
     widest = _observed(Objective(threshold=1e-2), _trial(32, "fp64", "fp64", Status.NON_FINITE))
