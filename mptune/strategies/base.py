@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,10 @@ from mptune.results import Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["Known", "Options", "Strategy", "option"]
+__all__ = ["NEIGHBOURHOODS", "Known", "Options", "Strategy", "option"]
+
+#: Describes the option that chooses among :data:`~mptune.space.search_space.KINDS`.
+NEIGHBOURHOODS: Final = "hamming (one parameter takes any other value) or adjacent (one parameter moves one step)."
 
 #: Gives a metric that needs no evaluation, ``(n,)``, of the configurations with these indices, ``(n,)``.
 Known = Callable[[NDArray[np.int64]], NDArray[np.float64]]
@@ -35,15 +38,10 @@ def option(
     most: float = math.inf,
     choices: Collection[str] = (),
 ) -> Value:
-    """Return the dataclass field of one hyperparameter.
+    """Return the dataclass field of one hyperparameter; its default also decides its type.
 
-    Args:
-        default: its default value; also decides its type.
-        help: what ``mptune list --strategies`` says about it.
-        least: the smallest valid number.
-        above: valid numbers are larger than this.
-        most: the largest valid number.
-        choices: the valid names.
+    A valid number is at least ``least``, larger than ``above`` and at most ``most``; a valid name is among ``choices``.
+    ``mptune list --strategies`` shows ``help``.
     """
     limits = {"least": least, "above": above, "most": most, "choices": tuple(choices)}
     return field(default=default, metadata={"help": help, **limits})

@@ -8,7 +8,6 @@ local minimisation is a climb among valid neighbours.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,7 +43,7 @@ class BasinHoppingStrategy(ClimbingStrategy):
         self._basin: int | None = None
         self._free = np.flatnonzero([len(parameter.values) > 1 for parameter in self.space.parameters])
 
-    def _new_start(self, found: Collection[int]) -> int | None:  # noqa: ARG002 - it may be known
+    def _new_start(self) -> int | None:
         return None if self._basin is None else self._perturbed(self._basin)
 
     def _reached(self, optimum: int) -> None:

@@ -31,7 +31,7 @@ from mptune.strategies.model_based.error_model import Signatures, enabled
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
 from mptune.strategies.model_based.gaussian_process import Prior
 from mptune.strategies.model_based.strategy import ModelBasedStrategy
-from mptune.strategies.model_based.surrogate import Surrogate, TimeSurrogate, ValueModel
+from mptune.strategies.model_based.surrogate import ModelledAxis, Surrogate, TimeSurrogate
 
 __all__ = ["BayesianOptions", "BayesianStrategy"]
 
@@ -92,21 +92,18 @@ class BayesianStrategy(ModelBasedStrategy):
         self._all: Candidates | None = None
 
     def _make_surrogate(self) -> Surrogate:
-        return TimeSurrogate(self._value_model(), self._feasibility(), self.options.max_observations, self.rng)
+        return TimeSurrogate(self._modelled(0), self._feasibility(), self.options.max_observations, self.rng)
 
-    def _value_model(self) -> ValueModel:
+    def _modelled(self, position: int) -> ModelledAxis:
         options = self.options
-        k = self._features.count
-        prior = Prior.of(k, length_spread=options.length_spread, noise=options.noise, noise_spread=1.0)
-        return ValueModel(prior, iterations=options.iterations, warp=options.warp)
+        count = self._features.count
+        prior = Prior.of(count, length_spread=options.length_spread, noise=options.noise, noise_spread=1.0)
+        return ModelledAxis(position, prior, iterations=options.iterations, warp=options.warp)
 
     def _feasibility(self) -> FeasibilityModel:
+        iterations, most = self.options.iterations, self.options.max_observations
         return FeasibilityModel(
-            self._features.count,
-            self._signatures,
-            iterations=self.options.iterations,
-            max_observations=self.options.max_observations,
-            rng=self.rng,
+            self._features.count, self._signatures, iterations=iterations, max_observations=most, rng=self.rng
         )
 
     # -- tell ----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mptune.results import Trial
 from mptune.space.search_space import KINDS, Kind
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import NEIGHBOURHOODS, Options, option
 from mptune.strategies.model_based.baco_model import BacoModel, GammaPrior, Observation, Search
 from mptune.strategies.model_based.candidates import Candidates, ascend
 from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, Distances
@@ -49,11 +49,7 @@ class BayesianBacoOptions(Options):
     points: int = option(30_000, "configurations sampled to find where the acquisition function is large.", least=10)
     starts: int = option(10, "how many of the best of them local search starts from.", least=1)
     elite: int = option(3, "how many of the best trials local search also starts from.", least=0)
-    neighbourhood: Kind = option(
-        "hamming",
-        "hamming (one parameter takes any other value) or adjacent (one parameter moves one step).",
-        choices=KINDS,
-    )
+    neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     neighbours: int = option(
         2_000, "look at this many neighbours of a configuration at most, drawn at random.", least=1
     )

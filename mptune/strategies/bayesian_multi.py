@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import UnknownNameError
 from mptune.results import Trial
 from mptune.strategies.base import Options, option
 from mptune.strategies.model_based.discrete_model import DiscreteModel
@@ -91,15 +91,6 @@ class BayesianMultiOptions(Options):
     def portfolio(self) -> tuple[str, ...]:
         """Names of the acquisition functions in order."""
         return tuple(name.strip() for name in self.functions.split(","))
-
-    def _require(self, name: str, holds: bool, expected: str) -> None:
-        if not holds:
-            given = getattr(self, name)
-            raise MptuneError(f"option {name} of strategy bayesian-multi: expected {expected}, got {given}")
-
-    def _require_name(self, option: str, name: str, known: Collection[str]) -> None:
-        if name not in known:
-            raise UnknownNameError(f"option {option} of strategy bayesian-multi:", name, known)
 
 
 @dataclass(slots=True)

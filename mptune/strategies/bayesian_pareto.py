@@ -18,12 +18,11 @@ from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Trial
-from mptune.strategies.base import Known
 from mptune.strategies.bayesian import BayesianStrategy
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.feasibility import Outcome
-from mptune.strategies.model_based.pareto_surrogate import ParetoSurrogate
-from mptune.strategies.model_based.surrogate import ValueModel
+from mptune.strategies.model_based.pareto_surrogate import ErrorAxis, KnownAxis, ParetoSurrogate
+from mptune.strategies.model_based.surrogate import Axis
 from mptune.strategies.moves.dominance import crowding_distances
 
 __all__ = ["BayesianParetoStrategy"]
@@ -41,30 +40,30 @@ class BayesianParetoStrategy(BayesianStrategy):
     optimises_several: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._errors: dict[int, Signatures] = {}
+        self._errors: list[Signatures] = []
         super().__init__(*args, **kwargs)
         self._front = np.empty((0, len(self.objective.metrics)))
 
     def _make_surrogate(self) -> ParetoSurrogate:
-        objectives = [self._objective_model(position, metric) for position, metric in enumerate(self.objective.metrics)]
-        return ParetoSurrogate(self.space, objectives, self._feasibility(), self.options.max_observations, self.rng)
+        axes = [self._axis(position, metric) for position, metric in enumerate(self.objective.metrics)]
+        return ParetoSurrogate(axes, self._feasibility(), self.options.max_observations, self.rng)
 
-    def _objective_model(self, position: int, metric: str) -> ValueModel | Signatures | Known:
+    def _axis(self, position: int, metric: str) -> Axis:
         if metric in self.known:
-            return self.known[metric]
+            return KnownAxis(position, self.known[metric], self.space)
         if is_error(metric) and self.signature and self.objective.minimise:
             # Under a threshold of 1 the excess is the logarithm itself.
             _, _, output = metric.partition(".")
             threshold = Objective(threshold={output: 1.0} if output else 1.0)
-            self._errors[position] = Signatures(self.space, self.signature, threshold)
-            return self._errors[position]
-        return self._value_model()
+            self._errors.append(Signatures(self.space, self.signature, threshold))
+            return ErrorAxis(self._errors[-1])
+        return self._modelled(position)
 
     # -- ask and tell --------------------------------------------------------------------------
 
     @property
     def _observed(self) -> tuple[Signatures, ...]:
-        return (*super()._observed, *self._errors.values())
+        return (*super()._observed, *self._errors)
 
     def _levels(self, trial: Trial) -> NDArray[np.float64]:
         return np.array(self.objective.levels(trial))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,9 +24,6 @@ class LocalSearchStrategy(ClimbingStrategy):
     name: ClassVar[str] = "local-search"
     options_class: ClassVar[type[Options]] = LocalSearchOptions
     options: LocalSearchOptions
-
-    def _new_start(self, found: Collection[int]) -> int | None:  # noqa: ARG002 - always a random one
-        return None
 
     def _reached(self, optimum: int) -> None:
         """Forget it: the next climb does not depend on where this one ended."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from mptune.results import Trial
 from mptune.space.search_space import KINDS, Kind
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import NEIGHBOURHOODS, Options, option
 from mptune.strategies.moves.scored import ScoredStrategy, acceptance_probability
 
 __all__ = ["SimulatedAnnealingOptions", "SimulatedAnnealingStrategy"]
@@ -27,11 +27,7 @@ class SimulatedAnnealingOptions(Options):
     """Hyperparameters."""
 
     strategy: ClassVar[str] = "simulated-annealing"
-    neighbourhood: Kind = option(
-        "hamming",
-        "hamming (one parameter takes any other value) or adjacent (one parameter moves one step).",
-        choices=KINDS,
-    )
+    neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     start_temperature: float = option(
         0.1, "relative loss of score accepted with probability 1/e at the start.", above=0
     )

@@ -30,9 +30,9 @@ from mptune.strategies.model_based.acquisition import log_expected_gain
 from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
-from mptune.strategies.model_based.surrogate import TIME_WEIGHT, Axis, ModelledAxis, Surrogate, ValueModel
+from mptune.strategies.model_based.surrogate import TIME_WEIGHT, Axis, Surrogate
 
-__all__ = ["ParetoSurrogate"]
+__all__ = ["ErrorAxis", "KnownAxis", "ParetoSurrogate"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -46,7 +46,7 @@ _LEAST_DEVIATION: Final = 1e-6
 _NEVER: Final = 1e3
 
 
-class _ErrorAxis(Axis):
+class ErrorAxis(Axis):
     """An error, which depends on the accuracy signature alone; a measured one is known of all its configurations."""
 
     def __init__(self, signatures: Signatures) -> None:
@@ -56,18 +56,21 @@ class _ErrorAxis(Axis):
         self._version = -1
 
     def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:  # noqa: ARG002
+        """Take note of the candidates."""
         self._codes, self._version = candidates.codes, -1
 
     def at_candidates(self) -> tuple[Array, Array]:
+        """Return the errors of the candidates' signatures."""
         if self._version != self._signatures.version:
             self._found, self._version = self._levels(self._codes), self._signatures.version
         return self._found
 
     def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:  # noqa: ARG002 - the signature says it all
+        """Return the errors of other signatures."""
         return self._levels(codes)
 
     def of(self, outcomes: Sequence[Outcome]) -> Array:
-        # The error of the signature, so that its configurations differ in the other objectives alone.
+        """Return the errors of their signatures, whose configurations differ in the other objectives alone."""
         return self._levels(np.array([o.codes for o in outcomes]))[0] if outcomes else np.empty(0)
 
     def _levels(self, codes: Codes) -> tuple[Array, Array]:
@@ -75,7 +78,7 @@ class _ErrorAxis(Axis):
         return np.minimum(means, _NEVER), np.maximum(deviations, _LEAST_ERROR_DEVIATION)
 
 
-class _KnownAxis(Axis):
+class KnownAxis(Axis):
     """The logarithm of an objective known without running, such as the memory footprint."""
 
     def __init__(self, position: int, known: Known, space: SearchSpace) -> None:
@@ -85,15 +88,19 @@ class _KnownAxis(Axis):
         self._found: tuple[Array, Array] = (np.empty(0), np.empty(0))
 
     def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:  # noqa: ARG002
+        """Look the candidates up."""
         self._found = self._levels(candidates.indices)
 
     def at_candidates(self) -> tuple[Array, Array]:
+        """Return the logarithms at the candidates."""
         return self._found
 
     def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:  # noqa: ARG002
+        """Return the logarithms elsewhere."""
         return self._levels(self._space.indices_of(codes))
 
     def of(self, outcomes: Sequence[Outcome]) -> Array:
+        """Return what the outcomes had."""
         return np.array([o.levels[self._position] for o in outcomes])
 
     def _levels(self, indices: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -105,23 +112,15 @@ class ParetoSurrogate(Surrogate):
     """Models of several objectives, in which the front of the feasible outcomes is to be improved on.
 
     Args:
-        space: the search space.
-        objectives: what says each of them: the model of its logarithm, the signatures that know an error, kept up to
-            date by the strategy, or a function of indices where no run is needed.
+        axes: the objectives.
         feasibility: probability to be feasible.
         max_observations: most a model holds.
         rng: chooses which observations a full model leaves out.
     """
 
     def __init__(
-        self,
-        space: SearchSpace,
-        objectives: Sequence[ValueModel | Signatures | Known],
-        feasibility: FeasibilityModel,
-        max_observations: int,
-        rng: np.random.Generator,
+        self, axes: Sequence[Axis], feasibility: FeasibilityModel, max_observations: int, rng: np.random.Generator
     ) -> None:
-        axes = [_axis(position, said, space) for position, said in enumerate(objectives)]
         super().__init__(axes, feasibility, max_observations, rng)
         self._front = np.empty((0, len(self._axes)))
         self._worst = np.empty(len(self._axes))
@@ -172,9 +171,3 @@ class ParetoSurrogate(Surrogate):
         if self._boxes is None:
             return np.asarray(-TIME_WEIGHT * (mean - deviation)[:, 0])
         return log_expected_gain(mean, deviation, self._boxes)
-
-
-def _axis(position: int, said: ValueModel | Signatures | Known, space: SearchSpace) -> Axis:
-    if isinstance(said, ValueModel):
-        return ModelledAxis(position, said)
-    return _ErrorAxis(said) if isinstance(said, Signatures) else _KnownAxis(position, said, space)

@@ -19,7 +19,7 @@ from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome, chosen
 from mptune.strategies.model_based.gaussian_process import Hyperparameters, Posterior, Prior, fit
 
-__all__ = ["TIME_WEIGHT", "Axis", "ModelledAxis", "Scale", "Surrogate", "TimeSurrogate", "ValueModel"]
+__all__ = ["TIME_WEIGHT", "Axis", "ModelledAxis", "Scale", "Surrogate", "TimeSurrogate"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -63,44 +63,6 @@ class Scale:
         return np.asarray((z - self.mean) / self.deviation)
 
 
-class ValueModel:
-    """A Gaussian process of one value over all parameters, in the units of a scale.
-
-    Args:
-        prior: of the hyperparameters.
-        iterations: of each fit of them.
-        warp: of :class:`Scale`.
-
-    Attributes:
-        scale: standardises the values.
-        posterior: of the standardised values.
-    """
-
-    def __init__(self, prior: Prior, *, iterations: int, warp: float) -> None:
-        self._prior = prior
-        self._hyperparameters: Hyperparameters = prior.centre
-        self._iterations = iterations
-        self._warp = warp
-        self.scale = Scale.of(np.zeros(1), 0.0)
-        self.posterior = Posterior(prior.centre, np.empty((0, len(prior.means) - 2)))
-
-    def rebuild(self, candidates: Array, x: Array, values: Array) -> None:
-        """Fit everything anew.
-
-        Args:
-            candidates: features of what the posterior is about, ``(n_candidates, k)``.
-            x: features of what was observed, ``(n, k)``; n may be 0.
-            values: what was observed, ``(n,)``.
-        """
-        self.scale = Scale.of(values if len(values) else np.zeros(1), self._warp)
-        if len(values) > 1:
-            start = [self._hyperparameters]
-            self._hyperparameters = fit(x, self.scale.apply(values), self._prior, start, self._iterations)
-        self.posterior = Posterior(self._hyperparameters, candidates)
-        if len(values):
-            self.posterior.condition(x, self.scale.apply(values))
-
-
 class Axis(ABC):
     """What is believed of one objective, in units of its own in which less is better."""
 
@@ -131,48 +93,61 @@ class Axis(ABC):
 
 
 class ModelledAxis(Axis):
-    """An objective that depends on all parameters, by a Gaussian process of its logarithm.
+    """An objective that depends on all parameters: a Gaussian process of its logarithm, in the units of a scale.
 
     Args:
         position: of the objective among all.
-        model: of its logarithm.
+        prior: of the hyperparameters.
+        iterations: of each fit of them.
+        warp: of :class:`Scale`.
     """
 
-    def __init__(self, position: int, model: ValueModel) -> None:
+    def __init__(self, position: int, prior: Prior, *, iterations: int, warp: float) -> None:
         self._position = position
-        self._model = model
+        self._prior = prior
+        self._hyperparameters: Hyperparameters = prior.centre
+        self._iterations = iterations
+        self._warp = warp
+        self.scale = Scale.of(np.zeros(1), 0.0)
+        self._posterior = Posterior(prior.centre, np.empty((0, len(prior.means) - 2)))
 
     def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
-        """Fit the model anew."""
+        """Fit hyperparameters and posterior anew; nothing may be known."""
         seen = [o for o in known if not np.isnan(o.levels[self._position])]
-        x = np.array([o.features for o in seen])
-        self._model.rebuild(candidates.features, x, np.array([o.levels[self._position] for o in seen]))
+        x, values = np.array([o.features for o in seen]), np.array([o.levels[self._position] for o in seen])
+        self.scale = Scale.of(values if len(values) else np.zeros(1), self._warp)
+        if len(values) > 1:
+            start = [self._hyperparameters]
+            self._hyperparameters = fit(x, self.scale.apply(values), self._prior, start, self._iterations)
+        self._posterior = Posterior(self._hyperparameters, candidates.features)
+        if len(values):
+            self._posterior.condition(x, self.scale.apply(values))
 
     def append(self, outcome: Outcome) -> None:
         """Add an observation."""
-        if not np.isnan(outcome.levels[self._position]):
-            level = float(outcome.levels[self._position])
-            self._model.posterior.append(outcome.features, float(self._model.scale.apply(level)))
+        level = float(outcome.levels[self._position])
+        if not math.isnan(level):
+            self._posterior.append(outcome.features, float(self.scale.apply(level)))
 
     def imagine(self, features: Array) -> None:
         """Add the mean as an observation."""
-        self._model.posterior.imagine(features)
+        self._posterior.imagine(features)
 
     def forget_imagined(self) -> None:
         """Take back what was imagined."""
-        self._model.posterior.forget_imagined()
+        self._posterior.forget_imagined()
 
     def at_candidates(self) -> tuple[Array, Array]:
         """Return the posterior at the candidates."""
-        return self._model.posterior.mean, self._model.posterior.deviation
+        return self._posterior.mean, self._posterior.deviation
 
     def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:  # noqa: ARG002 - features say it all
         """Return the posterior elsewhere."""
-        return self._model.posterior.predict(features)
+        return self._posterior.predict(features)
 
     def of(self, outcomes: Sequence[Outcome]) -> Array:
         """Return what was observed, on the scale of the model."""
-        return self._model.scale.apply(np.array([o.levels[self._position] for o in outcomes]))
+        return self.scale.apply(np.array([o.levels[self._position] for o in outcomes]))
 
 
 class Surrogate(ABC):
@@ -225,10 +200,7 @@ class Surrogate(ABC):
     def imagine(self, index: int, features: Array, codes: Codes) -> None:  # noqa: ARG002 - for subclasses
         """Count a configuration that is being evaluated as if it gave what is expected (Ginsbourger 2010).
 
-        Args:
-            index: of the configuration, which is not among :attr:`imagined`.
-            features: its features, shape ``(k,)``.
-            codes: its value codes, shape ``(d,)``.
+        It is not among :attr:`imagined` yet; features ``(k,)``, value codes ``(d,)``.
         """
         for axis in self._axes:
             axis.imagine(features)
@@ -237,10 +209,7 @@ class Surrogate(ABC):
     def choose(self, allowed: NDArray[np.bool_]) -> tuple[int, float]:
         """Return the position of the allowed candidate of the largest value, and its log value.
 
-        The value is ``-inf`` where all of them are known to be infeasible.
-
-        Args:
-            allowed: which candidates may be chosen, at least one, shape ``(n_candidates,)``.
+        The value is ``-inf`` where all those allowed, at least one, are known to be infeasible; ``(n_candidates,)``.
         """
         return self._choose(self._feasibility.log_probability(allowed))
 
@@ -262,28 +231,21 @@ class Surrogate(ABC):
 
 
 class TimeSurrogate(Surrogate):
-    """A model of one value, in which the best feasible outcome is to be improved on.
-
-    Args:
-        model: of the value.
-        feasibility: probability to be feasible.
-        max_observations: most a model holds.
-        rng: chooses which observations a full model leaves out.
-    """
+    """A model of one value, in which the best feasible outcome is to be improved on."""
 
     def __init__(
-        self, model: ValueModel, feasibility: FeasibilityModel, max_observations: int, rng: np.random.Generator
+        self, axis: ModelledAxis, feasibility: FeasibilityModel, max_observations: int, rng: np.random.Generator
     ) -> None:
-        super().__init__([ModelledAxis(0, model)], feasibility, max_observations, rng)
-        self._model = model
+        super().__init__([axis], feasibility, max_observations, rng)
+        self._axis = axis
         self._best = math.nan
 
     def _compare(self, outcomes: Mapping[int, Outcome]) -> None:
         values = [o.value for o in outcomes.values() if o.feasible and o.is_known]
-        self._best = float(self._model.scale.apply(min(values))) if values else math.nan
+        self._best = float(self._axis.scale.apply(min(values))) if values else math.nan
 
     def _choose(self, limit: Array) -> tuple[int, float]:
-        mean, deviation = self._model.posterior.mean, self._model.posterior.deviation
+        mean, deviation = self._axis.at_candidates()
         if math.isnan(self._best):
             values = limit + self._promise(mean, deviation)
             return int(values.argmax()), float(values.max())
@@ -295,8 +257,8 @@ class TimeSurrogate(Surrogate):
         values = limit[contenders] + self._promise(mean[contenders], deviation[contenders])
         return int(contenders[values.argmax()]), float(values.max())
 
-    def _promise_at(self, features: Array, codes: Codes) -> Array:  # noqa: ARG002
-        return self._promise(*self._model.posterior.predict(features))
+    def _promise_at(self, features: Array, codes: Codes) -> Array:
+        return self._promise(*self._axis.at(features, codes))
 
     def _promise(self, mean: Array, deviation: Array) -> Array:
         if math.isnan(self._best):

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.space.search_space import KINDS, Kind
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import NEIGHBOURHOODS, Options, option
 from mptune.strategies.moves.scored import ScoredStrategy
 
 __all__ = ["ClimbingOptions", "ClimbingStrategy"]
@@ -25,11 +25,7 @@ _IMPROVEMENTS: Final = ("first", "best")
 class ClimbingOptions(Options):
     """Hyperparameters of a climb."""
 
-    neighbourhood: Kind = option(
-        "hamming",
-        "hamming (one parameter takes any other value) or adjacent (one parameter moves one step).",
-        choices=KINDS,
-    )
+    neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     improvement: str = option(
         "first",
         "first (move as soon as a neighbour is better) or best (look at all neighbours, move to the best).",
@@ -57,9 +53,9 @@ class ClimbingStrategy(ScoredStrategy):
         self._starts: dict[int, None] = {}
         self._climbs = 0
 
-    @abstractmethod
-    def _new_start(self, found: Collection[int]) -> int | None:
+    def _new_start(self) -> int | None:
         """Return where a later climb starts, known or not; None for a random configuration."""
+        return None
 
     @abstractmethod
     def _reached(self, optimum: int) -> None:
@@ -83,7 +79,7 @@ class ClimbingStrategy(ScoredStrategy):
                 if index not in self._seen and index not in found:
                     self._asked.add(index)
                     return index
-            start = self._new_start(found)
+            start = self._new_start()
             if start is None:
                 break
             self._starts[start] = None
