@@ -50,16 +50,9 @@ def make(
     options: Mapping[str, Any] | None = None,
     known: Mapping[str, Known] = MappingProxyType({}),
 ) -> Strategy:
-    """Return a new strategy.
+    """Return a new strategy; with several objectives "bayesian" is "bayesian-pareto".
 
-    Args:
-        name: key of :data:`STRATEGIES`; with several objectives "bayesian" is "bayesian-pareto".
-        space: the valid configurations.
-        objective: scores trials and knows the threshold.
-        signature: names of the parameters that can change the numbers.
-        seed: seeds everything random.
-        options: hyperparameters by name; values may be text.
-        known: metrics that need no evaluation, by name.
+    The other arguments are those of :class:`~mptune.strategies.base.Strategy`, but options come by name, as text too.
 
     Raises:
         UnknownNameError: no strategy, or no option of it, has that name.

@@ -21,11 +21,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mptune.errors import UnknownNameError
 from mptune.results import Trial
 from mptune.strategies.base import Options, option
-from mptune.strategies.model_based.discrete_model import DiscreteModel
+from mptune.strategies.model_based.candidates import Candidates
+from mptune.strategies.model_based.coordinates import Normalisation
+from mptune.strategies.model_based.fixed_posterior import FixedPosterior
 from mptune.strategies.model_based.portfolio import ACQUISITIONS, AdvancedMulti, Multi, Portfolio, contextual_variance
 from mptune.strategies.model_based.strategy import ModelBasedStrategy
 
@@ -36,6 +39,10 @@ METHODS: Final = ("advanced-multi", "multi", *ACQUISITIONS)
 _SAMPLINGS: Final = ("maximin", "random")
 #: Scores are kept below this, so that their squares are finite (a time of 0 scores the largest double).
 _MOST_SCORE: Final = 1e100
+#: Best trials whose neighbours join a sample of a large space.
+_ELITE: Final = 4
+#: A sample of a large space is drawn anew after so many observations, and whenever there is a new best.
+_SAMPLE_AGE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +125,16 @@ class BayesianMultiStrategy(ModelBasedStrategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        options = self.options
         self._portfolio = self._make_portfolio()
-        self._model = DiscreteModel(
-            self.space,
-            length_scale=options.length_scale,
-            noise=options.noise,
-            max_candidates=options.max_candidates,
-            sample=options.sample,
-            max_observations=options.max_observations,
-            rng=self.rng,
-        )
+        self._normalisation = Normalisation(self.space.parameters)
+        self._posterior: FixedPosterior | None = None
+        self._observations: dict[int, float] = {}
+        self._best = -math.inf
+        #: Observed since the posterior was last brought up to date, and imagined by it.
+        self._new: list[int] = []
+        self._imagined: set[int] = set()
+        #: Number and best of the observations when the candidates were chosen.
+        self._pool_born = (0, -math.inf)
         self._failed: set[int] = set()
         #: Mean score and mean posterior variance after the initial sample.
         self._anchor: tuple[float, float] | None = None
@@ -154,17 +160,13 @@ class BayesianMultiStrategy(ModelBasedStrategy):
     @property
     def observations(self) -> Mapping[int, float]:
         """Scores the model learns from, by index."""
-        return MappingProxyType(self._model.observations)
+        return MappingProxyType(self._observations)
 
     def _make_portfolio(self) -> Portfolio:
         options = self.options
         if options.method == "advanced-multi":
-            return AdvancedMulti(
-                options.portfolio,
-                threshold=options.threshold,
-                discount=options.discount_advanced,
-                required=options.required,
-            )
+            limits = {"discount": options.discount_advanced, "required": options.required}
+            return AdvancedMulti(options.portfolio, threshold=options.threshold, **limits)
         functions = options.portfolio if options.method == "multi" else (options.method,)
         return Multi(functions, threshold=options.threshold, discount=options.discount_multi)
 
@@ -172,24 +174,23 @@ class BayesianMultiStrategy(ModelBasedStrategy):
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         for index, trial in zip(indices, trials, strict=True):
-            if index in self._model.observations or index in self._failed:
+            if index in self._observations or index in self._failed:
                 continue
             score = self.objective.score(trial)
             if score == -math.inf:
                 self._failed.add(index)
             else:
-                self._model.observe(index, min(max(score, -_MOST_SCORE), _MOST_SCORE))
+                self._observations[index] = min(max(score, -_MOST_SCORE), _MOST_SCORE)
+                self._best = max(self._best, self._observations[index])
+                self._new.append(index)
             self._settle(index)
             self._note(index)
-
-    def _strike(self, index: int) -> None:
-        self._model.remove(index)
 
     # -- the initial sample --------------------------------------------------------------------
 
     def _begin(self) -> list[int]:
         draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
-        return self._draw_design(self.options.initial, self._model.coordinates(list(self._model.observations)), draw)
+        return self._draw_design(self.options.initial, self._coordinates(list(self._observations)), draw)
 
     def _next(self) -> int | None:
         index = self._next_of_design()
@@ -197,10 +198,76 @@ class BayesianMultiStrategy(ModelBasedStrategy):
 
     def _next_of_design(self) -> int | None:
         """Return the next point of the initial sample; random ones also while there is nothing to model."""
-        known = len(self._model.observations)
+        known = len(self._observations)
         if known and known + len(self._pending) >= self._design_target:
             return None
         return super()._next_of_design()
+
+    # -- the model -----------------------------------------------------------------------------
+
+    def _coordinates(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:
+        return self._normalisation.coordinates(self.space.codes(indices))
+
+    def _updated(self) -> tuple[FixedPosterior, Candidates]:
+        """Return the posterior of all observations, which imagines what is awaited, and the candidates it is over."""
+        posterior, pool = self._posterior, self._pool
+        if posterior is None or pool is None or self._is_outdated(posterior, pool):
+            posterior, pool = self._rebuild()
+        elif self._new or self._imagined.difference(self._pending):
+            posterior.forget_imagined()
+            self._imagined.clear()
+            for index, x in zip(self._new, self._coordinates(self._new), strict=True):
+                posterior.append(x, self._observations[index])
+        self._new.clear()
+        for index in self._pending:
+            if index not in self._imagined:
+                posterior.imagine(self._coordinates([index])[0])
+                self._imagined.add(index)
+        return posterior, pool
+
+    def _is_outdated(self, posterior: FixedPosterior, pool: Candidates) -> bool:
+        """Whether the posterior is full, or a sample is used up, old, or lacks the neighbours of a new best."""
+        if len(posterior) + len(self._new) > self.options.max_observations:
+            return True
+        born, best = self._pool_born
+        is_stale = len(self._observations) >= born + _SAMPLE_AGE or self._best > best
+        return not pool.complete and (is_stale or not pool.free.any())
+
+    def _rebuild(self) -> tuple[FixedPosterior, Candidates]:
+        """Choose candidates and condition a posterior on the observations."""
+        taken = self._taken
+        pool = self._pool if self._pool is not None and self._pool.complete else self._candidates()
+        kept = self._representative()
+        posterior = FixedPosterior(pool.features, length_scale=self.options.length_scale, noise=self.options.noise)
+        posterior.condition(self._coordinates(kept), np.array([self._observations[index] for index in kept]))
+        pool.free[:] = ~np.isin(pool.indices, np.fromiter(taken, np.int64, len(taken)))
+        self._pool_born = len(self._observations), self._best
+        self._imagined.clear()
+        self._pool, self._posterior = pool, posterior
+        return posterior, pool
+
+    def _candidates(self) -> Candidates:
+        """Return the whole space, or of a large one a sample and the neighbours of the best trials."""
+        complete = self.space.size <= self.options.max_candidates
+        if complete:
+            indices = np.arange(self.space.size, dtype=np.int64)
+        else:
+            around = [self.space.neighbours(index, "hamming") for index in self._ranked()[:_ELITE]]
+            sample = self.space.sample(self.options.sample, self.rng, self._taken)
+            indices = np.unique(np.concatenate([sample, *around]))
+        return Candidates(indices, self.space.codes(indices), self._coordinates(indices), complete)
+
+    def _representative(self) -> list[int]:
+        """Return all observations, or of too many the best half and a random quarter, with room for more."""
+        most = self.options.max_observations
+        if len(self._observations) <= most:
+            return list(self._observations)
+        ranked = self._ranked()
+        others = self.rng.choice(np.array(ranked[most // 2 :]), most // 4, replace=False)
+        return [*ranked[: most // 2], *others.tolist()]
+
+    def _ranked(self) -> list[int]:
+        return sorted(self._observations, key=lambda index: -self._observations[index])
 
     # -- the portfolio -------------------------------------------------------------------------
 
@@ -210,7 +277,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
             index = self._suggestions.pop(0)
             if not self._is_taken(index):
                 return index
-        suggested = self._suggest() if self._model.observations else {}
+        suggested = self._suggest() if self._observations else {}
         if not suggested:
             return None
         if len(self.active) > 1:
@@ -223,18 +290,20 @@ class BayesianMultiStrategy(ModelBasedStrategy):
 
         Predictions are made once. Under advanced-multi a function cannot suggest what one before it did.
         """
-        predicted = self._model.predict(self._pending, self._taken)
-        if not len(predicted.indices):
+        posterior, pool = self._updated()
+        left = np.flatnonzero(pool.free)
+        if not len(left):
             return {}
-        self._exploration = self._explore(float(predicted.variance.mean()))
-        mean, deviation = -predicted.mean, np.sqrt(predicted.variance)
-        free = np.ones(len(mean), dtype=np.bool_)
+        mean, variance = -posterior.mean[left], posterior.variance[left]
+        deviation, best = np.sqrt(variance), -posterior.standardised(self._best)
+        self._exploration = self._explore(float(variance.mean()))
+        free = np.ones(len(left), dtype=np.bool_)
         suggested: dict[str, int] = {}
         for name in self.active:
             if free.any():
-                values = ACQUISITIONS[name](mean, deviation, -predicted.best, self._exploration)
+                values = ACQUISITIONS[name](mean, deviation, best, self._exploration)
                 position = int(np.where(free, values, -np.inf).argmax())
-                suggested[name] = int(predicted.indices[position])
+                suggested[name] = int(pool.indices[left[position]])
                 free[position] = self.options.method != "advanced-multi"
         return suggested
 
@@ -242,7 +311,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         """Return the exploration factor for a mean posterior variance of the candidates."""
         if not self.options.contextual:
             return self.options.exploration
-        scores = list(self._model.observations.values())
+        scores = list(self._observations.values())
         anchor = self._anchor
         if anchor is None:
             anchor = float(np.mean(scores)), variance
@@ -265,5 +334,5 @@ class BayesianMultiStrategy(ModelBasedStrategy):
     def _performance(self, index: int) -> float:
         """Return a trial's score, 0 where it is negative; for one that failed the median of all scores."""
         if index in self._failed:
-            return max(statistics.median(self._model.observations.values()), 0.0)
-        return max(self._model.observations[index], 0.0)
+            return max(statistics.median(self._observations.values()), 0.0)
+        return max(self._observations[index], 0.0)

@@ -38,14 +38,9 @@ def mutants(base: Points, first: Points, second: Points, weight: float) -> Point
 
 
 def crossed(targets: Points, mutated: Points, draws: Points, always: NDArray[np.int64], crossover: float) -> Points:
-    """Return targets with some of their mutants' coordinates (binomial crossover).
+    """Return targets with some of their mutants' coordinates (binomial crossover); all of shape ``(n, d)``.
 
-    Args:
-        targets: shape ``(n, d)``.
-        mutated: one mutant for each target, shape ``(n, d)``.
-        draws: uniform in [0, 1), shape ``(n, d)``; a coordinate below CR is the mutant's.
-        always: the coordinate that is the mutant's in any case, shape ``(n,)``.
-        crossover: CR.
+    A coordinate is the mutant's where the draw, uniform in [0, 1), is below CR, and one, ``(n,)``, is always.
     """
     chosen = draws < crossover
     chosen[np.arange(len(chosen)), always] = True

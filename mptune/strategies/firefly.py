@@ -37,13 +37,8 @@ def attracted(positions: Points, other: Points, draws: Points, options: FireflyO
     """Return where fireflies are after one move towards another: a step of attraction and a random one.
 
     The move adds beta_0 exp(-gamma r^2) (other - position) + alpha (draw - 1/2). The distance r is the share of the
-    unit cube's diagonal, so that gamma means the same for three parameters and for thirty.
-
-    Args:
-        positions: shape ``(n, d)``.
-        other: position of the brighter one, shape ``(d,)``.
-        draws: uniform in [0, 1), shape ``(n, d)``.
-        options: beta_0, gamma and alpha.
+    unit cube's diagonal, so that gamma means the same for three parameters and for thirty. Positions and draws, uniform
+    in [0, 1), have shape ``(n, d)``, the position of the brighter one ``(d,)``.
     """
     way = other - positions
     squares = np.mean(way**2, axis=1, keepdims=True)

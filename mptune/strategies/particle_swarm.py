@@ -31,25 +31,14 @@ class ParticleSwarmOptions(PopulationOptions):
 
 
 def velocities_after(
-    velocities: Points,
-    to_own_best: Points,
-    to_best: Points,
-    draws: tuple[Points, Points],
-    options: ParticleSwarmOptions,
+    velocities: Points, own_best: Points, best: Points, draws: tuple[Points, Points], options: ParticleSwarmOptions
 ) -> Points:
     """Return the velocities of the next step: w v + c1 r1 (own best - x) + c2 r2 (best - x), limited.
 
-    Args:
-        velocities: v, shape ``(n, d)``.
-        to_own_best: own best - x, shape ``(n, d)``.
-        to_best: best - x, shape ``(n, d)``.
-        draws: r1 and r2, uniform in [0, 1), each of shape ``(n, d)``.
-        options: w, c1, c2 and the limit.
+    All of shape ``(n, d)``, the bests relative to x; the draws r1 and r2 are uniform in [0, 1).
     """
-    pulled = (
-        options.inertia * velocities + options.cognitive * draws[0] * to_own_best + options.social * draws[1] * to_best
-    )
-    return np.clip(pulled, -options.max_velocity, options.max_velocity)
+    own, social = options.cognitive * draws[0] * own_best, options.social * draws[1] * best
+    return np.clip(options.inertia * velocities + own + social, -options.max_velocity, options.max_velocity)
 
 
 class ParticleSwarmStrategy(PopulationStrategy):

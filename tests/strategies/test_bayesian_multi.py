@@ -27,7 +27,7 @@ from mptune.strategies import make
 from mptune.strategies.base import Strategy
 from mptune.strategies.bayesian_multi import METHODS, BayesianMultiOptions, BayesianMultiStrategy
 from mptune.strategies.model_based.coordinates import Normalisation
-from mptune.strategies.model_based.discrete_model import DiscreteModel, FixedPosterior, matern32
+from mptune.strategies.model_based.fixed_posterior import FixedPosterior, matern32
 from mptune.strategies.model_based.portfolio import (
     AdvancedMulti,
     Multi,
@@ -218,66 +218,66 @@ def test_equal_observations_and_a_single_one_are_no_division_by_zero() -> None:
 # -- the model of a space ----------------------------------------------------------------------
 
 
-def _model(space: SearchSpace, max_candidates: int = 10_000, max_observations: int = 100) -> DiscreteModel:
-    return DiscreteModel(
-        space,
-        length_scale=1.5,
-        noise=1e-5,
-        max_candidates=max_candidates,
-        sample=50,
-        max_observations=max_observations,
-        rng=np.random.default_rng(0),
-    )
+def _model(space: SearchSpace, **options: Any) -> BayesianMultiStrategy:
+    strategy = make("bayesian-multi", space, Objective(), options={"max_candidates": 10_000, "sample": 50} | options)
+    assert isinstance(strategy, BayesianMultiStrategy)
+    return strategy
 
 
-def _told(model: DiscreteModel, indices: Sequence[int]) -> None:
-    for index in indices:
-        model.observe(index, math.sin(0.7 * index))
-        model.remove(index)
+def _tell(strategy: BayesianMultiStrategy, indices: Sequence[int]) -> None:
+    times = [1.0 / (2.0 + math.sin(0.7 * index)) for index in indices]
+    configurations = strategy.space.configurations(indices)
+    strategy.tell([_trial(c, time) for c, time in zip(configurations, times, strict=True)])
+
+
+def _trial(configuration: Configuration, time_ms: float) -> Trial:
+    return Trial(configuration, Status.OK, measurement=Measurement({"time_ms": time_ms}))
 
 
 def test_model_is_extended_to_what_it_would_be_if_made_anew() -> None:
     space = SearchSpace([OrdinalParameter("a", range(20)), OrdinalParameter("b", range(30))])
     grown, anew = _model(space), _model(space)
     indices = np.random.default_rng(3).permutation(600)[:40].tolist()
-    _told(grown, indices[:25])
-    grown.predict([599, 7], set(indices[:25]) | {599, 7})
-    grown.remove(599)
-    grown.remove(7)
-    _told(grown, indices[25:])
-    _told(anew, indices)
-    for pending in ([], [599, 7]):
-        ours, theirs = (m.predict(pending, {*indices, 599, 7}) for m in (grown, anew))
-        np.testing.assert_array_equal(ours.indices, theirs.indices)
-        assert len(ours.indices) == 600 - len({*indices, 599, 7})
-        np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-8)
-        np.testing.assert_allclose(ours.variance, theirs.variance, rtol=1e-8)
-        assert ours.best == pytest.approx(theirs.best)
+    awaited = [index for index in (599, 7) if index not in indices]
+    assert awaited
+    for model, told in ((grown, indices[:25]), (anew, indices)):
+        _tell(model, told)
+        model._pending.update(dict.fromkeys(awaited))
+    grown._updated()
+    for index in awaited:
+        grown._strike(index)
+    _tell(grown, indices[25:])
+    for _ in range(2):
+        (ours, pool), (theirs, other) = grown._updated(), anew._updated()
+        np.testing.assert_array_equal(pool.free, other.free)
+        assert pool.free.sum() == 600 - len(indices) - len(awaited)
+        np.testing.assert_allclose(ours.mean[pool.free], theirs.mean[pool.free], atol=1e-8)
+        np.testing.assert_allclose(ours.variance[pool.free], theirs.variance[pool.free], rtol=1e-8)
+        assert ours.standardised(0.5) == pytest.approx(theirs.standardised(0.5))
+        # Then without what was awaited.
+        for model in (grown, anew):
+            model._pending.clear()
 
 
 def test_model_of_a_large_space_looks_around_the_best() -> None:
     space = SearchSpace([OrdinalParameter(f"p{i}", range(10)) for i in range(8)])
     model = _model(space, max_candidates=1000)
-    _told(model, [12_345_678, 5, 99_999_999])
+    _tell(model, [12_345_678, 5, 99_999_999])
     best = max(model.observations, key=lambda index: model.observations[index])
-    predicted = model.predict([], set(model.observations))
-    assert set(space.neighbours(best).tolist()) <= set(predicted.indices.tolist())
-    assert 50 <= len(predicted.indices) <= 50 + 3 * 72
-    again = model.predict([], set(model.observations))
-    np.testing.assert_array_equal(again.indices, predicted.indices)
-    model.observe(55_555_555, 2.0)
-    renewed = model.predict([], set(model.observations))
-    assert set(space.neighbours(55_555_555).tolist()) <= set(renewed.indices.tolist())
+    _, pool = model._updated()
+    assert set(space.neighbours(best).tolist()) <= set(pool.indices.tolist())
+    assert 50 <= len(pool.indices) <= 50 + 3 * 72
+    assert model._updated()[1] is pool
+    model.tell([_trial(space.configuration(55_555_555), 0.1)])
+    assert set(space.neighbours(55_555_555).tolist()) <= set(model._updated()[1].indices.tolist())
 
 
 def test_model_holds_no_more_observations_than_it_may() -> None:
-    space = SearchSpace([OrdinalParameter("a", range(500))])
-    model = _model(space, max_observations=20)
+    model = _model(SearchSpace([OrdinalParameter("a", range(500))]), max_observations=20)
     sizes = []
     for index in range(0, 500, 4):
-        _told(model, [index])
-        model.predict([], set(model.observations))
-        sizes.append(model.held)
+        _tell(model, [index])
+        sizes.append(len(model._updated()[0]))
     assert max(sizes) == 20
     assert min(sizes[20:]) == 15
 

@@ -29,12 +29,8 @@ def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Arra
     """Return the log of the expected amount by which a normal variable falls below ``best``.
 
     ``log E[max(best - Y, 0)]`` for ``Y ~ N(mean, deviation^2)``, finite down to improvements far below
-    what a double can hold (Ament 2023, "Unexpected improvements to expected improvement", Sec. 4.1).
-
-    Args:
-        mean: shape ``(n,)``.
-        deviation: positive, shape ``(n,)``.
-        best: the smallest value so far.
+    what a double can hold (Ament 2023, "Unexpected improvements to expected improvement", Sec. 4.1). Mean and
+    deviation, which is positive, have shape ``(n,)``; ``best`` is the smallest value so far.
     """
     u = (best - mean) / deviation
     log_density = _LOG_PEAK - 0.5 * u * u
@@ -56,11 +52,6 @@ def log_improvement_bound(mean: Array, deviation: Array, best: float) -> Array:
 
     For u = (best - mean) / deviation below 0 Mills' ratio is at least -u / (1 + u^2), so
     phi(u) + u Phi(u) <= phi(u) / (1 + u^2); above 0 it is at most u + phi(0).
-
-    Args:
-        mean: shape ``(n,)``.
-        deviation: positive, shape ``(n,)``.
-        best: the smallest value so far.
     """
     u = (best - mean) / deviation
     square = np.square(np.minimum(u, 0.0))

@@ -50,12 +50,7 @@ _BOUND: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class GammaPrior:
-    """Density of a length scale l: l^(shape - 1) exp(-rate l), up to a factor.
-
-    Attributes:
-        shape: above 0; the mode is at (shape - 1) / rate.
-        rate: above 0.
-    """
+    """Density of a length scale l: l^(shape - 1) exp(-rate l), up to a factor; its mode is at (shape - 1) / rate."""
 
     shape: float
     rate: float
@@ -69,13 +64,7 @@ class GammaPrior:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How the maximum is looked for: random settings, the best of which are climbed from.
-
-    Attributes:
-        samples: random settings.
-        starts: how many of them, those of the largest posterior, are starting points.
-        iterations: of the minimiser from each.
-    """
+    """How the maximum is looked for: of so many random samples the best are starts, of so many iterations each."""
 
     samples: int
     starts: int
@@ -138,18 +127,10 @@ def fit(
     previous: Hyperparameters | None,
     rng: np.random.Generator,
 ) -> Hyperparameters:
-    """Return the hyperparameters of the largest posterior found by a multi-start search.
+    """Return the hyperparameters of the largest posterior found by a multi-start search, a length scale by parameter.
 
-    Args:
-        squared: squared distances of the pairs of observations by parameter, shape ``(d, n_pairs)``.
-        y: observations with mean near zero and deviation near one, shape ``(n,)``.
-        prior: of the length scales.
-        search: how thorough to be.
-        previous: hyperparameters of the last fit, another starting point.
-        rng: draws the random settings.
-
-    Returns:
-        Hyperparameters with a length scale for each parameter.
+    Distances and observations as for :func:`log_posterior`, with a deviation near one; those of the last fit are
+    another starting point.
     """
     d = len(squared)
     low, high = _box(d, _LENGTHS, _SIGNAL, _NOISE)
@@ -173,12 +154,7 @@ def _box(d: int, lengths: tuple[float, float], signal: tuple[float, float], nois
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A trial that ran.
-
-    Attributes:
-        coordinates: of its configuration, shape ``(n_coordinates,)``.
-        score: finite, higher is better.
-    """
+    """A trial that ran: coordinates ``(n_coordinates,)`` of its configuration, and its finite score."""
 
     coordinates: Array
     score: float
@@ -263,16 +239,12 @@ class BacoModel:
         self._max_observations = max_observations
         self._rng = rng
         self._targets = Targets(log, minimise, 0.0, 0.0, 1.0)
-        self._hyperparameters: Hyperparameters | None = None
+        #: Length scales by parameter, signal and noise; None before the first fit.
+        self.hyperparameters: Hyperparameters | None = None
         self._posterior: Posterior | None = None
         self._learnt: set[int] = set()
         self._imagined: dict[int, float] = {}
         self._best = math.inf
-
-    @property
-    def hyperparameters(self) -> Hyperparameters | None:
-        """Length scales by parameter, signal and noise; None before the first fit."""
-        return self._hyperparameters
 
     def rebuild(self, observations: Mapping[int, Observation], candidates: Array) -> None:
         """Fit the hyperparameters anew, over these candidates; coordinates ``(n_candidates, n_coordinates)``."""
@@ -283,8 +255,8 @@ class BacoModel:
         y = self._targets.apply(scores)
         if len(held) > 1:
             squared = self._distances.squared(x, *pairs(len(x)))
-            self._hyperparameters = fit(squared, y, self._prior, self._search, self._hyperparameters, self._rng)
-        found = self._hyperparameters
+            self.hyperparameters = fit(squared, y, self._prior, self._search, self.hyperparameters, self._rng)
+        found = self.hyperparameters
         if found is None:
             found = Hyperparameters(np.full(self._distances.count, _UNFITTED_LENGTH), _UNFITTED_SIGNAL, _UNFITTED_NOISE)
         lengths = found.lengths[self._distances.owners]

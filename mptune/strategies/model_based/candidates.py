@@ -48,13 +48,7 @@ class Candidates:
 def best_and_others(ranked: list[int], most: int, rng: np.random.Generator) -> list[int]:
     """Return which observations a model holds that has no room for all: the best half and a random part of the others.
 
-    Args:
-        ranked: positions of observations, the best first.
-        most: how many the model holds, fewer than there are.
-        rng: source of randomness.
-
-    Returns:
-        Positions, ascending.
+    Of the positions ranked, best first, ``most`` are returned, ascending.
     """
     half = most // 2
     others = rng.permutation(ranked[half:])[: most - half]

@@ -29,9 +29,6 @@ class Features:
 
     Beside the features of the search space each size gets its alignment: a block of 128 is like one of
     144 in most respects, but it fills warps, divides the problem and avoids bank conflicts like one of 64 does.
-
-    Args:
-        space: the search space.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -86,9 +83,6 @@ class Normalisation(_Tables):
     2/3, 1), so that distances are not distorted. The paper leaves what has no order to the user; here two
     categories are always 1 apart, precisions are placed by unit roundoff and bytes, and permutations by the
     positions of their elements. A constant parameter adds nothing to any distance and is left out.
-
-    Args:
-        parameters: of the search space.
     """
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
@@ -120,10 +114,6 @@ class Distances(_Tables):
 
     Each is scaled so that the largest distance is 1, for one prior of the length scale to fit all parameters.
 
-    Args:
-        parameters: of the search space.
-        permutation: the semimetric between permutations.
-
     Attributes:
         count: number of parameters with more than one value.
         owners: which of them each coordinate belongs to, shape ``(n_coordinates,)``.
@@ -141,15 +131,9 @@ class Distances(_Tables):
         self.owners = np.repeat(np.arange(self.count, dtype=np.int64), widths)
 
     def squared(self, coordinates: Array, first: NDArray[Any], second: NDArray[Any]) -> Array:
-        """Return the squared distances of pairs of configurations, by parameter.
+        """Return the squared distances of pairs of configurations, by parameter, shape ``(count, n_pairs)``.
 
-        Args:
-            coordinates: of configurations, shape ``(n, n_coordinates)``.
-            first: positions of one of each pair, shape ``(n_pairs,)``.
-            second: positions of the other, the same shape.
-
-        Returns:
-            Shape ``(count, n_pairs)``.
+        Coordinates ``(n, n_coordinates)``; the positions of the first and the second of each pair, ``(n_pairs,)``.
         """
         result = np.zeros((self.count, len(first)))
         for owner, column in zip(self.owners, coordinates.T, strict=True):

@@ -60,13 +60,20 @@ _NON_FINITE_EXCESS: Final = 2.0
 _NON_FINITE_DEVIATION: Final = 1.0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Term:
     """One summand: by value code, a constant and the coefficients of the unknowns."""
 
     column: int
     constants: Array
     coefficients: Array
+
+    @classmethod
+    def of(cls, column: int, constants: list[float], used: list[list[int]], n_unknowns: int) -> _Term:
+        coefficients = np.zeros((len(used), n_unknowns))
+        for row, unknowns in zip(coefficients, used, strict=True):
+            row[unknowns] = 1.0
+        return cls(column, np.array(constants), coefficients)
 
 
 class ErrorModel:
@@ -79,56 +86,43 @@ class ErrorModel:
     """
 
     def __init__(self, parameters: Sequence[Parameter], level: float = 0.0) -> None:
-        self._means: list[float] = []
-        self._deviations: list[float] = []
-        self._terms: list[_Term] = []
-        self._effects: list[_Term] = []
-        common = self._unknown(_LEVEL[0] + level, _LEVEL[1])
-        precisions = [c for c, p in enumerate(parameters) if isinstance(p, PrecisionParameter)]
-        floor = _FLOOR if precisions else _FLOOR_WITHOUT_PRECISIONS
-        drafts: list[tuple[list[_Term], int, list[float], list[list[int]]]] = [
-            (self._terms, -1, [0.0], [[self._unknown(floor[0] + level, floor[1])]])
-        ]
+        priors: list[tuple[float, float]] = []
+
+        def unknown(mean: float, deviation: float) -> int:
+            priors.append((mean, deviation))
+            return len(priors) - 1
+
+        common = unknown(_LEVEL[0] + level, _LEVEL[1])
+        has_precisions = any(isinstance(p, PrecisionParameter) for p in parameters)
+        floor, deviation = _FLOOR if has_precisions else _FLOOR_WITHOUT_PRECISIONS
+        # Of each term column, constants by value code, and positions of the unknowns that count for each value.
+        terms: list[tuple[int, list[float], list[list[int]]]] = [(-1, [0.0], [[unknown(floor + level, deviation)]])]
+        effects: list[tuple[int, list[float], list[list[int]]]] = []
         for column, parameter in enumerate(parameters):
+            values = [str(value) for value in parameter.values]
             if isinstance(parameter, PrecisionParameter):
-                condition = self._unknown(*_CONDITION)
-                constants = [math.log10(precision(str(v)).unit_roundoff) for v in parameter.values]
-                used = [[common, condition, self._unknown(*_TYPE_DEVIATION)] for _ in parameter.values]
-                drafts.append((self._terms, column, constants, used))
+                condition = unknown(*_CONDITION)
+                constants = [math.log10(precision(value).unit_roundoff) for value in values]
+                terms.append((column, constants, [[common, condition, unknown(*_TYPE_DEVIATION)] for _ in values]))
             elif isinstance(parameter, PolicyParameter):
-                inexact = [str(v) in _POLICIES for v in parameter.values]
-                constants = [0.0 if i else -math.inf for i in inexact]
-                used = [
-                    [common, self._unknown(*_POLICIES[str(v)])] if i else []
-                    for v, i in zip(parameter.values, inexact, strict=True)
-                ]
-                drafts.append((self._terms, column, constants, used))
+                constants = [0.0 if value in _POLICIES else -math.inf for value in values]
+                used = [[common, unknown(*_POLICIES[value])] if value in _POLICIES else [] for value in values]
+                terms.append((column, constants, used))
             else:
-                used = [[self._unknown(*_OTHER)] for _ in parameter.values]
-                drafts.append((self._effects, column, [0.0] * len(used), used))
-        self._prior = np.array(self._means)
-        self._precision = 1.0 / np.array(self._deviations) ** 2
-        for group, column, constants, used in drafts:
-            coefficients = np.zeros((len(used), len(self._prior)))
-            for code, unknowns in enumerate(used):
-                coefficients[code, unknowns] = 1.0
-            group.append(_Term(column, np.array(constants), coefficients))
+                effects.append((column, [0.0] * len(values), [[unknown(*_OTHER)] for _ in values]))
+        self._terms = [_Term.of(*term, len(priors)) for term in terms]
+        self._effects = [_Term.of(*effect, len(priors)) for effect in effects]
+        self._prior = np.array([mean for mean, _ in priors])
+        self._precision = 1.0 / np.array([deviation for _, deviation in priors]) ** 2
         self._exponents = self._prior.copy()
         self._residual = _RESIDUAL
         self._spread = np.diag(1.0 / np.sqrt(self._precision))
 
-    def _unknown(self, mean: float, deviation: float) -> int:
-        self._means.append(mean)
-        self._deviations.append(deviation)
-        return len(self._means) - 1
-
     def fit(self, codes: Codes, log10_errors: Array, deviations: Array) -> None:
         """Learn from all measured signatures.
 
-        Args:
-            codes: value codes of each signature, shape ``(n, n_parameters)``.
-            log10_errors: their errors, shape ``(n,)``, finite.
-            deviations: how uncertain each of these is beside the model's own deviation, in decades.
+        Value codes ``(n, n_parameters)``, finite errors ``(n,)``, and how uncertain each of these is beside the model's
+        own deviation, in decades.
         """
         for _ in range(2):
             weights = 1.0 / (self._residual**2 + deviations**2)
@@ -156,15 +150,14 @@ class ErrorModel:
     def _evaluate(self, codes: Codes) -> tuple[Array, Array]:
         """Return log10 error, shape ``(n,)``, and its derivatives by the unknowns, ``(n, n_unknowns)``."""
         at = [codes[:, t.column] if t.column >= 0 else np.zeros(len(codes), np.int32) for t in self._terms]
-        exponents = np.stack(
-            [(t.constants + t.coefficients @ self._exponents)[c] for t, c in zip(self._terms, at, strict=True)]
-        )
+        terms = list(zip(self._terms, at, strict=True))
+        exponents = np.stack([(term.constants + term.coefficients @ self._exponents)[c] for term, c in terms])
         largest = exponents.max(axis=0)
         shares = 10.0 ** (exponents - largest)
         total = shares.sum(axis=0)
         value = largest + np.log10(total)
         jacobian = np.zeros((len(codes), len(self._prior)))
-        for term, c, share in zip(self._terms, at, shares / total, strict=True):
+        for (term, c), share in zip(terms, shares / total, strict=True):
             jacobian += share[:, None] * term.coefficients[c]
         for effect in self._effects:
             c = codes[:, effect.column]
@@ -184,9 +177,8 @@ class ErrorModel:
         for _ in range(_ITERATIONS):
             weighted = jacobian.T * weights
             curvature = self._curvature(weighted, jacobian)
-            gradient = product(weighted, (targets - value)[:, None])[:, 0] - self._precision * (
-                self._exponents - self._prior
-            )
+            away = self._precision * (self._exponents - self._prior)
+            gradient = product(weighted, (targets - value)[:, None])[:, 0] - away
             damped = curvature.copy()
             damped.flat[:: len(self._prior) + 1] *= 1.0 + damping
             before = self._exponents
@@ -229,16 +221,7 @@ class _Record:
 
 
 class Signatures:
-    """Says of signatures whether they meet the threshold, and with what probability.
-
-    Args:
-        space: the search space.
-        names: parameters of the signature.
-        objective: has the threshold.
-
-    Raises:
-        UnknownNameError: a name is not a parameter of the space.
-    """
+    """Says whether signatures, of parameters with these names, meet the threshold, and with what probability."""
 
     def __init__(self, space: SearchSpace, names: Sequence[str], objective: Objective) -> None:
         self._objective = objective
@@ -276,15 +259,11 @@ class Signatures:
     def _fit(self) -> None:
         known = [r for r in self._records.values() if r.excesses or self._is_bad(r)]
         self.version += 1
-        if not known:
-            return
-        errors = [min(r.excesses) if r.excesses else _NON_FINITE_EXCESS for r in known]
-        deviations = [0.0 if r.excesses else _NON_FINITE_DEVIATION for r in known]
-        self._model.fit(
-            np.array([r.codes for r in known]),
-            np.maximum(np.array(errors) + self._target, _LEAST_ERROR),
-            np.array(deviations),
-        )
+        if known:
+            excesses = np.array([min(r.excesses) if r.excesses else _NON_FINITE_EXCESS for r in known])
+            deviations = np.array([0.0 if r.excesses else _NON_FINITE_DEVIATION for r in known])
+            codes = np.array([r.codes for r in known])
+            self._model.fit(codes, np.maximum(excesses + self._target, _LEAST_ERROR), deviations)
 
     # -- asking --------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
@@ -68,7 +69,7 @@ class Outcome:
         return not math.isnan(self.value)
 
 
-def chosen(outcomes: Sequence[Outcome], most: int, rng: np.random.Generator) -> Sequence[Outcome]:
+def chosen(outcomes: Sequence[Outcome], most: int, rng: Generator) -> Sequence[Outcome]:
     """Return the outcomes a model holds: all, or of too many the best half and a random part of the rest."""
     if len(outcomes) <= most:
         return outcomes
@@ -82,10 +83,6 @@ class ValidityModel:
     A Gaussian process regresses the failures (0: ran, 1: failed) with length scales of its own, and the
     probability is that of a value below one half. The prior mean is 0, so what is far from every failure
     counts as valid: a space without failures is searched as if there were none.
-
-    Args:
-        n_features: features of a configuration.
-        iterations: of the fit of the length scales.
     """
 
     def __init__(self, n_features: int, iterations: int) -> None:
@@ -95,19 +92,12 @@ class ValidityModel:
         self._posterior: Posterior | None = None
 
     def fit(self, x: Array, failed: NDArray[np.bool_], candidates: Array) -> None:
-        """Learn from all outcomes.
-
-        Args:
-            x: features of what was evaluated, shape ``(n, n_features)``.
-            failed: shape ``(n,)``.
-            candidates: features of what :meth:`log_probability` is about, shape ``(m, n_features)``.
-        """
+        """Learn from all outcomes: features ``(n, n_features)``, failures ``(n,)``, features of the candidates."""
         self._posterior = None
         if not failed.any():
             return
         y = failed.astype(np.float64)
-        starts = [self._hyperparameters]
-        self._hyperparameters = fit(x, y, self._prior, starts, self._iterations)
+        self._hyperparameters = fit(x, y, self._prior, [self._hyperparameters], self._iterations)
         self._posterior = Posterior(self._hyperparameters, candidates)
         self._posterior.condition(x, y)
 
@@ -150,13 +140,7 @@ class FeasibilityModel:
     """
 
     def __init__(
-        self,
-        n_features: int,
-        signatures: Signatures | None,
-        *,
-        iterations: int,
-        max_observations: int,
-        rng: np.random.Generator,
+        self, n_features: int, signatures: Signatures | None, *, iterations: int, max_observations: int, rng: Generator
     ) -> None:
         self._signatures = signatures
         self._max_observations = max_observations
@@ -192,13 +176,7 @@ class FeasibilityModel:
         return limit
 
     def weigh(self, promise: Array, features: Array, codes: NDArray[np.int32]) -> Array:
-        """Add to what other configurations promise the log of their probability.
-
-        Args:
-            promise: shape ``(n,)``.
-            features: shape ``(n, k)``.
-            codes: value codes, shape ``(n, d)``.
-        """
+        """Add to what other configurations promise ``(n,)`` the log of their probability; value codes ``(n, d)``."""
         value = promise + self._validity.log_probability_at(features)
         if self._signatures is not None:
             value = value + self._signatures.log_probability(codes)
@@ -220,26 +198,20 @@ class FeasibilityForest:
     """Learns which configurations run, by a random forest (Hellsten 2023, Sec. 4.2, "Hidden constraints").
 
     The paper grows a new forest at every step, which takes most of the time of one. Here it is grown anew when an
-    outcome is not what it expected or when there are more outcomes by a factor; in between it would hardly differ.
+    outcome is not what it expected or when there are ``growth`` times as many outcomes; in between it would hardly
+    differ.
 
-    Args:
-        trees: in the forest.
-        growth: of the number of outcomes after which a new one is grown, at least 1.
-        rng: seeds the forests.
+    Attributes:
+        known: number of outcomes taken in.
     """
 
-    def __init__(self, trees: int, growth: float, rng: np.random.Generator) -> None:
+    def __init__(self, trees: int, growth: float, rng: Generator) -> None:
         self._trees = trees
         self._growth = growth
         self._rng = rng
         self._forest: RandomForestClassifier | None = None
         self._grown_to = 0
-        self._known = 0
-
-    @property
-    def known(self) -> int:
-        """Number of outcomes taken in."""
-        return self._known
+        self.known = 0
 
     @property
     def is_grown(self) -> bool:
@@ -247,14 +219,12 @@ class FeasibilityForest:
         return self._forest is not None
 
     def learn(self, coordinates: Array, ran: NDArray[np.bool_]) -> bool:
-        """Take in all outcomes, those known before first and in the same order; return whether it changed.
+        """Take in all outcomes, those known before first and in the same order; return whether the forest changed.
 
-        Args:
-            coordinates: of what was evaluated, shape ``(n, n_coordinates)``.
-            ran: whether it did, shape ``(n,)``.
+        Coordinates ``(n, n_coordinates)`` of what was evaluated, and whether it ran, ``(n,)``.
         """
-        new = slice(self._known, len(ran))
-        self._known = len(ran)
+        new = slice(self.known, len(ran))
+        self.known = len(ran)
         if new.start == new.stop or ran.all() or not ran.any():
             return False
         due = self._forest is None or len(ran) >= self._growth * self._grown_to
@@ -293,7 +263,7 @@ class FeasibilityForest:
         self._grown_to = len(ran)
 
 
-def least_probability(limit: float, levels: int, rng: np.random.Generator) -> float:
+def least_probability(limit: float, levels: int, rng: Generator) -> float:
     """Return epsilon_f, below which a configuration is not considered: drawn from 0, ..., limit in equal steps.
 
     It is 0 with a probability of 1 / levels, so that nothing is ruled out for ever.

@@ -143,14 +143,9 @@ def log_posterior(vector: Array, x: Array, y: Array, prior: Prior) -> tuple[floa
 
 
 def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max_iterations: int) -> Hyperparameters:
-    """Return the hyperparameters of the largest posterior found from the starting points.
+    """Return the hyperparameters of the largest posterior found from the starting points, at least one.
 
-    Args:
-        x: features, shape ``(n, n_features)``.
-        y: observations with mean near zero and deviation near one, shape ``(n,)``.
-        prior: of the hyperparameters.
-        starts: where the minimiser starts, at least one.
-        max_iterations: of the minimiser from each start.
+    Features and observations as for :func:`log_posterior`, with a deviation near one.
     """
     vector = maximise(
         lambda vector: log_posterior(vector, x, y, prior),
@@ -172,15 +167,10 @@ def maximise(
     bound: float,
     max_iterations: int,
 ) -> Array:
-    """Return the largest local maximum found from the starting points, shape ``(n,)``.
+    """Return the largest local maximum found from the starting points, at least one, shape ``(n,)``.
 
-    Args:
-        function: gives value and gradient.
-        starts: where the minimiser starts, at least one point of shape ``(n,)``.
-        centre: of the region searched, shape ``(n,)``.
-        unit: of each variable, shape ``(n,)``.
-        bound: half the width of the region, in units.
-        max_iterations: of the minimiser from each start.
+    The function gives value and gradient. The region is searched that reaches from the centre by ``bound`` units, one
+    for each variable, to either side.
     """
 
     def loss(z: Array) -> tuple[float, Array]:
@@ -202,13 +192,8 @@ class GrowingFactor:
 
     With the factor L of the observations' covariance, row i of ``V = L^-1 K(observations, candidates)`` depends on
     the first i observations alone. So an observation adds one row to L^-1 and V and takes time proportional to
-    observations times candidates; taking the last ones back is free.
-
-    Args:
-        n_candidates: number of candidates.
-        n_features: features of each.
-        whitened: shape of what an observation has of values.
-        dtype: of V.
+    observations times candidates; taking the last ones back is free. ``whitened`` is the shape of an observation's
+    values, and ``dtype`` the type of V.
     """
 
     def __init__(
@@ -228,11 +213,8 @@ class GrowingFactor:
     def _grow(self, x: Array, correlations: Array, diagonal: float, least: float) -> tuple[Array, float]:
         """Add the row of a point to the inverse factor, not to V; return its own row in the factor, and its pivot.
 
-        Args:
-            x: scaled features, shape ``(k,)``.
-            correlations: with the points held, shape ``(n,)``.
-            diagonal: variance of an observation.
-            least: smallest square of a pivot.
+        Scaled features ``(k,)``, correlations ``(n,)`` with the points held, variance of an observation, and the
+        smallest square of a pivot.
         """
         n = self._n
         self._reserve(n + 1)
@@ -266,16 +248,10 @@ class GrowingFactor:
 
 
 class Posterior(GrowingFactor):
-    """The posterior over a fixed set of candidates, extended by one observation at a time.
-
-    Args:
-        hyperparameters: of the covariance.
-        candidates: features, shape ``(n_candidates, n_features)``.
-    """
+    """The posterior over fixed candidates, features ``(n_candidates, n_features)``, one observation at a time."""
 
     def __init__(self, hyperparameters: Hyperparameters, candidates: Array) -> None:
         super().__init__(len(candidates), candidates.shape[1], (), np.float32)
-        self.hyperparameters = hyperparameters
         self._signal2 = hyperparameters.signal**2
         self._diagonal = self._signal2 * (1.0 + _JITTER) + hyperparameters.noise**2
         self._inverse_lengths = 1.0 / hyperparameters.lengths

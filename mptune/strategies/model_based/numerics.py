@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-__all__ = ["NotPositiveDefinite", "cholesky", "inverse_factor", "lower_gram", "minimise", "product"]
+__all__ = ["NotPositiveDefinite", "cholesky", "lower_gram", "minimise", "product"]
 
 Array = NDArray[np.float64]
 Loss = Callable[[Array], tuple[float, Array]]
@@ -41,8 +41,7 @@ class NotPositiveDefinite(ArithmeticError):
 def cholesky(matrix: Array) -> tuple[Array, Array]:
     """Return the lower Cholesky factor of a matrix, and its inverse, both ``(n, n)`` with zeros above the diagonal.
 
-    Args:
-        matrix: symmetric, of which the lower half is read, ``(n, n)``.
+    Of the matrix, which is symmetric, only the lower half is read.
 
     Raises:
         NotPositiveDefinite: the factor does not exist.
@@ -63,25 +62,13 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
                 raise NotPositiveDefinite
             lower[row, column] = factor
             inverse[row, column] = lapack.dtrtri(factor, lower=1)[0]
-    inverse_factor(lower, inverse)
-    return lower, inverse
-
-
-def inverse_factor(lower: Array, inverse: Array) -> None:
-    """Fill the tiles below the diagonal of the inverse of a lower triangular matrix.
-
-    Args:
-        lower: the matrix, ``(n, n)``.
-        inverse: with the inverses of its diagonal tiles; changed in place.
-    """
-    tiles = _tiles(len(lower))
     for j, column in enumerate(tiles):
-        for i in range(j + 1, len(tiles)):
-            row = tiles[i]
-            total = lower[row, tiles[j]] @ inverse[tiles[j], column]
+        for i, row in enumerate(tiles[j + 1 :], start=j + 1):
+            total = lower[row, column] @ inverse[column, column]
             for k in tiles[j + 1 : i]:
                 total += lower[row, k] @ inverse[k, column]
             inverse[row, column] = -(inverse[row, row] @ total)
+    return lower, inverse
 
 
 def lower_gram(factor: Array) -> Array:
@@ -100,13 +87,7 @@ def lower_gram(factor: Array) -> Array:
 
 
 def product(a: NDArray[Any], b: NDArray[Any], *, triangular: bool = False) -> NDArray[Any]:
-    """Return ``a @ b``.
-
-    Args:
-        a: ``(m, k)``.
-        b: ``(k, n)``, wide.
-        triangular: ``a`` is lower triangular; what lies above its diagonal is not read.
-    """
+    """Return ``a @ b`` for a wide ``b``; of a triangular ``a`` what lies above the diagonal is not read."""
     m, k = a.shape
     n = b.shape[1]
     result = np.zeros((m, n), dtype=np.result_type(a, b))
@@ -119,19 +100,12 @@ def product(a: NDArray[Any], b: NDArray[Any], *, triangular: bool = False) -> ND
                 break
             tile = a[row, inner]
             if whole:
-                result[row, :whole] += _side_by_side(np.matmul(tile, _stacked(b[inner, :whole], width)))
+                # As a stack of narrow matrices, which matmul multiplies one by one.
+                stack = np.matmul(tile, b[inner, :whole].reshape(tile.shape[1], -1, width).transpose(1, 0, 2))
+                result[row, :whole] += stack.transpose(1, 0, 2).reshape(len(tile), -1)
             if whole < n:
                 result[row, whole:] += tile @ b[inner, whole:]
     return result
-
-
-def _stacked(b: NDArray[Any], width: int) -> NDArray[Any]:
-    """Return a view of wide ``b`` as a stack of narrow matrices, which matmul multiplies one by one."""
-    return b.reshape(b.shape[0], -1, width).transpose(1, 0, 2)
-
-
-def _side_by_side(stack: NDArray[Any]) -> NDArray[Any]:
-    return stack.transpose(1, 0, 2).reshape(stack.shape[1], -1)
 
 
 def _tiles(n: int) -> list[slice]:
@@ -144,12 +118,7 @@ def minimise(loss: Loss, start: Array, *, bound: float, max_iterations: int) -> 
     BFGS with backtracking (Nocedal and Wright, Numerical Optimization, algorithms 6.1 and 3.1). No
     coordinate moves by more than 1.5 at once, so a poor curvature estimate cannot throw it far. scipy's
     L-BFGS-B is no alternative here: its tiny triangular solves are spread over threads and wait for them.
-
-    Args:
-        loss: value and gradient; the value may be infinite.
-        start: shape ``(n,)``.
-        bound: largest absolute value of a variable.
-        max_iterations: gradient steps at most.
+    The loss gives value, which may be infinite, and gradient.
     """
     x = np.clip(start, -bound, bound)
     value, gradient = loss(x)

@@ -109,14 +109,7 @@ class KnownAxis(Axis):
 
 
 class ParetoSurrogate(Surrogate):
-    """Models of several objectives, in which the front of the feasible outcomes is to be improved on.
-
-    Args:
-        axes: the objectives.
-        feasibility: probability to be feasible.
-        max_observations: most a model holds.
-        rng: chooses which observations a full model leaves out.
-    """
+    """Models of several objectives, in which the front of the feasible outcomes is to be improved on."""
 
     def __init__(
         self, axes: Sequence[Axis], feasibility: FeasibilityModel, max_observations: int, rng: np.random.Generator

@@ -24,24 +24,18 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-#: Values of candidates, more is better, by posterior mean, deviation, smallest observation, exploration factor.
+#: Values of candidates, more is better, by the posterior's mean and deviation of what is minimised, each ``(n,)``, the
+#: smallest observation, and the exploration factor.
 Acquisition = Callable[[Array, Array, float, float], Array]
 
 
 def expected_improvement(mean: Array, deviation: Array, best: float, exploration: float) -> Array:
-    """Return the log of the expected improvement on ``best - exploration``, shape ``(n,)``.
-
-    Args:
-        mean: posterior mean of what is minimised, shape ``(n,)``.
-        deviation: posterior standard deviation, positive, shape ``(n,)``.
-        best: smallest observation.
-        exploration: exploration factor, in the unit of the mean.
-    """
+    """Return the log of the expected improvement on ``best - exploration``, the factor being in the mean's unit."""
     return log_expected_improvement(mean, deviation, best - exploration)
 
 
 def probability_of_improvement(mean: Array, deviation: Array, best: float, exploration: float) -> Array:
-    """Return the log of the probability to fall below ``best - exploration``; arguments as for expected_improvement."""
+    """Return the log of the probability to fall below ``best - exploration``."""
     return np.asarray(log_ndtr((best - exploration - mean) / deviation), dtype=np.float64)
 
 
@@ -134,13 +128,9 @@ class Multi(Portfolio):
 
 
 class AdvancedMulti(Portfolio):
-    """Drops a function that is often much worse than the mean, and keeps only one that is often much better.
+    """Drops a function that is often much worse than the mean score, and keeps only one that is often much better.
 
-    Args:
-        functions: names of acquisition functions, the preferred ones first.
-        threshold: how often.
-        discount: weight of an observation relative to that of the next round.
-        required: how much, relative to the mean score.
+    How much is ``required``, relative to the mean.
     """
 
     def __init__(self, functions: Sequence[str], *, threshold: int, discount: float, required: float) -> None:

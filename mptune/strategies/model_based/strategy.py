@@ -75,12 +75,9 @@ class ModelBasedStrategy(Strategy):
     # -- the initial sample --------------------------------------------------------------------
 
     def _draw_design(self, initial: int, told: NDArray[np.float64], draw: Draw) -> list[int]:
-        """Return the initial sample; observations told before count towards it where they vary in every coordinate.
+        """Return the initial sample of so many observations.
 
-        Args:
-            initial: observations wanted.
-            told: coordinates of what was told before, shape ``(n, k)``.
-            draw: draws a sample.
+        Those told before, of coordinates ``(n, k)``, count towards it where they vary in every coordinate.
         """
         covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
         wanted = min(initial, self.space.size)

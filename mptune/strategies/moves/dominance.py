@@ -24,9 +24,6 @@ def non_dominated_ranks(costs: Array, violations: Array) -> NDArray[np.int64]:
     Args:
         costs: what is minimised, shape ``(n, n_objectives)``; infinities compare like numbers, NaN is not allowed.
         violations: 0 for a feasible row, more the worse it is, shape ``(n,)``.
-
-    Returns:
-        Shape ``(n,)``.
     """
     no_worse = np.ones((len(costs), len(costs)), dtype=np.bool_)
     better = np.zeros_like(no_worse)
@@ -52,13 +49,8 @@ def crowding_distances(costs: Array) -> Array:
     """Return how far the neighbours of each row on its front are apart, summed over objectives; infinite at the ends.
 
     In each objective the gap between the rows before and after counts, relative to the span of the front. An objective
-    in which all rows are equal says nothing; an infinite cost lies where the worst (or best) finite one does.
-
-    Args:
-        costs: of one front, shape ``(n, n_objectives)``, no NaN.
-
-    Returns:
-        Shape ``(n,)``.
+    in which all rows are equal says nothing; an infinite cost lies where the worst (or best) finite one does. Costs are
+    of one front, shape ``(n, n_objectives)``, no NaN.
     """
     distances = np.zeros(len(costs))
     for column in costs.T:

@@ -33,15 +33,10 @@ _SAME_DISTANCE: Final = 1e-9
 
 
 def single_changes(codes: Codes, parameters: Sequence[Parameter]) -> Codes:
-    """Return each row with one parameter changed, in the order of parameters and values.
+    """Return each row of value codes ``(n, d)`` with one of ``d`` parameters changed, shape ``(n, n_changes, d)``.
 
-    Args:
-        codes: value codes, shape ``(n, d)``.
-        parameters: the parameters, ``d`` of them.
-
-    Returns:
-        Shape ``(n, n_changes, d)``. A change that leads out of a parameter's values is not valid, and neither the
-        original nor a value more than 32 steps away is among them.
+    They are in the order of parameters and values. A change that leads out of a parameter's values is not valid, and
+    neither the original nor a value more than 32 steps away is among them.
     """
     reaches = [min(len(parameter.values) - 1, _REACH) for parameter in parameters]
     steps = [np.delete(np.arange(-reach, reach + 1), reach) for reach in reaches]
@@ -80,10 +75,8 @@ def _disruptive_uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[C
     return first, second
 
 
-Crossover = Callable[[Codes, Codes, np.random.Generator], tuple[Codes, Codes]]
-
 #: How two parents give two children, by name.
-CROSSOVERS: Final[dict[str, Crossover]] = {
+CROSSOVERS: Final[dict[str, Callable[[Codes, Codes, np.random.Generator], tuple[Codes, Codes]]]] = {
     "single_point": _single_point,
     "two_point": _two_point,
     "uniform": _uniform,
@@ -150,12 +143,7 @@ class Grid:
 
 @dataclass(slots=True)
 class Champion:
-    """The best configuration one individual has been at; those whose trials are awaited stay in the running.
-
-    Attributes:
-        index: the best so far, or where it started while nothing is known.
-        awaited: where it has been without a trial yet.
-    """
+    """The best configuration one individual has been at, or where it started; those awaited stay in the running."""
 
     index: int
     awaited: list[int] = field(default_factory=list)

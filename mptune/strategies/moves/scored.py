@@ -54,11 +54,7 @@ def acceptance_probability(current: float, score: float, temperature: float) -> 
     """Return the probability to move from one score to another: exp(-loss / temperature), 1 where nothing is lost.
 
     Metropolis et al., "Equation of state calculations by fast computing machines" (1953), with the relative loss
-    in place of the difference of energies.
-
-    Args:
-        current: score at present, higher is better; ``-inf`` for a failed trial.
-        score: score of the proposal.
-        temperature: the relative loss accepted with probability 1/e, positive.
+    in place of the difference of energies. A failed trial has the score ``-inf``; the temperature, which is positive,
+    is the relative loss accepted with probability 1/e.
     """
     return math.exp(-relative_loss(current, score) / temperature)
