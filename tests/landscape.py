@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
+from searches import drive
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
@@ -70,12 +71,7 @@ def is_local_optimum(c: Configuration, kind: str) -> bool:
 
 def run(strategy: Strategy, budget: int, batch: int = 1) -> list[Configuration]:
     """Return what a strategy proposed, in order."""
-    asked: list[Configuration] = []
-    while len(asked) < budget:
-        found = strategy.ask(min(batch, budget - len(asked)))
-        strategy.tell([evaluate(c) for c in found])
-        asked += found
-    return asked
+    return [trial.configuration for trial in drive(strategy, evaluate, budget, batch)]
 
 
 def expected_random_ms(budget: int) -> float:
@@ -87,11 +83,5 @@ def expected_random_ms(budget: int) -> float:
 
 def best_ms(name: str, budget: int, seeds: Sequence[int], batch: int = 1, **options: object) -> float:
     """Return the best time found, in the mean over seeds."""
-    return float(
-        np.mean(
-            [
-                1.0 / max(map(score, run(make(name, SPACE, Objective(), seed=seed, options=options), budget, batch)))
-                for seed in seeds
-            ]
-        )
-    )
+    strategies = [make(name, SPACE, Objective(), seed=seed, options=options) for seed in seeds]
+    return float(np.mean([1.0 / max(map(score, run(strategy, budget, batch))) for strategy in strategies]))

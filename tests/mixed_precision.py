@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from searches import drive
 
 from mptune.objective import Objective
 from mptune.precision import precision
@@ -94,15 +95,7 @@ class Kernel:
 
     def search(self, strategy: str, budget: int, seed: int, batch: int = 1, **options: object) -> list[Trial]:
         searcher = make(strategy, self.space, self.objective, signature=SIGNATURE, seed=seed, options=options)
-        trials: list[Trial] = []
-        while len(trials) < budget:
-            asked = searcher.ask(min(batch, budget - len(trials)))
-            if not asked:
-                break
-            found = [self.evaluate(c) for c in asked]
-            searcher.tell(found)
-            trials.extend(found)
-        return trials
+        return drive(searcher, self.evaluate, budget, batch)
 
     def regret(self, trials: list[Trial]) -> float:
         """Return how much slower than the optimum the best feasible trial is, relative; infinity without one."""

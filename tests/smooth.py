@@ -6,6 +6,7 @@ import math
 from functools import cache
 
 import numpy as np
+from searches import drive
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
@@ -42,13 +43,7 @@ def evaluate(c: Configuration) -> Trial:
 
 def search(strategy: str, budget: int, seed: int, batch: int = 1, **options: object) -> list[Trial]:
     """Return the trials of one search, in order."""
-    searcher = make(strategy, SPACE, Objective(), seed=seed, options=options)
-    trials: list[Trial] = []
-    while len(trials) < budget:
-        found = [evaluate(c) for c in searcher.ask(min(batch, budget - len(trials)))]
-        searcher.tell(found)
-        trials.extend(found)
-    return trials
+    return drive(make(strategy, SPACE, Objective(), seed=seed, options=options), evaluate, budget, batch)
 
 
 @cache

@@ -11,8 +11,9 @@ collected by pytest, which it does not import.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
@@ -96,12 +97,15 @@ class StrategyConformance:
 
     #: The class under test.
     strategy: ClassVar[type[Strategy]]
+    #: Its hyperparameters that are not the defaults.
+    options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def make(
         self, space: SearchSpace, objective: Objective | None = None, *, signature: Sequence[str] = (), seed: int = 0
     ) -> Strategy:
-        """Return a new strategy with its default options; override it to test others."""
-        return self.strategy(space, objective or Objective(), signature=signature, seed=seed)
+        """Return a new strategy; override it to change the objective, say."""
+        options = self.strategy.options_class.from_mapping(self.strategy.name, self.options)
+        return self.strategy(space, objective or Objective(), signature=signature, seed=seed, options=options)
 
     def run(
         self, strategy: Strategy, evaluate: Evaluate = _evaluate, batch: int = 1, limit: int = 10**9

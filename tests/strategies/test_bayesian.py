@@ -3,15 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from mixed_precision import PRECISIONS, SIGNATURE, Kernel
+from searches import drive
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.model_based.coordinates import Features, alignment
 
 STRICT, MEDIUM, LOOSE = 1e-7, 3e-6, 1e-2
+BACO_QUICK = {"trees": 10, "fit_samples": 3, "fit_starts": 1, "iterations": 15, "refit": 1.25}
 
 
 def _signature(trial: Trial) -> tuple[object, ...]:
@@ -74,13 +77,7 @@ def test_finds_something_feasible_where_the_widest_types_fail_to_run() -> None:
 
     for seed in range(3):
         strategy = make("bayesian", space, objective, signature="abcd", seed=seed)
-        for _ in range(30):
-            trials = [evaluate(c) for c in strategy.ask(1)]
-            strategy.tell(trials)
-            if objective.is_feasible(trials[0]):
-                break
-        else:
-            pytest.fail("nothing feasible among 30 evaluations")
+        assert any(map(objective.is_feasible, drive(strategy, evaluate, 30)))
 
 
 def test_starts_as_wide_as_the_constraints_allow() -> None:
@@ -117,8 +114,7 @@ def test_batches_cost_little() -> None:
 def test_a_batch_is_spread_out() -> None:
     kernel = Kernel(None)
     strategy = make("bayesian", kernel.space, kernel.objective, seed=0)
-    for _ in range(25):
-        strategy.tell([kernel.evaluate(c) for c in strategy.ask(1)])
+    drive(strategy, kernel.evaluate, 25)
     batch = strategy.ask(8)
     rows = Features(kernel.space).of([kernel.space.index(c) for c in batch])
     assert len(np.unique(rows, axis=0)) == 8
@@ -129,12 +125,7 @@ def test_inaccurate_trials_teach_the_time() -> None:
     fp16 = [c for c in kernel.space.configurations(range(0, kernel.space.size, 7)) if c["x_type"] == "fp16"][:60]
     strategy = make("bayesian", kernel.space, kernel.objective, signature=SIGNATURE, seed=0)
     strategy.tell([kernel.evaluate(c) for c in fp16])
-    trials: list[Trial] = []
-    for _ in range(25):
-        found = [kernel.evaluate(c) for c in strategy.ask(1)]
-        strategy.tell(found)
-        trials += found
-    assert kernel.regret(trials) < 0.15
+    assert kernel.regret(drive(strategy, kernel.evaluate, 25)) < 0.15
 
 
 def test_the_baselines_trials_do_not_replace_the_initial_sample() -> None:
@@ -164,26 +155,24 @@ def test_without_a_threshold_the_signature_does_not_matter() -> None:
     runs = []
     for signature in ((), SIGNATURE):
         strategy = make("bayesian", kernel.space, kernel.objective, signature=signature, seed=2)
-        trials: list[Trial] = []
-        for _ in range(20):
-            found = [kernel.evaluate(c) for c in strategy.ask(1)]
-            strategy.tell(found)
-            trials += found
-        runs.append([t.configuration for t in trials])
+        runs.append([t.configuration for t in drive(strategy, kernel.evaluate, 20)])
     assert runs[0] == runs[1]
 
 
-def test_maximises_where_the_objective_says_so() -> None:
+@pytest.mark.parametrize(
+    ("name", "options", "least"),
+    [("bayesian", {}, 99.5), *(("bayesian-baco", BACO_QUICK | {"log": log}, 99.0) for log in (True, False))],
+)
+def test_maximises_where_the_objective_says_so(name: str, options: dict[str, object], least: float) -> None:
     space = SearchSpace([OrdinalParameter("a", range(1, 40)), OrdinalParameter("b", range(1, 40))])
     objective = Objective(metric="bandwidth", minimise=False)
-    strategy = make("bayesian", space, objective, seed=0)
-    best = 0.0
-    for _ in range(40):
-        (c,) = strategy.ask(1)
+
+    def evaluate(c: Configuration) -> Trial:
         value = 100.0 - (float(c["a"]) - 11.0) ** 2 / 20 - (float(c["b"]) - 30.0) ** 2 / 20  # type: ignore[arg-type]
-        best = max(best, value)
-        strategy.tell([Trial(c, Status.OK, measurement=Measurement({"bandwidth": value}))])
-    assert best > 99.5
+        return Trial(c, Status.OK, measurement=Measurement({"bandwidth": value}))
+
+    trials = drive(make(name, space, objective, seed=0, options=options), evaluate, 40)
+    assert max(t.metric("bandwidth") for t in trials) > least
 
 
 def test_more_observations_than_the_model_holds() -> None:

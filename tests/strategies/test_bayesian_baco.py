@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from mixed_precision import SIGNATURE, Kernel
+from searches import drive
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
@@ -13,8 +14,7 @@ from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PermutationParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.base import Strategy
-from mptune.strategies.bayesian_baco import BayesianBacoOptions, BayesianBacoStrategy
+from mptune.strategies.bayesian_baco import BayesianBacoStrategy
 from mptune.testing.strategies import StrategyConformance
 
 #: Cheaper than the defaults, where the defaults are not what is tested.
@@ -26,21 +26,13 @@ class TestConformance(StrategyConformance):
 
     strategy = BayesianBacoStrategy
 
-    def make(
-        self, space: SearchSpace, objective: Objective | None = None, *, signature: Sequence[str] = (), seed: int = 0
-    ) -> Strategy:
-        given = {"points": 20, "permutation": "kendall", "neighbourhood": "adjacent", "log": False, **QUICK, "trees": 4}
-        options = BayesianBacoOptions.from_mapping("bayesian-baco", given)
-        return self.strategy(space, objective or Objective(), signature=signature, seed=seed, options=options)
-
-
-def _search(strategy: Strategy, kernel: Kernel, budget: int, batch: int = 1) -> list[Trial]:
-    trials: list[Trial] = []
-    while len(trials) < budget:
-        found = [kernel.evaluate(c) for c in strategy.ask(batch)]
-        strategy.tell(found)
-        trials += found
-    return trials
+    options: ClassVar = QUICK | {
+        "points": 20,
+        "permutation": "kendall",
+        "neighbourhood": "adjacent",
+        "log": False,
+        "trees": 4,
+    }
 
 
 def _strategy(kernel: Kernel, seed: int = 0, **options: object) -> BayesianBacoStrategy:
@@ -80,12 +72,7 @@ def test_finds_the_best_order_of_loops(permutation: str) -> None:
         return Trial(c, Status.OK, measurement=Measurement({"time_ms": time_ms}))
 
     strategy = make("bayesian-baco", space, Objective(), seed=0, options=QUICK | {"permutation": permutation})
-    best = math.inf
-    for _ in range(50):
-        trials = [evaluate(c) for c in strategy.ask()]
-        strategy.tell(trials)
-        best = min(best, trials[0].time_ms)
-    assert best <= 3.0
+    assert min(trial.time_ms for trial in drive(strategy, evaluate, 50)) <= 3.0
 
 
 def test_finds_the_best_beside_a_hidden_constraint() -> None:
@@ -95,24 +82,10 @@ def test_finds_the_best_beside_a_hidden_constraint() -> None:
     assert np.mean([kernel.regret(kernel.search("bayesian-baco", 50, s, **QUICK)) for s in range(2)]) < 0.05
 
 
-def test_maximises_where_the_objective_says_so() -> None:
-    space = SearchSpace([OrdinalParameter("a", range(1, 40)), OrdinalParameter("b", range(1, 40))])
-    objective = Objective(metric="bandwidth", minimise=False)
-    for log in (True, False):
-        strategy = make("bayesian-baco", space, objective, seed=0, options=QUICK | {"log": log})
-        best = 0.0
-        for _ in range(40):
-            (c,) = strategy.ask(1)
-            value = 100.0 - (float(c["a"]) - 11.0) ** 2 / 20 - (float(c["b"]) - 30.0) ** 2 / 20  # type: ignore[arg-type]
-            best = max(best, value)
-            strategy.tell([Trial(c, Status.OK, measurement=Measurement({"bandwidth": value}))])
-        assert best > 99.0
-
-
 def test_batches_cost_little_and_are_spread_out() -> None:
     kernel = Kernel(None)
     strategy = _strategy(kernel)
-    trials = _search(strategy, kernel, 56, batch=8)
+    trials = drive(strategy, kernel.evaluate, 56, batch=8)
     assert kernel.regret(trials) < 0.1
     batch = strategy.ask(8)
     codes = kernel.space.codes([kernel.space.index(c) for c in batch])
@@ -123,7 +96,7 @@ def test_batches_cost_little_and_are_spread_out() -> None:
 def test_a_failure_is_no_longer_imagined() -> None:
     kernel = Kernel(None)
     strategy = _strategy(kernel)
-    _search(strategy, kernel, 15)
+    drive(strategy, kernel.evaluate, 15)
     waiting = strategy.ask(3)
     failed, *others = (kernel.space.index(c) for c in waiting)
     strategy.tell([Trial(waiting[0], Status.CRASH, "")])
@@ -138,7 +111,7 @@ def test_a_failure_is_no_longer_imagined() -> None:
 def test_failures_feed_the_forest_alone() -> None:
     kernel = Kernel(None, shared_limit=512)
     strategy = _strategy(kernel)
-    trials = _search(strategy, kernel, 25)
+    trials = drive(strategy, kernel.evaluate, 25)
     ran = [t for t in trials if t.is_valid]
     assert 0 < len(ran) < 25
     assert len(strategy._observations) == len(ran)
@@ -151,11 +124,7 @@ def test_inaccurate_trials_count_as_the_penalty_says(penalty: str) -> None:
     objective = Objective(threshold=1e-9, penalty=penalty)
     strategy = make("bayesian-baco", kernel.space, objective, seed=0, options=QUICK)
     assert isinstance(strategy, BayesianBacoStrategy)
-    trials: list[Trial] = []
-    for _ in range(30):
-        found = [kernel.evaluate(c) for c in strategy.ask()]
-        strategy.tell(found)
-        trials += found
+    trials = drive(strategy, kernel.evaluate, 30)
     assert {o.score for o in strategy._observations.values()} == {objective.score(t) for t in trials if t.is_valid}
     assert strategy._fitted_to > 10
 
@@ -163,7 +132,7 @@ def test_inaccurate_trials_count_as_the_penalty_says(penalty: str) -> None:
 def test_a_resumed_run_needs_no_initial_sample() -> None:
     kernel = Kernel(None)
     first = _strategy(kernel, seed=1, initial=12)
-    told = _search(first, kernel, 12)
+    told = drive(first, kernel.evaluate, 12)
     resumed = _strategy(kernel, seed=2, initial=12)
     resumed.tell(told)
     resumed.ask()
@@ -201,7 +170,7 @@ def test_draws_at_random_until_something_runs() -> None:
 def _fitted(least_levels: int = 11, **options: object) -> tuple[Kernel, BayesianBacoStrategy]:
     kernel = Kernel(None, shared_limit=1024)
     strategy = _strategy(kernel, least_feasible_levels=least_levels, **options)
-    _search(strategy, kernel, 40)
+    drive(strategy, kernel.evaluate, 40)
     strategy._update()
     assert strategy._forest.is_grown
     return kernel, strategy
@@ -281,16 +250,3 @@ def test_of_many_neighbours_a_part_is_looked_at() -> None:
     around = strategy._around(17)
     assert len(set(around.tolist())) == 5
     assert set(around.tolist()) <= set(strategy.space.neighbours(17).tolist())
-
-
-# -- options ---------------------------------------------------------------------------------------
-
-SPACE = SearchSpace([OrdinalParameter("a", [1, 2, 3])])
-
-
-def test_defaults_are_those_of_the_paper() -> None:
-    defaults = BayesianBacoOptions()
-    assert (defaults.initial, defaults.starts, defaults.elite, defaults.points) == (10, 10, 3, 30_000)
-    assert (defaults.length_shape, defaults.length_rate) == (1.3, 0.1)
-    assert (defaults.permutation, defaults.log, defaults.neighbourhood) == ("spearman", True, "hamming")
-    assert (defaults.trees, defaults.least_feasible, defaults.least_feasible_levels) == (50, 0.1, 11)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from mixed_precision import SIGNATURE, Kernel
 from numpy.typing import NDArray
+from searches import drive
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
@@ -47,12 +48,7 @@ def _search(
     strategy = make(
         name, KERNEL.space, objective, signature=signature, seed=seed, known={"memory_bytes": known} if told else {}
     )
-    trials: list[Trial] = []
-    while len(trials) < budget:
-        found = [objective.judge(_evaluate(c)) for c in strategy.ask(min(batch, budget - len(trials)))]
-        strategy.tell(found)
-        trials += found
-    return trials
+    return drive(strategy, lambda c: objective.judge(_evaluate(c)), budget, batch)
 
 
 @cache

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from smooth import SPACE, evaluate, mean_best
+from smooth import SPACE, evaluate
 
 from mptune.objective import Objective
 from mptune.strategies.differential_evolution import (
@@ -63,13 +63,3 @@ def test_a_step_without_difference_or_crossover_goes_to_the_base(base: str) -> N
     standing = set(strategy._population)
     members = strategy._evolved()
     assert set(members) == {best} if base == "best" else set(members) <= standing and len(set(members)) > 1
-
-
-def test_it_improves_on_random() -> None:
-    assert mean_best("differential-evolution") < mean_best("random")
-    assert mean_best("differential-evolution", batch=16) < mean_best("random")
-
-
-def test_published_defaults() -> None:
-    expected = DifferentialEvolutionOptions(population=20, base="best", weight=0.5, crossover=0.9)
-    assert DifferentialEvolutionOptions() == expected

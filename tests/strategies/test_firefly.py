@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from smooth import mean_best
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
@@ -69,12 +68,3 @@ def test_the_brightest_moves_at_random_alone() -> None:
 def test_failures_attract_nobody() -> None:
     strategy = _lit(FireflyOptions(population=3, attraction=1.0, absorption=0.0, randomness=0.0), [0.05, 0.01, 0.02])
     assert strategy._evolved() == [50, 10, 20]
-
-
-def test_it_improves_on_random() -> None:
-    assert mean_best("firefly") < mean_best("random")
-    assert mean_best("firefly", batch=16) < mean_best("random")
-
-
-def test_published_defaults() -> None:
-    assert FireflyOptions() == FireflyOptions(population=20, attraction=1.0, absorption=1.0, randomness=0.2)

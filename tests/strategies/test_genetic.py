@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from searches import drive
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.genetic import GeneticOptions, GeneticStrategy
+from mptune.strategies.genetic import GeneticStrategy
 from mptune.strategies.moves.population import CROSSOVERS
 
 SPACE = SearchSpace([OrdinalParameter(name, range(8)) for name in "abcdef"], ["a + b + c + d + e + f <= 21", "a != b"])
@@ -32,23 +34,20 @@ def test_disruptive_crossover_swaps_half_of_what_differs() -> None:
     assert CROSSOVERS["disruptive_uniform"](a, b, rng)[0].sum() == 3
 
 
-def _search(seed: int, budget: int, **options: object) -> list[float]:
+def _time_ms(c: Configuration) -> float:
+    return 1.0 + sum((float(v) - 3.0) ** 2 for v in c.values())  # type: ignore[arg-type]
+
+
+def _search(seed: int, budget: int, **options: object) -> list[Trial]:
     strategy = make("genetic", SPACE, Objective(), seed=seed, options=options)
-    times: list[float] = []
-    while len(times) < budget:
-        (c,) = strategy.ask(1)
-        times.append(1.0 + sum((float(v) - 3.0) ** 2 for v in c.values()))  # type: ignore[arg-type]
-        strategy.tell([Trial(c, Status.OK, measurement=Measurement({"time_ms": times[-1]}))])
-    return times
+    return drive(strategy, lambda c: Trial(c, Status.OK, measurement=Measurement({"time_ms": _time_ms(c)})), budget)
 
 
 @pytest.mark.parametrize("crossover", CROSSOVERS)
 def test_it_improves_on_random(crossover: str) -> None:
     rng = np.random.default_rng(0)
-    found = [min(_search(seed, 250, crossover=crossover)) for seed in range(4)]
-    every = [
-        1.0 + sum((float(v) - 3.0) ** 2 for v in c.values()) for c in SPACE.configurations(SPACE.sample(4000, rng))
-    ]  # type: ignore[arg-type]
+    found = [min(t.time_ms for t in _search(seed, 250, crossover=crossover)) for seed in range(4)]
+    every = [_time_ms(c) for c in SPACE.configurations(SPACE.sample(4000, rng))]
     random = [min(rng.choice(every, 250)) for _ in range(100)]
     assert np.mean(found) < np.mean(random)
 
@@ -72,7 +71,3 @@ def test_repair_gives_a_valid_configuration_near_the_child() -> None:
             continue
         index = strategy._repaired(child, a)
         assert 0 <= index < SPACE.size
-
-
-def test_published_defaults() -> None:
-    assert GeneticOptions() == GeneticOptions(population=26, crossover="single_point", mutation=55.0)

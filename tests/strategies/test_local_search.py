@@ -140,7 +140,3 @@ def test_a_late_neighbour_that_is_better_is_moved_to() -> None:
 def test_it_beats_random(kind: str, improvement: str) -> None:
     found = best_ms("local-search", 120, range(20), neighbourhood=kind, improvement=improvement)
     assert found < expected_random_ms(120)
-
-
-def test_published_defaults() -> None:
-    assert LocalSearchOptions() == LocalSearchOptions(neighbourhood="hamming", improvement="first")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from landscape import LAYOUTS, SPACE, ruggedness, time_ms
 from landscape import evaluate as evaluate_time
+from searches import drive
 
 from mptune.errors import UnknownNameError
 from mptune.objective import Objective
@@ -41,13 +42,7 @@ def _nsga2(seed: int = 0, objective: Objective | None = None, **options: object)
 def _search(
     name: str, seed: int, budget: int, batch: int = 1, objective: Objective | None = None, **options: object
 ) -> list[Trial]:
-    strategy = make(name, SPACE, objective or Objective(), seed=seed, options=options)
-    trials: list[Trial] = []
-    while len(trials) < budget:
-        found = [_evaluate(c) for c in strategy.ask(min(batch, budget - len(trials)))]
-        strategy.tell(found)
-        trials += found
-    return trials
+    return drive(make(name, SPACE, objective or Objective(), seed=seed, options=options), _evaluate, budget, batch)
 
 
 def _hypervolume(trials: Sequence[Trial], second: str = "error") -> float:

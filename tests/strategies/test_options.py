@@ -95,6 +95,42 @@ OUT_OF_RANGE = {
     },
 }
 
+#: Defaults that are those of the papers.
+PUBLISHED: dict[str, dict[str, object]] = {
+    "bayesian-baco": {
+        "initial": 10,
+        "starts": 10,
+        "elite": 3,
+        "points": 30_000,
+        "length_shape": 1.3,
+        "length_rate": 0.1,
+        "permutation": "spearman",
+        "log": True,
+        "neighbourhood": "hamming",
+        "trees": 50,
+        "least_feasible": 0.1,
+        "least_feasible_levels": 11,
+    },
+    "bayesian-multi": {
+        "method": "advanced-multi",
+        "functions": "ei,poi,lcb",
+        "sampling": "maximin",
+        "length_scale": 1.5,
+        "contextual": True,
+        "initial": 20,
+        "threshold": 5,
+        "required": 0.1,
+        "discount_multi": 0.65,
+        "discount_advanced": 0.75,
+    },
+    "differential-evolution": {"population": 20, "base": "best", "weight": 0.5, "crossover": 0.9},
+    "firefly": {"population": 20, "attraction": 1.0, "absorption": 1.0, "randomness": 0.2},
+    "genetic": {"population": 26, "crossover": "single_point", "mutation": 55.0},
+    "local-search": {"neighbourhood": "hamming", "improvement": "first"},
+    "particle-swarm": {"population": 50, "inertia": 0.5, "cognitive": 3.5, "social": 1.0},
+    "simulated-annealing": {"start_temperature": 0.1, "end_temperature": 0.001},
+}
+
 #: Names nearly right, and the one that was meant.
 MISSPELT = {
     "basin-hopping": {"neighbourhood": ("haming", "hamming"), "improvement": ("bets", "best")},
@@ -152,6 +188,12 @@ def test_an_unknown_choice_suggests_the_nearest(strategy: str, name: str, value:
 def test_an_unknown_option_lists_the_valid_ones() -> None:
     with pytest.raises(UnknownNameError, match=r"option of strategy bayesian: 'initail'; did you mean 'initial'.*warp"):
         _make("bayesian", {"initail": 3})
+
+
+@pytest.mark.parametrize("strategy", PUBLISHED)
+def test_defaults_are_the_published_ones(strategy: str) -> None:
+    defaults = {name: default for name, (default, _) in STRATEGIES[strategy].options_class.documented().items()}
+    assert PUBLISHED[strategy].items() <= defaults.items()
 
 
 def test_options_come_as_text() -> None:

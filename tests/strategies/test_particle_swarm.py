@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from smooth import mean_best
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
@@ -71,12 +70,3 @@ def test_particles_stop_at_the_faces() -> None:
     assert strategy._positions[:, 0] == pytest.approx([0.0, 1.0, 1.0, 0.51])
     assert strategy._velocities[:, 0] == pytest.approx([0.0, 0.0, 0.0, 0.01])
     assert members == [0, 1000, 1000, 510]
-
-
-def test_it_improves_on_random() -> None:
-    assert mean_best("particle-swarm") < mean_best("random")
-    assert mean_best("particle-swarm", batch=16) < mean_best("random")
-
-
-def test_published_defaults() -> None:
-    assert ParticleSwarmOptions() == ParticleSwarmOptions(population=50, inertia=0.5, cognitive=3.5, social=1.0)

@@ -31,11 +31,6 @@ def test_batches_beat_random_too() -> None:
     assert best_ms("simulated-annealing", 100, range(20), batch=8) < expected_random_ms(100)
 
 
-def test_published_temperatures() -> None:
-    options = SimulatedAnnealingOptions()
-    assert (options.start_temperature, options.end_temperature) == (0.1, 0.001)
-
-
 def test_the_temperature_falls_geometrically_with_unique_evaluations_and_starts_again() -> None:
     strategy = _annealing(start_temperature=0.4, end_temperature=0.1, evaluations=10)
     seen = []

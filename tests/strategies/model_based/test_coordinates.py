@@ -19,7 +19,8 @@ from mptune.space.parameters import (
     PrecisionParameter,
     RealParameter,
 )
-from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, Distances
+from mptune.space.search_space import SearchSpace
+from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, Distances, Normalisation
 from mptune.strategies.model_based.gaussian_process import matern52
 
 
@@ -148,3 +149,54 @@ def test_eight_loops_fit_in_memory() -> None:
 def test_an_unknown_distance_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'kendall'"):
         Distances([BooleanParameter("p")], "kendal")
+
+
+# -- the normalised space ----------------------------------------------------------------------
+
+
+def _apart(space: SearchSpace) -> np.ndarray:
+    x = Normalisation(space.parameters).coordinates(space.codes(np.arange(space.size)))
+    return np.asarray(np.sqrt(np.square(x[:, None] - x[None, :]).sum(axis=2)))
+
+
+def test_values_are_spaced_linearly_whatever_they_are() -> None:
+    for parameter in (
+        OrdinalParameter("p", [1, 2, 4, 1024]),
+        OrdinalParameter("p", [10, 20, 30, 40]),
+        OrdinalParameter("p", ["tiny", "small", "large", "huge"]),
+    ):
+        x = Normalisation([parameter]).coordinates(np.arange(4)[:, None])
+        np.testing.assert_allclose(x, [[0.0], [1 / 3], [2 / 3], [1.0]])
+
+
+def test_constant_parameters_are_pruned() -> None:
+    space = SearchSpace([OrdinalParameter("one", [7]), BooleanParameter("b"), PrecisionParameter("t", ["fp32"])])
+    coordinates = Normalisation(space.parameters).coordinates(space.codes([0, 1]))
+    np.testing.assert_array_equal(coordinates, [[0.0], [1.0]])
+    only = Normalisation([OrdinalParameter("one", [7])])
+    assert only.coordinates(np.zeros((1, 1), dtype=np.int32)).shape == (1, 0)
+
+
+def test_categories_are_equally_far_apart() -> None:
+    distances = _apart(SearchSpace([CategoricalParameter("c", ["a", "b", "c"])]))
+    np.testing.assert_allclose(distances, 1.0 - np.eye(3))
+
+
+@pytest.mark.parametrize("order", [["fp64", "fp32", "fp16", "bf16"], ["bf16", "fp64", "fp16", "fp32"]])
+def test_precisions_are_placed_by_what_they_are_not_by_their_order(order: list[str]) -> None:
+    distances = _apart(SearchSpace([PrecisionParameter("t", order)]))
+    at = {name: order.index(name) for name in order}
+    assert distances[at["fp16"], at["bf16"]] < distances[at["fp32"], at["fp16"]] < distances[at["fp64"], at["fp16"]]
+    assert distances.max() == pytest.approx(1.0)
+
+
+def test_no_two_configurations_coincide() -> None:
+    space = SearchSpace(
+        [
+            PermutationParameter("p", 3),
+            PolicyParameter("policy"),
+            PrecisionParameter("t", ["fp8_e4m3", "fp8_e5m2", "fp16", "bf16"]),
+        ]
+    )
+    distances = _apart(space)
+    assert distances[~np.eye(space.size, dtype=bool)].min() > 0.01

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from smooth import SPACE, evaluate
+from smooth import SPACE, evaluate, mean_best
 
 from mptune.objective import Objective
 from mptune.results import Status, Trial
@@ -161,6 +161,12 @@ def test_the_order_in_which_trials_come_does_not_matter(name: str, batch: int) -
         strategies[0].tell(trials)
         for trial in reversed(trials):
             strategies[1].tell([trial])
+
+
+@pytest.mark.parametrize("name", ["differential-evolution", "firefly", "particle-swarm"])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_it_improves_on_random(name: str, batch: int) -> None:
+    assert mean_best(name, batch=batch) < mean_best("random")
 
 
 @pytest.mark.parametrize("name", NAMES)
