@@ -1,7 +1,8 @@
 """How long the command line takes to answer, beside importing NumPy alone.
 
 Commands are run in turn, round after round; a figure is the median of the rounds' processor time, user and system, of
-the whole process and what it starts. Files are in the cache and byte code is compiled, as from the second time on.
+the whole process and what it starts. The first round is not counted: it reads the files from disk and compiles byte
+code, which is kept for the others even where ``PYTHONDONTWRITEBYTECODE`` is set, and finds what ``list`` keeps.
 
     python benchmarks/startup.py [--rounds 15] [--output FILE.md]
 """
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,9 +91,11 @@ def cases(run_file: Path) -> list[Case]:
     ]
 
 
-def processor_s(command: Sequence[str]) -> float:
+def processor_s(command: Sequence[str], environment: Mapping[str, str]) -> float:
     """Return the processor time of a Python program and its children, in seconds."""
-    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     _, _, used = os.wait4(process.pid, 0)
     process.returncode = 0
     return used.ru_utime + used.ru_stime
@@ -100,7 +103,11 @@ def processor_s(command: Sequence[str]) -> float:
 
 def measure(measured: Sequence[Case], rounds: int) -> list[float]:
     """Return the median processor time of each case in seconds; a first round is not counted."""
-    times = [[processor_s(case.command) for case in measured] for _ in range(rounds + 1)][1:]
+    with tempfile.TemporaryDirectory() as folder:
+        kept = {"PYTHONPYCACHEPREFIX": f"{folder}/byte-code", "MPTUNE_CACHE_DIR": f"{folder}/mptune"}
+        environment = {**os.environ, **kept}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        times = [[processor_s(case.command, environment) for case in measured] for _ in range(rounds + 1)][1:]
     return [statistics.median(each) for each in zip(*times, strict=True)]
 
 

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -44,7 +44,7 @@ class Registry(Mapping[str, type[Member]]):
             module = importlib.import_module(self._own[name])
             own: type[Member] = next(c for c in vars(module).values() if self._is_member(c) and c.name == name)
             return own
-        for point in importlib.metadata.entry_points(group=self._package, name=name):
+        for point in self._third_party().select(name=name):
             loaded: Any = load_point(point, self._kind)
             if not self._is_member(loaded):
                 base = getattr(self._base, "__name__", self._kind)
@@ -53,14 +53,17 @@ class Registry(Mapping[str, type[Member]]):
         raise UnknownNameError(self._kind, name, self)
 
     def __contains__(self, name: object) -> bool:
-        return any(name == known for known in self)
+        return name in self._own or any(name == point.name for point in self._third_party())
 
     def __iter__(self) -> Iterator[str]:
-        third_party = {point.name for point in importlib.metadata.entry_points(group=self._package)}
-        return iter(sorted({*self._own, *third_party}))
+        return iter(sorted({*self._own, *(point.name for point in self._third_party())}))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def _third_party(self) -> EntryPoints:
+        """Find the entry points: slow, since it reads a file of every installed package."""
+        return importlib.metadata.entry_points(group=self._package)
 
     @cached_property
     def _own(self) -> Mapping[str, str]:

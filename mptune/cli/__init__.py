@@ -6,7 +6,6 @@ Each command imports what it needs when it runs, so that help, listings and usag
 from __future__ import annotations
 
 import sys
-from typing import Final
 
 import click
 
@@ -17,38 +16,24 @@ from mptune.errors import MptuneError
 
 __all__ = ["app", "main"]
 
-_INTERRUPTED: Final = 130
+#: In the order they are used in.
+_COMMANDS = (
+    *(kernels.list_kernels, kernels.backends, kernels.render, kernels.check, tuning.tune),
+    *(runs.show, runs.pareto, runs.plot, runs.report, runs.emit, runs.export, spaces.simulate, spaces.compare),
+)
 
 
-class _Commands(click.Group):
-    """Lists the commands in the order they are used in, not by the alphabet."""
+class _InOrder(click.Group):
+    """Lists the commands as they were added, not by the alphabet."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click wants it
         return list(self.commands)
 
 
-@click.group(name="mptune", cls=_Commands, context_settings={"show_default": True, "max_content_width": 100})
+@click.group("mptune", _InOrder, commands=_COMMANDS, context_settings={"show_default": True, "max_content_width": 100})
 @click.version_option(__version__, message="mptune %(version)s", help="Print the version.")
 def app() -> None:
     """Find how much faster a kernel runs in mixed precision, within an error you choose."""
-
-
-for _command in (
-    kernels.list_kernels,
-    kernels.backends,
-    kernels.render,
-    kernels.check,
-    tuning.tune,
-    runs.show,
-    runs.pareto,
-    runs.plot,
-    runs.report,
-    runs.emit,
-    runs.export,
-    spaces.simulate,
-    spaces.compare,
-):
-    app.add_command(_command)
 
 
 def main() -> None:
@@ -66,7 +51,7 @@ def main() -> None:
         code = 2
     except (KeyboardInterrupt, click.Abort):
         print_error("interrupted")
-        code = _INTERRUPTED
+        code = 130
     except BrokenPipeError:
         sys.stderr.close()
         code = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -31,12 +32,8 @@ __all__ = [
     "table",
 ]
 
-_SHOWN: Final = ("backend", "device", "sizes", "metric", "configurations", "strategy", "seed")
 #: Kinds of failure that are listed one by one.
 _KINDS: Final = 8
-#: A pipe or a file has no width a table would have to fit.
-_PIPE_WIDTH: Final = 240
-_GAP: Final = "  "
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
@@ -62,60 +59,52 @@ def print_json(document: Mapping[str, Any]) -> None:
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> str:
     """Return a table as text.
 
-    Args:
-        columns: the headings.
-        rows: the cells.
-        right: the headings of columns to align to the right. Of the others, the last column wraps at the width of
-            the terminal.
+    Columns named in ``right`` are aligned to the right. If the last one is not, it wraps at the width of the terminal.
     """
     import textwrap
 
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     if columns[-1] not in right:
-        room = width() - sum(widths[:-1]) - len(_GAP) * (len(columns) - 1)
+        room = width() - sum(widths[:-1]) - 2 * (len(columns) - 1)
         widths[-1] = min(widths[-1], max(room, len(columns[-1]), 20))
-    lines = [click.style(_line(columns, columns, widths, right), bold=True)]
-    for row in cells:
-        first, *others = textwrap.wrap(row[-1], widths[-1]) or [""]
-        lines.append(_line([*row[:-1], first], columns, widths, right))
-        lines += [_line([*[""] * (len(row) - 1), other], columns, widths, right) for other in others]
+
+    def line(*row: str) -> str:
+        aligned = (
+            cell.rjust(wide) if column in right else cell.ljust(wide)
+            for cell, column, wide in zip(row, columns, widths, strict=True)
+        )
+        return "  ".join(aligned).rstrip()
+
+    lines = [click.style(line(*columns), bold=True)]
+    for *others, last in cells:
+        first, *rest = textwrap.wrap(last, widths[-1]) or [""]
+        lines += [line(*others, first), *(line(*("" for _ in others), part) for part in rest)]
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str], columns: Sequence[str], widths: Sequence[int], right: Sequence[str]) -> str:
-    aligned = (
-        cell.rjust(width) if column in right else cell.ljust(width)
-        for cell, column, width in zip(cells, columns, widths, strict=True)
-    )
-    return _GAP.join(aligned).rstrip()
-
-
 def width() -> int:
-    """Return how many characters a line of standard output may have."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
+    """Return how many characters a line of standard output may have; a pipe or a file has no width to fit."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 240
 
 
 @contextlib.contextmanager
 def counter(what: str) -> Iterator[Callable[[], None]]:
     """Show on a terminal what is going on; what is yielded counts one more thing done."""
-    done = 0
+    done = itertools.count()
+
+    def show(text: str) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r{text}", err=True, nl=False)
 
     def count() -> None:
-        nonlocal done
-        done += 1
-        report()
+        show(f"{what}: {next(done)}")
 
-    def report() -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{what}: {done}", err=True, nl=False)
-
-    report()
+    count()
     try:
         yield count
     finally:
-        if sys.stderr.isatty():
-            click.echo("\r\x1b[K", err=True, nl=False)
+        show("\x1b[K")
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -142,14 +131,15 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         RunFileError: the run file it comes from does not say what the run is.
     """
     info, objective = run.info, run.info.objective
-    missing = [name for name in _SHOWN if getattr(info, name) in (None, "", {})]
-    if missing:
+    shown = ("backend", "device", "sizes", "metric", "configurations", "strategy", "seed")
+    if missing := [name for name in shown if getattr(info, name) in (None, "", {})]:
         raise RunFileError(f"the run file lacks {', '.join(missing)}: it is incomplete")
-    name, sizes = click.style(run.kernel, bold=True), pairs(info.sizes)
-    echo(f"{name} on {info.backend} ({info.device}), sizes {sizes}")
+    threshold = objective.threshold
+    limit = pairs(threshold) if isinstance(threshold, Mapping) else f"{threshold:g}" if threshold is not None else ""
+    echo(f"{click.style(run.kernel, bold=True)} on {info.backend} ({info.device}), sizes {pairs(info.sizes)}")
     echo(
-        f"threshold {_threshold(run)}, {run.evaluations} of {info.configurations:,} configurations, "
-        f"strategy {info.strategy}, seed {info.seed}, {run.state.wall_s:.1f} s"
+        f"threshold {f'{info.metric} <= {limit}' if limit else 'none'}, {run.evaluations} of {info.configurations:,} "
+        f"configurations, strategy {info.strategy}, seed {info.seed}, {run.state.wall_s:.1f} s"
     )
     if objective.also:
         echo(f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}")
@@ -159,60 +149,43 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(f"constraints: {' and '.join(objective.constraints)}")
     echo()
     second = {"best": run.best} if run.best is not None else {"closest": run.closest}
-    shown = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
-    if shown:
-        echo(_comparison(run, shown))
-        echo()
+    trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
+    if trials:
+        echo(_comparison(run, trials) + "\n")
     if run.front:
-        echo(
-            f"front: {len(run.front)} of {run.feasible} feasible configurations; no other is better in every objective"
-        )
-        echo(pareto_table(run, objective.metrics, run.front))
-        echo()
+        found = f"{len(run.front)} of {run.feasible} feasible configurations"
+        echo(f"front: {found}; no other is better in every objective")
+        echo(pareto_table(run, objective.metrics, run.front) + "\n")
     if run.state.wall_s > 0:
         echo(f"time: {_spent(run)}")
     echo(f"statuses: {pairs(run.statuses)}")
-    _print_failures(run)
+    groups = run.failure_groups
+    for group in groups[:_KINDS]:
+        echo(f"  {group.count} × {group.status}: {group.message}")
+    if others := groups[_KINDS:]:
+        echo(f"  {sum(group.count for group in others)} × {len(others)} other kinds of failure")
     for warning in run.warnings if warnings else ():
         echo(click.style(f"  warning: {warning}", fg="yellow"))
 
 
-def _threshold(run: Run) -> str:
-    threshold = run.info.objective.threshold
-    if threshold is None:
-        return "none"
-    limit = pairs(threshold) if isinstance(threshold, Mapping) else f"{threshold:g}"
-    return f"{run.info.metric} <= {limit}"
-
-
-def _comparison(run: Run, shown: Mapping[str, Trial]) -> str:
-    rows: list[tuple[object, ...]] = [
-        ("time (ms)", *(number(t.time_ms) for t in shown.values())),
-        ("speedup", *(number(run.speedup(t), 3) for t in shown.values())),
-        ("error", *(number(t.error, 3) for t in shown.values())),
-        ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in shown.values())),
-    ]
+def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:
     read = dict.fromkeys((*run.objective.metrics, *sorted(run.objective.names | run.objective.constraint_names)))
     others = [metric for metric in read if metric not in ("time_ms", "error", "memory_bytes")]
-    rows[:0] = [(metric, *(number(run.metric_of(t, metric)) for t in shown.values())) for metric in others]
-    rows += [(name, *(t.configuration[name] for t in shown.values())) for name in run.parameter_names]
-    return table(("", *shown), rows, right=tuple(shown))
-
-
-def _print_failures(run: Run) -> None:
-    groups = run.failure_groups
-    for group in groups[:_KINDS]:
-        echo(f"  {group.count} × {group.status}: {group.message}")
-    if len(groups) > _KINDS:
-        others = sum(group.count for group in groups[_KINDS:])
-        echo(f"  {others} × {len(groups) - _KINDS} other kinds of failure")
+    rows: list[tuple[object, ...]] = [
+        *((metric, *(number(run.metric_of(t, metric)) for t in trials.values())) for metric in others),
+        ("time (ms)", *(number(t.time_ms) for t in trials.values())),
+        ("speedup", *(number(run.speedup(t), 3) for t in trials.values())),
+        ("error", *(number(t.error, 3) for t in trials.values())),
+        ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in trials.values())),
+        *((name, *(t.configuration[name] for t in trials.values())) for name in run.parameter_names),
+    ]
+    return table(("", *trials), rows, right=tuple(trials))
 
 
 def _spent(run: Run) -> str:
     """Return how the time was spent; what took less than a hundredth of it counts as "other"."""
     wall_s = run.state.wall_s
-    spent = run.durations_s
-    shown = {name: seconds for name, seconds in spent.items() if name != "other" and seconds >= 0.01 * wall_s}
+    shown = {name: s for name, s in run.durations_s.items() if name != "other" and s >= 0.01 * wall_s}
     shown["other"] = max(0.0, wall_s - sum(shown.values()))
     return ", ".join(f"{name} {seconds:.1f} s ({seconds / wall_s:.0%})" for name, seconds in shown.items())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json as json_format
 import os
@@ -13,101 +14,77 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import mptune
 from mptune.cli import options
 from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, table
+from mptune.cli.options import option
 from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
 from mptune.folders import bundled_folder, cache_folder
 
 if TYPE_CHECKING:
     from mptune.checking import CheckResult, Selection
-    from mptune.kernel import Kernel
 
 __all__ = ["backends", "check", "list_kernels", "render"]
 
 
 @click.command("list")
-@click.option("--strategies", is_flag=True, help="List the search strategies and their options instead.")
-@click.option("--observers", is_flag=True, help="List what can be measured, and the metrics' names, instead.")
+@option("--strategies", "", "List the search strategies and their options instead.")
+@option("--observers", "", "List what can be measured, and the metrics' names, instead.")
 @options.as_json
 def list_kernels(strategies: bool, observers: bool, json: bool) -> None:
     """List kernels, search strategies, or what can be measured."""
     if strategies and observers:
         raise MptuneError("--strategies and --observers exclude each other")
     if strategies:
-        _list_strategies(json)
-        return
-    if observers:
-        _list_observers(json)
-        return
-    rows = _kernel_rows()
+        name, rows, show = "strategies", _strategies(), _show_strategies
+    elif observers:
+        name, rows, show = "observers", _observers(), _show_observers
+    else:
+        name, rows, show = "kernels", _kernels(), _show_kernels
     if json:
-        print_json({"kernels": rows})
-        return
-    columns = ("kernel", "parameters", "configurations", "metric", "description")
-    cells = [
-        (
-            row["kernel"],
-            f"{len(row['parameters']) - len(row['signature'])} + {len(row['signature'])}",
-            f"{row['configurations']:,}",
-            row["metric"],
-            row["description"],
-        )
-        for row in rows
-    ]
-    echo(table(columns, cells, right=("configurations",)))
-    presets = dict.fromkeys(preset for row in rows for preset in row["sizes"])
-    echo(
-        "\nparameters: those that change only speed + those that can change the numbers; configurations: valid ones "
-        f"at the default size; sizes: {', '.join(presets)}"
-    )
+        print_json({name: rows})
+    else:
+        show(rows)
 
 
-def _kernel_rows() -> list[dict[str, Any]]:
+def _kernels() -> list[dict[str, Any]]:
     """Describe every kernel.
 
-    Loading the kernels and counting their configurations takes several times as long as the rest of the command. What
-    was found for the bundled ones is kept in mptune's cache, and holds until one of mptune's files changes.
+    Running the definitions and counting configurations takes several times as long as the rest of the command, so what
+    was found for the bundled kernels is kept in mptune's cache. A hash of the rows and of mptune's own source decides
+    whether they still hold, so neither another version nor a damaged file can show something wrong.
     """
-    from mptune.registry import bundled_kernels, load_kernel
+    from mptune.registry import bundled_kernels
 
-    folder, stamp = cache_folder("list"), _stamp()
-    file = folder / f"{stamp}.json" if folder is not None else None
+    folder = bundled_folder("kernels")
+    sources = hashlib.sha256()
+    for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *folder.glob("*.py")]):
+        sources.update(path.name.encode() + path.read_bytes())
+
+    def signature(text: str) -> str:
+        return hashlib.sha256(sources.digest() + text.encode()).hexdigest()
+
+    cache = cache_folder("list")
     kept: dict[str, dict[str, Any]] = {}
-    if file is not None:
-        with suppress(OSError, ValueError):
-            kept = json_format.loads(file.read_bytes())
-    rows = {name: kept.get(name) or _describe(load_kernel(name)) for name in bundled_kernels()}
-    if file is not None and not kept:
-        own = {name: row for name, row in rows.items() if (bundled_folder("kernels") / f"{name}.py").is_file()}
-        with suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            for old in file.parent.glob("*.json"):
-                old.unlink()
-            new = file.with_suffix(f".{os.getpid()}")
-            new.write_text(json_format.dumps(own))
-            new.replace(file)
+    with suppress(OSError, ValueError):
+        if cache is not None:
+            signed, _, text = (cache / "kernels.json").read_text().partition("\n")
+            kept = json_format.loads(text) if signed == signature(text) else {}
+    rows = {name: kept.get(name) or _describe(name) for name in bundled_kernels()}
+    with suppress(OSError):
+        if cache is not None and not kept:
+            text = json_format.dumps({name: row for name, row in rows.items() if (folder / f"{name}.py").is_file()})
+            cache.mkdir(parents=True, exist_ok=True)
+            new = cache / f"kernels.{os.getpid()}"
+            new.write_text(f"{signature(text)}\n{text}")
+            new.replace(cache / "kernels.json")
     return list(rows.values())
 
 
-def _stamp() -> str:
-    """Return a text that changes whenever a Python file of mptune does."""
-    import hashlib
-
-    digest = hashlib.sha256()
-    for root in (Path(mptune.__file__).parent, bundled_folder("kernels")):
-        for folder, _, names in os.walk(root):
-            for name in sorted(names):
-                if name.endswith(".py"):
-                    path = f"{folder}/{name}"
-                    status = os.stat(path)  # noqa: PTH116 - a few hundred Path objects take longer
-                    digest.update(f"{path}:{status.st_mtime_ns}:{status.st_size};".encode())
-    return digest.hexdigest()
-
-
-def _describe(kernel: Kernel) -> dict[str, Any]:
+def _describe(name: str) -> dict[str, Any]:
     from mptune.accuracy.evaluate import metric_text
+    from mptune.registry import load_kernel
 
+    kernel = load_kernel(name)
     return {
         "kernel": kernel.name,
         "description": kernel.description,
@@ -119,35 +96,52 @@ def _describe(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def _list_strategies(json: bool) -> None:
+def _show_kernels(rows: Sequence[Mapping[str, Any]]) -> None:
+    cells = []
+    for row in rows:
+        numerical = len(row["signature"])
+        parameters = f"{len(row['parameters']) - numerical} + {numerical}"
+        cells.append((row["kernel"], parameters, f"{row['configurations']:,}", row["metric"], row["description"]))
+    columns = ("kernel", "parameters", "configurations", "metric", "description")
+    echo(table(columns, cells, right=("configurations",)))
+    presets = dict.fromkeys(preset for row in rows for preset in row["sizes"])
+    echo(
+        "\nparameters: those that change only speed + those that can change the numbers; configurations: valid ones "
+        f"at the default size; sizes: {', '.join(presets)}"
+    )
+
+
+def _strategies() -> list[dict[str, Any]]:
     from mptune.strategies import STRATEGIES
 
-    documented = {name: (STRATEGIES[name], STRATEGIES[name].options_class.documented()) for name in STRATEGIES}
-    if json:
-        rows = [
-            {
-                "strategy": name,
-                "description": _first_line(strategy),
-                "several_objectives": strategy.optimises_several,
-                "options": {option: {"default": default, "help": text} for option, (default, text) in settings.items()},
-            }
-            for name, (strategy, settings) in documented.items()
-        ]
-        print_json({"strategies": rows})
-        return
+    return [
+        {
+            "strategy": name,
+            "description": _first_line(strategy),
+            "several_objectives": strategy.optimises_several,
+            "options": {
+                option: {"default": default, "help": text}
+                for option, (default, text) in strategy.options_class.documented().items()
+            },
+        }
+        for name, strategy in STRATEGIES.items()
+    ]
+
+
+def _show_strategies(rows: Sequence[Mapping[str, Any]]) -> None:
     cells = []
-    for name, (strategy, settings) in documented.items():
-        several = " [several objectives]" if strategy.optimises_several else ""
-        cells.append((name, "", _first_line(strategy) + several))
-        cells += [(f"  {option}", str(default), text) for option, (default, text) in settings.items()]
+    for row in rows:
+        several = " [several objectives]" if row["several_objectives"] else ""
+        cells.append((row["strategy"], "", row["description"] + several))
+        cells += [(f"  {name}", str(given["default"]), given["help"]) for name, given in row["options"].items()]
     echo(table(("strategy", "default", "what it does"), cells))
     echo("\nchoose one with --strategy NAME, and its options with --strategy-option OPTION=VALUE")
 
 
-def _list_observers(json: bool) -> None:
+def _observers() -> list[dict[str, Any]]:
     from mptune.observers import OBSERVERS
 
-    rows: list[dict[str, Any]] = [
+    return [
         {
             "observer": name,
             "metrics": list(kind.metrics),
@@ -156,9 +150,9 @@ def _list_observers(json: bool) -> None:
         }
         for name, kind in OBSERVERS.items()
     ]
-    if json:
-        print_json({"observers": rows})
-        return
+
+
+def _show_observers(rows: Sequence[Mapping[str, Any]]) -> None:
     cells = [
         (row["observer"], "always" if row["always_on"] else "", ", ".join(row["metrics"]), row["description"])
         for row in rows
@@ -181,16 +175,6 @@ def backends(json: bool) -> None:
     if json:
         print_json({"backends": rows})
         return
-    columns = (
-        "backend",
-        "compiles",
-        "runs",
-        "device",
-        "architecture",
-        "memory",
-        "limits",
-        "versions / what is missing",
-    )
     cells = [
         (
             row["backend"],
@@ -199,26 +183,26 @@ def backends(json: bool) -> None:
             row["device"] or "-",
             row["architecture"] or "-",
             "-" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB",
-            _limits(row["limits"]) or "-",
+            ", ".join(text.format(row["limits"][key]) for key, text in _LIMITS.items() if row["limits"].get(key))
+            or "-",
             row["reason"] or ", ".join(f"{k} {v}" for k, v in row["versions"].items()),
         )
         for row in rows
     ]
-    echo(table(columns, cells))
+    columns = ("backend", "compiles", "runs", "device", "architecture", "memory", "limits")
+    echo(table((*columns, "versions / what is missing"), cells))
 
 
-def _limits(limits: Mapping[str, int]) -> str:
-    """Return the limits that matter to a kernel's author; --json has all of them."""
-    texts = {
-        "max_threads_per_block": "{:,} threads per block",
-        "warp_size": "{} threads per warp",
-        "max_shared_bytes": "{:,} bytes shared",
-        "registers_per_block": "{:,} registers",
-        "multiprocessors": "{} multiprocessors",
-        "workers": "{} cores",
-        "cache_bytes": "{:,} bytes cache",
-    }
-    return ", ".join(text.format(limits[name]) for name, text in texts.items() if limits.get(name))
+#: The limits that matter to a kernel's author; --json has all of them.
+_LIMITS = {
+    "max_threads_per_block": "{:,} threads per block",
+    "warp_size": "{} threads per warp",
+    "max_shared_bytes": "{:,} bytes shared",
+    "registers_per_block": "{:,} registers",
+    "multiprocessors": "{} multiprocessors",
+    "workers": "{} cores",
+    "cache_bytes": "{:,} bytes cache",
+}
 
 
 def _availability(name: str) -> dict[str, Any]:
@@ -226,40 +210,24 @@ def _availability(name: str) -> dict[str, Any]:
 
     backend = get_backend(name)
     found = backend.availability()
-    row: dict[str, Any] = {
-        "backend": name,
-        "can_compile": found.can_compile,
-        "can_run": found.can_run,
-        "reason": found.reason,
-        "device": None,
-        "architecture": None,
-        "memory_bytes": None,
-        "limits": {},
-        "versions": {},
-    }
+    row = {"backend": name, "can_compile": found.can_compile, "can_run": found.can_run, "reason": found.reason}
+    row |= {"device": None, "architecture": None, "memory_bytes": None, "limits": {}, "versions": {}}
     if found.can_run:
         try:
             device = backend.describe()
         except BackendUnavailableError as error:
             return row | {"can_run": False, "reason": str(error)}
-        row |= {
-            "device": device.name,
-            "architecture": device.architecture,
-            "memory_bytes": device.memory_bytes,
-            "limits": dict(device.limits),
-            "versions": dict(device.versions),
-        }
+        row |= {"device": device.name, "architecture": device.architecture, "memory_bytes": device.memory_bytes}
+        row |= {"limits": dict(device.limits), "versions": dict(device.versions)}
     return row
 
 
 @click.command()
 @options.kernel_name
-@click.option(
-    "--parameter", "-p", metavar="NAME=VALUE", multiple=True, help="The value of a parameter. May be repeated."
-)
-@click.option("--backend", metavar="NAME", default="auto", help="Accepted, but all backends compile the same source.")
+@option("--parameter -p", "NAME=VALUE...", "The value of a parameter.")
+@option("--backend", "NAME", "Print the source as the compiler of this backend reads it.", default="auto")
 @options.size
-@click.option("--body", is_flag=True, help="Leave out the prelude that every source starts with.")
+@option("--body", "", "Leave out the prelude that every source starts with.")
 def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[str], body: bool) -> None:
     """Print the source of one configuration.
 
@@ -292,21 +260,21 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
 @click.command()
 @click.argument("kernel", metavar="KERNEL|FILE.py|all")
 @options.backend
-@click.option(
+@option(
     "--arch",
-    metavar="NAME",
+    "NAME",
+    "Compile for this architecture, such as sm_90 or gfx90a.",
     default="",
     show_default="the device's own",
-    help="Compile for this architecture, such as sm_90 or gfx90a.",
 )
-@click.option(
+@option(
     "--sample",
-    metavar="N|all",
+    "N|all",
+    "Compile N configurations drawn at random, or all.",
     default="",
     show_default="a few that cover every value",
-    help="Compile N configurations drawn at random, or all.",
 )
-@click.option("--all-signatures", is_flag=True, help="Compile one configuration of each accuracy signature instead.")
+@option("--all-signatures", "", "Compile one configuration of each accuracy signature instead.")
 @options.size
 @options.as_json
 def check(
@@ -327,6 +295,7 @@ def check(
     target = get_backend(backend)
     results = []
     for definition in definitions:
+        sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
         with counter(f"compiling {definition.name}") as count:
             results.append(
                 check_kernel(
@@ -334,7 +303,7 @@ def check(
                     target,
                     architecture=arch,
                     sample=selection,
-                    sizes=definition.resolve_sizes(*options.parse_sizes(definition, size)),
+                    sizes=sizes,
                     on_compiled=lambda _: count(),
                 )
             )
@@ -359,16 +328,11 @@ def _selection(sample: str, all_signatures: bool) -> Selection:
     return int(sample)
 
 
-def _print_checks(results: list[CheckResult]) -> None:
+def _print_checks(results: Sequence[CheckResult]) -> None:
     rows = [
         (
-            r.kernel,
-            r.backend,
-            r.architecture or "own",
-            f"{r.configurations:,}",
-            len(r.compilations),
-            len(r.failures),
-            f"{r.median_s:.3f}" if r.median_s == r.median_s else "cached",
+            *(r.kernel, r.backend, r.architecture or "own", f"{r.configurations:,}"),
+            *(len(r.compilations), len(r.failures), f"{r.median_s:.3f}" if r.median_s == r.median_s else "cached"),
         )
         for r in results
     ]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -19,97 +19,47 @@ from mptune.errors import MptuneError
 if TYPE_CHECKING:
     from mptune.kernel import Kernel
 
-__all__ = [
-    "FILE",
-    "as_json",
-    "backend",
-    "constraints",
-    "default_output",
-    "kernel_name",
-    "max_error",
-    "maximise",
-    "objective",
-    "objectives",
-    "other_max_error",
-    "parse_assignments",
-    "parse_names",
-    "parse_sizes",
-    "parse_threshold",
-    "penalty",
-    "seed_of_runs",
-    "size",
-    "strategy",
-    "strategy_option",
-]
-
-FILE: Final = click.Path(path_type=Path)
-
-kernel_name = click.argument("kernel", metavar="KERNEL|FILE.py")
-as_json = click.option("--json", is_flag=True, help="Print one JSON document.")
-backend = click.option("--backend", metavar="NAME", default="auto", help="auto, host, cuda or hip.")
-size = click.option(
-    "--size", metavar="PRESET|NAME=VALUE", multiple=True, help="A preset's name, or one size. May be repeated."
-)
-max_error = click.option(
-    "--max-error",
-    metavar="X|OUTPUT=X",
-    multiple=True,
-    help="Largest error allowed, for all outputs or for one. May be repeated.",
-)
-other_max_error = click.option(
-    "--max-error",
-    metavar="X|OUTPUT=X",
-    multiple=True,
-    help="Use another error limit than the run did, for all outputs or for one. May be repeated.",
-)
-objective = click.option(
-    "--objective",
-    metavar="NAME",
-    default="time",
-    help="What to optimise: time, memory, energy, edp, error, a metric, or a formula of metrics.",
-)
-objectives = click.option(
-    "--objectives",
-    metavar="A,B",
-    default="",
-    show_default=False,
-    help="Find the trade-offs between two or three objectives; the best configuration is the best in the first.",
-)
-maximise = click.option("--maximise", is_flag=True, help="Make the objective as large as possible instead of small.")
-constraints = click.option(
-    "--constraint",
-    "constraints",
-    metavar="LIMIT",
-    multiple=True,
-    help="A limit on a metric, such as 'energy_j <= 1.5'. May be repeated; all must hold.",
-)
-penalty = click.option(
-    "--penalty",
-    metavar="NAME",
-    default="decay",
-    help="How to score configurations over the error limit: hard, linear or decay.",
-)
-strategy = click.option(
-    "--strategy",
-    metavar="NAME",
-    default="bayesian",
-    help="How to search; 'mptune list --strategies' describes the strategies. With several objectives, bayesian "
-    "means bayesian-pareto.",
-)
-strategy_option = click.option(
-    "--strategy-option", metavar="NAME=VALUE", multiple=True, help="An option of the strategy. May be repeated."
-)
-seed_of_runs = click.option(
-    "--seed", metavar="N", default=0, help="Seed of the first run; the next ones take the next numbers."
-)
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: A comma that is not between the arguments of a function.
 _COMMA: Final = re.compile(r",(?![^()]*\))")
+_FILE: Final = click.Path(path_type=Path)
 
 
-def parse_names(text: str) -> tuple[str, ...]:
-    """Split a list at the commas that are not inside parentheses; empty text is an empty list."""
-    return tuple(part.strip() for part in _COMMA.split(text)) if text.strip() else ()
+def option(
+    names: str, metavar: str, text: str, *, parse: Callable[[Any], Any] | None = None, **settings: Any
+) -> Callable[[Command], Command]:
+    """Declare an option.
+
+    Args:
+        names: its names, with spaces between them.
+        metavar: what its value is; empty for a switch; dots at the end if it may be repeated.
+        text: its help.
+        parse: turns what was given into the value the command gets.
+        settings: as :func:`click.option` takes them.
+    """
+    what = metavar.removesuffix("...")
+    if what in ("FILE", "FILE.html", "DIR", "RUN.db"):
+        settings["type"] = _FILE
+    if what != metavar:
+        settings["multiple"] = True
+        text += " May be repeated."
+    if parse is not None:
+        settings["callback"] = lambda _context, _option, given: parse(given)
+    return click.option(*names.split(), metavar=what or None, is_flag=not what or None, help=text, **settings)
+
+
+def file_argument(name: str, metavar: str) -> Callable[[Command], Command]:
+    """Declare the path of a file that a command reads; of one or more of them if ``metavar`` ends in dots."""
+    return click.argument(name, metavar=metavar, type=_FILE, nargs=-1 if metavar.endswith("...") else 1, required=True)
+
+
+# -- values --------------------------------------------------------------------------------------
+
+
+def parse_names(text: str | None) -> tuple[str, ...]:
+    """Split a list at the commas that are not inside parentheses."""
+    return tuple(part.strip() for part in _COMMA.split(text or "") if part.strip())
 
 
 def parse_assignments(texts: Sequence[str], option: str) -> dict[str, str]:
@@ -159,13 +109,13 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
     if not texts:
         return None
     if len(texts) == 1 and "=" not in texts[0]:
-        return _threshold(texts[0])
+        return _positive(texts[0])
     if any("=" not in text for text in texts):
         raise MptuneError(f"--max-error: expected one number, or OUTPUT=X for each output, not {', '.join(texts)}")
-    return {name: _threshold(value) for name, value in parse_assignments(texts, "--max-error").items()}
+    return {name: _positive(value) for name, value in parse_assignments(texts, "--max-error").items()}
 
 
-def _threshold(text: str) -> float:
+def _positive(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -176,14 +126,51 @@ def _threshold(text: str) -> float:
     return value
 
 
-def default_output(kernel: Kernel, resume: bool) -> Path:
-    """Return the run file of a kernel in the folder ``runs``: a new one, or the latest one to resume."""
-    number = 1
-    path = Path("runs") / f"{kernel.name}.db"
-    while path.exists():
-        number += 1
-        following = path.with_name(f"{kernel.name}-{number}.db")
-        if resume and not following.exists():
-            return path
-        path = following
-    return path
+# -- shared options ------------------------------------------------------------------------------
+
+kernel_name = click.argument("kernel", metavar="KERNEL|FILE.py")
+as_json = option("--json", "", "Print one JSON document.")
+backend = option("--backend", "NAME", "auto, host, cuda or hip.", default="auto")
+size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")
+max_error = option(
+    "--max-error", "X|OUTPUT=X...", "Largest error allowed, for all outputs or for one.", parse=parse_threshold
+)
+other_max_error = option(
+    "--max-error",
+    "X|OUTPUT=X...",
+    "Use another error limit than the run's, for all or one output.",
+    parse=parse_threshold,
+)
+objective = option(
+    "--objective",
+    "NAME",
+    "What to optimise: time, memory, energy, edp, error, a metric, or a formula of metrics.",
+    default="time",
+)
+objectives = option(
+    "--objectives",
+    "A,B",
+    "Find the trade-offs between two or three objectives; the best configuration is the best in the first.",
+    parse=parse_names,
+)
+maximise = option("--maximise", "", "Make the objective as large as possible instead of small.")
+constraints = option(
+    "--constraint constraints", "LIMIT...", "A limit on a metric, such as 'energy_j <= 1.5'; all must hold."
+)
+penalty = option(
+    "--penalty", "NAME", "How to score configurations over the error limit: hard, linear or decay.", default="decay"
+)
+strategy = option(
+    "--strategy",
+    "NAME",
+    "How to search; 'mptune list --strategies' describes the strategies. With several objectives, bayesian means "
+    "bayesian-pareto.",
+    default="bayesian",
+)
+strategy_option = option(
+    "--strategy-option strategy_options",
+    "NAME=VALUE...",
+    "An option of the strategy.",
+    parse=lambda texts: parse_assignments(texts, "--strategy-option"),
+)
+seed_of_runs = option("--seed", "N", "Seed of the first run; the next ones take the next numbers.", default=0)

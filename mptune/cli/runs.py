@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mptune.cli import options
 from mptune.cli.display import echo, number, pareto_table, print_error, print_json, print_note, print_run
+from mptune.cli.options import option
 from mptune.errors import MptuneError, PlotError, UnknownNameError
 
 if TYPE_CHECKING:
-    from mptune.emit import Emission, Winner
+    from mptune.emit import Winner
 
 __all__ = ["emit", "export", "pareto", "plot", "report", "show"]
 
-_METRICS: Final = ("time_ms", "error")
-_ALL_KINDS: Final = "all"
-
-_run_file = click.argument("run_file", metavar="RUN.db", type=options.FILE)
+_run_file = options.file_argument("run_file", "RUN.db")
+_run_files = options.file_argument("run_files", "RUN.db...")
 
 
 @click.command()
@@ -39,22 +38,22 @@ def show(run_file: Path, json: bool) -> None:
 
 @click.command()
 @_run_file
-@click.option(
+@option(
     "--metrics",
-    metavar="A,B",
-    default="",
+    "A,B",
+    "Two or more metrics, separated by commas; speedup and objectives such as energy are metrics, too.",
     show_default="the run's objectives, or time_ms,error",
-    help="Two or more metrics, separated by commas; speedup and objectives such as energy are metrics, too.",
+    parse=options.parse_names,
 )
 @options.as_json
-def pareto(run_file: Path, metrics: str, json: bool) -> None:
+def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     """Show the configurations that no other beats in every metric."""
     from mptune.metric_expressions import OBJECTIVES
     from mptune.run import Run
 
     run = Run.load(run_file)
-    several = run.objective.metrics if run.objective.also else _METRICS
-    names = tuple(OBJECTIVES.get(name, name) for name in options.parse_names(metrics)) or several
+    usual = run.objective.metrics if run.objective.also else ("time_ms", "error")
+    names = tuple(OBJECTIVES.get(name, name) for name in metrics) or usual
     document = run.pareto_document(names)
     if json:
         print_json(document)
@@ -66,84 +65,58 @@ def pareto(run_file: Path, metrics: str, json: bool) -> None:
 
 
 @click.command()
-@click.argument("run_file", metavar="RUN.db|SPACE", type=options.FILE)
-@click.option(
-    "--kind",
-    metavar="KIND",
-    multiple=True,
-    default=["pareto"],
-    help="pareto, progress, parameters, time, or all of them. May be repeated.",
-)
-@click.option(
-    "--output",
-    "-o",
-    "path",
-    metavar="FILE",
-    type=options.FILE,
+@options.file_argument("run_file", "RUN.db|SPACE")
+@option("--kind kinds", "KIND...", "pareto, progress, parameters, time, or all of them.", default=["pareto"])
+@option(
+    "--output -o",
+    "FILE",
+    "File to write, ending in .png, .pdf or .svg.",
     show_default="RUN-KIND.png beside the run",
-    help="File to write, ending in .png, .pdf or .svg.",
 )
-@click.option(
+@option(
     "--metrics",
-    metavar="Y,X",
-    default="",
+    "Y,X",
+    "Metrics on the vertical and the horizontal axis of a pareto plot.",
     show_default="speedup,error",
-    help="Metrics on the vertical and the horizontal axis of a pareto plot.",
+    parse=options.parse_names,
 )
 @options.other_max_error
-@click.option("--width", metavar="NAME", default="column", help="Width of the figure in a journal: column or page.")
+@option("--width", "NAME", "Width of the figure in a journal: column or page.", default="column")
 @options.as_json
-@click.option("--title/--no-title", default=True, help="Print kernel, device and counts above the plot.")
+@option("--title/--no-title", "", "Print kernel, device and counts above the plot.", default=True)
 def plot(
-    run_file: Path,
-    kind: Sequence[str],
-    path: Path | None,
-    metrics: str,
-    max_error: Sequence[str],
-    width: str,
-    json: bool,
-    title: bool,
+    run_file: Path, kinds: Sequence[str], output: Path | None, metrics: Sequence[str], json: bool, **drawing: Any
 ) -> None:
     """Draw trade-offs, progress, effects of parameters, time spent."""
     from mptune.interop import read_run
+    from mptune.plots import KINDS, save
     from mptune.plots import plot as draw
-    from mptune.plots import save
 
-    kinds = _kinds(kind)
-    targets = {name: _target(run_file, path, name, alone=len(kinds) == 1) for name in kinds}
-    chosen = options.parse_names(metrics)
-    if chosen and "pareto" not in kinds:
-        raise PlotError(f"--metrics chooses the axes of a pareto plot, not of {', '.join(kinds)}")
-    threshold = options.parse_threshold(max_error)
+    for kind in kinds:
+        if kind not in (*KINDS, "all"):
+            raise UnknownNameError("kind of plot", kind, (*KINDS, "all"))
+    chosen = KINDS if "all" in kinds else tuple(dict.fromkeys(kinds))
+    targets = {kind: _target(run_file, output, kind, alone=len(chosen) == 1) for kind in chosen}
+    if metrics and "pareto" not in chosen:
+        raise PlotError(f"--metrics chooses the axes of a pareto plot, not of {', '.join(chosen)}")
     run = read_run(run_file)
     left_out: dict[str, str] = {}
-    for name, target in targets.items():
-        axes = chosen if name == "pareto" else ()
+    for kind, target in targets.items():
         try:
-            save(draw(run, name, metrics=axes, max_error=threshold, width=width, title=title), target)
+            save(draw(run, kind, metrics=metrics if kind == "pareto" else (), **drawing), target)
         except PlotError as error:
             # With --kind all, a kind this run has no data for is left out, unless that is every kind.
-            if _ALL_KINDS not in kind or len(left_out) + 1 == len(kinds):
+            if "all" not in kinds or len(left_out) + 1 == len(chosen):
                 raise
-            left_out[name] = str(error)
-    drawn = {name: target for name, target in targets.items() if name not in left_out}
+            left_out[kind] = str(error)
+    plots = [{"kind": kind, "output": str(target)} for kind, target in targets.items() if kind not in left_out]
     if json:
-        plots = [{"kind": name, "output": str(target)} for name, target in drawn.items()]
         print_json({"kernel": run.kernel, "plots": plots, "left_out": left_out})
         return
-    for target in drawn.values():
-        echo(str(target))
-    for name, reason in left_out.items():
-        print_note(f"no {name} plot: {reason}")
-
-
-def _kinds(names: Sequence[str]) -> tuple[str, ...]:
-    from mptune.plots import KINDS
-
-    for name in names:
-        if name not in (*KINDS, _ALL_KINDS):
-            raise UnknownNameError("kind of plot", name, (*KINDS, _ALL_KINDS))
-    return KINDS if _ALL_KINDS in names else tuple(dict.fromkeys(names))
+    for drawn in plots:
+        echo(drawn["output"])
+    for kind, reason in left_out.items():
+        print_note(f"no {kind} plot: {reason}")
 
 
 def _target(run_file: Path, path: Path | None, kind: str, *, alone: bool) -> Path:
@@ -159,15 +132,13 @@ def _target(run_file: Path, path: Path | None, kind: str, *, alone: bool) -> Pat
 
 @click.command()
 @_run_file
-@click.option(
+@option(
     "--format",
-    metavar="NAME",
+    "NAME",
+    "csv, parquet, json, space, cache (Kernel Tuner) or t4.",
     show_default="the output file's suffix, else csv",
-    help="csv, parquet, json, space, cache (Kernel Tuner) or t4.",
 )
-@click.option(
-    "--output", "-o", metavar="FILE", type=options.FILE, show_default="standard output", help="File to write."
-)
+@option("--output -o", "FILE", "File to write.", show_default="standard output")
 def export(run_file: Path, format: str | None, output: Path | None) -> None:
     """Write all trials as a table or in another tool's format."""
     from mptune.interop import EXPORTERS
@@ -192,26 +163,21 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run_files", metavar="RUN.db...", type=options.FILE, nargs=-1, required=True)
-@click.option(
-    "--output", "-o", "path", metavar="FILE.html", type=options.FILE, default=Path("report.html"), help="File to write."
+@_run_files
+@option("--output -o", "FILE.html", "File to write.", default=Path("report.html"))
+@option(
+    "--kernel kernels",
+    "KERNEL|FILE.py...",
+    "A kernel that was tuned, if its definition is not in the current folder.",
 )
-@click.option(
-    "--kernel",
-    metavar="KERNEL|FILE.py",
-    multiple=True,
-    help="A kernel that was tuned, if its definition is not in the current folder. May be repeated.",
-)
-@click.option(
-    "--sources", metavar="N", default=1000, help="Include the source of at most this many trials of each run."
-)
+@option("--sources", "N", "Include the source of at most this many trials of each run.", default=1000)
 @options.as_json
-def report(run_files: Sequence[Path], path: Path, kernel: Sequence[str], sources: int, json: bool) -> None:
+def report(run_files: Sequence[Path], output: Path, kernels: Sequence[str], sources: int, json: bool) -> None:
     """Write one HTML file to explore runs in a browser, offline."""
     from mptune.report import write_report
 
-    written = write_report(run_files, path, kernels=kernel, sources=sources)
-    size_bytes = path.stat().st_size
+    written = write_report(run_files, output, kernels=kernels, sources=sources)
+    size_bytes = output.stat().st_size
     if json:
         runs = [
             {
@@ -223,39 +189,31 @@ def report(run_files: Sequence[Path], path: Path, kernel: Sequence[str], sources
             }
             for run in written.runs
         ]
-        print_json({"output": str(path), "size_bytes": size_bytes, "runs": runs})
+        print_json({"output": str(output), "size_bytes": size_bytes, "runs": runs})
         return
     for run in written.runs:
         for note in run["sources"]["remarks"]:
             print_note(f"{run['label']}: {note}")
-    echo(f"{path} ({size_bytes / 1e3:,.0f} kB)")
+    echo(f"{output} ({size_bytes / 1e3:,.0f} kB)")
 
 
 @click.command()
-@click.argument("run_files", metavar="RUN.db...", type=options.FILE, nargs=-1, required=True)
+@_run_files
 @options.other_max_error
-@click.option(
+@option(
     "--configuration",
-    metavar="TRIAL",
+    "TRIAL",
+    "The trial to emit: its number, the start of its key, or NAME=VALUE,...",
     default="",
     show_default="the best",
-    help="The trial to emit: its number, the start of its key, or NAME=VALUE,...",
 )
-@click.option("--kernel", metavar="KERNEL|FILE.py", help="The kernel, if its definition is not in the current folder.")
-@click.option(
-    "--output",
-    "-o",
-    "folder",
-    metavar="DIR",
-    type=options.FILE,
-    show_default="tuned/KERNEL",
-    help="Folder to write to.",
-)
-@click.option("--all-devices", is_flag=True, help="Write a header that selects by device among several run files.")
+@option("--kernel", "KERNEL|FILE.py", "The kernel, if its definition is not in the current folder.")
+@option("--output -o folder", "DIR", "Folder to write to.", show_default="tuned/KERNEL")
+@option("--all-devices", "", "Write a header that selects by device among several run files.")
 @options.as_json
 def emit(
     run_files: Sequence[Path],
-    max_error: Sequence[str],
+    max_error: float | Mapping[str, float] | None,
     configuration: str,
     kernel: str | None,
     folder: Path | None,
@@ -269,12 +227,11 @@ def emit(
     from mptune.emit import emit as emit_winner
     from mptune.emit import emit_all_devices
 
-    threshold = options.parse_threshold(max_error)
     if len(run_files) > 1 and not all_devices:
         raise MptuneError(f"{len(run_files)} run files: to emit a header that selects by device, add --all-devices")
     if all_devices and configuration:
         raise MptuneError("--all-devices and --configuration exclude each other: each device has its own winner")
-    winners = _winners(run_files, threshold, configuration, kernel)
+    winners = _winners(run_files, max_error, configuration, kernel)
     if not winners:
         return 1
     target = folder or Path("tuned") / winners[0].kernel.name
@@ -286,12 +243,18 @@ def emit(
     if all_devices:
         echo(str(target / f"tuned_{winners[0].kernel.name}.hpp"))
     for emission in emissions:
-        _print_emission(emission)
+        trial = emission.trial
+        echo(
+            f"{emission.kernel}: {trial.configuration}: {number(trial.time_ms)} ms, "
+            f"speedup {number(emission.speedup, 3)}, error {number(trial.error, 3)}"
+        )
+        for name in emission.files:
+            echo(str(emission.folder / name))
     return 0
 
 
 def _winners(
-    paths: Sequence[Path], threshold: float | Mapping[str, float] | None, configuration: str, kernel: str | None
+    paths: Sequence[Path], max_error: float | Mapping[str, float] | None, configuration: str, kernel: str | None
 ) -> list[Winner]:
     """Return the winner of each run; an empty list if one of them has none."""
     from mptune.emit import remarks, winner_of
@@ -300,11 +263,11 @@ def _winners(
     winners = []
     for path in paths:
         run = Run.load(path)
-        winner = winner_of(run, max_error=threshold, configuration=configuration, kernel=kernel)
+        winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
         if winner is None:
             print_error(f"{path}: no trial satisfies the threshold")
             return []
-        if not run.objective.is_feasible(winner.trial) and threshold is None:
+        if not run.objective.is_feasible(winner.trial) and max_error is None:
             print_note(
                 f"{path}: {winner.configuration} was asked for by name, but is not feasible ({winner.trial.message})"
             )
@@ -312,13 +275,3 @@ def _winners(
             print_note(f"{path}: {note}")
         winners.append(winner)
     return winners
-
-
-def _print_emission(emission: Emission) -> None:
-    trial = emission.trial
-    echo(
-        f"{emission.kernel}: {trial.configuration}: {number(trial.time_ms)} ms, "
-        f"speedup {number(emission.speedup, 3)}, error {number(trial.error, 3)}"
-    )
-    for name in emission.files:
-        echo(str(emission.folder / name))

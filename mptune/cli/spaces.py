@@ -11,6 +11,7 @@ import click
 
 from mptune.cli import options
 from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, table
+from mptune.cli.options import option
 from mptune.errors import MptuneError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -22,32 +23,26 @@ _NOTHING: Final = "no recorded configuration meets the threshold"
 
 
 @click.command()
-@click.argument("space", metavar="SPACE", type=options.FILE)
+@options.file_argument("space", "SPACE")
 @options.strategy
 @options.strategy_option
-@click.option("--budget", metavar="N", default=100, help="Evaluate this many different configurations in each run.")
-@click.option("--repeats", metavar="N", default=1, help="Simulate this many runs.")
+@option("--budget", "N", "Evaluate this many different configurations in each run.", default=100)
+@option("--repeats", "N", "Simulate this many runs.", default=1)
 @options.seed_of_runs
 @options.objective
 @options.objectives
 @options.maximise
-@click.option("--max-error", metavar="X", type=float, help="Largest error allowed.")
+@option("--max-error", "X", "Largest error allowed.", type=float)
 @options.constraints
 @options.as_json
-def simulate(space: Path, strategy_option: Sequence[str], objectives: str, json: bool, **given: Any) -> int:
+def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **given: Any) -> int:
     """Try a strategy on a recorded search space, without a device.
 
     A space is a Kernel Tuner cache file, a T4 file or a run file, gzipped or not.
     """
     from mptune.simulation import simulate as simulate_space
 
-    simulation = simulate_space(
-        space,
-        objectives=options.parse_names(objectives),
-        options=options.parse_assignments(strategy_option, "--strategy-option"),
-        **given,
-    )
-    document = simulation.to_json()
+    document = simulate_space(space, options=strategy_options, **given).to_json()
     if json:
         print_json(document)
     else:
@@ -78,37 +73,27 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
 
 
 @click.command()
-@click.argument("spaces", metavar="SPACE...", type=options.FILE, nargs=-1, required=True)
-@click.option(
+@options.file_argument("spaces", "SPACE...")
+@option(
     "--strategies",
-    metavar="A,B",
+    "A,B",
+    "Strategies, separated by commas; 'mptune list --strategies' describes all.",
     default="bayesian,genetic,random",
-    help="Strategies, separated by commas; 'mptune list --strategies' describes all.",
+    parse=options.parse_names,
 )
-@click.option(
-    "--strategy-option",
-    metavar="STRATEGY.NAME=VALUE",
-    multiple=True,
-    help="An option of one of the strategies. May be repeated.",
-)
-@click.option("--budget", metavar="N", default=220, help="Evaluate this many different configurations in each run.")
-@click.option("--repeats", metavar="N", default=10, help="Simulate this many runs of each strategy on each space.")
+@option("--strategy-option strategy_options", "STRATEGY.NAME=VALUE...", "An option of one of the strategies.")
+@option("--budget", "N", "Evaluate this many different configurations in each run.", default=220)
+@option("--repeats", "N", "Simulate this many runs of each strategy on each space.", default=10)
 @options.seed_of_runs
 @options.objective
 @options.maximise
 @options.max_error
 @options.penalty
 @options.constraints
-@click.option("--processes", metavar="N", type=int, show_default="one per core", help="Use this many processes.")
+@option("--processes", "N", "Use this many processes.", type=int, show_default="one per core")
 @options.as_json
 def compare(
-    spaces: Sequence[Path],
-    strategies: str,
-    strategy_option: Sequence[str],
-    repeats: int,
-    max_error: Sequence[str],
-    json: bool,
-    **given: Any,
+    spaces: Sequence[Path], strategies: Sequence[str], strategy_options: Sequence[str], json: bool, **given: Any
 ) -> int:
     """Compare strategies on recorded search spaces, without a device.
 
@@ -116,18 +101,9 @@ def compare(
     """
     from mptune.comparison import compare as compare_strategies
 
-    chosen = tuple(name.strip() for name in strategies.split(",") if name.strip())
-    threshold = options.parse_threshold(max_error)
-    with counter(f"replaying {len(spaces) * len(chosen)} times {repeats} runs") as count:
-        comparison = compare_strategies(
-            spaces,
-            chosen,
-            repeats=repeats,
-            max_error=threshold,
-            options=_options_by_strategy(strategy_option, chosen),
-            on_done=lambda _: count(),
-            **given,
-        )
+    by_strategy = _options_by_strategy(strategy_options, strategies)
+    with counter(f"replaying {len(spaces) * len(strategies)} times {given['repeats']} runs") as count:
+        comparison = compare_strategies(spaces, strategies, options=by_strategy, on_done=lambda _: count(), **given)
     if json:
         print_json(comparison.to_json())
     elif comparison.spaces:

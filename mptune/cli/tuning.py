@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mptune.cli import options
 from mptune.cli.display import echo, number, pairs, print_error, print_json, print_note, print_run
+from mptune.cli.options import option
 from mptune.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.text import Text
+    from rich.live import Live
 
     from mptune.run import Run
     from mptune.tuner import Progress
 
 __all__ = ["tune"]
 
-_REFRESH_S: Final = 0.1
-#: Updating the view may take one twentieth of the time.
-_VIEW_SHARE: Final = 20.0
-_PROMISE: Final = b"\nfinishing the current trial; Ctrl-C again stops at once\n"
+
+def _flag_sets(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split("|")) if text else ()
 
 
 @click.command()
@@ -39,91 +40,62 @@ _PROMISE: Final = b"\nfinishing the current trial; Ctrl-C again stops at once\n"
 @options.backend
 @options.size
 @options.max_error
-@click.option(
-    "--metric", metavar="NAME", help="Error metric, such as NRMSE, MRE or MaxAE, to use instead of the kernel's own."
-)
+@option("--metric", "NAME", "Error metric, such as NRMSE, MRE or MaxAE, to use instead of the kernel's own.")
 @options.objective
 @options.objectives
 @options.maximise
 @options.constraints
-@click.option(
-    "--observe",
-    "observers",
-    metavar="NAME",
-    multiple=True,
-    help="Measure more; 'mptune list --observers' describes what. May be repeated.",
-)
+@option("--observe observers", "NAME...", "Measure more; 'mptune list --observers' describes what.")
 @options.penalty
-@click.option("--alpha", metavar="X", default=1.0, help="Slope of the linear penalty.")
-@click.option("--beta", metavar="X", default=1.0, help="Rate of the decay penalty.")
+@option("--alpha", "X", "Slope of the linear penalty.", default=1.0)
+@option("--beta", "X", "Rate of the decay penalty.", default=1.0)
 @options.strategy
 @options.strategy_option
-@click.option("--budget", metavar="N", default=100, help="Evaluate this many different configurations.")
-@click.option(
-    "--time-limit",
-    "time_limit_s",
-    metavar="SECONDS",
-    type=float,
-    help="Start no new evaluation after this many seconds.",
-)
-@click.option(
-    "--baseline-share",
-    metavar="X",
-    default=0.2,
-    help="Spend this share of the budget on finding the all-fp64 baseline.",
-)
-@click.option(
+@option("--budget", "N", "Evaluate this many different configurations.", default=100)
+@option("--time-limit time_limit_s", "SECONDS", "Start no new evaluation after this many seconds.", type=float)
+@option("--baseline-share", "X", "Spend this share of the budget on finding the all-fp64 baseline.", default=0.2)
+@option(
     "--trial-limit",
-    metavar="SECONDS",
+    "SECONDS",
+    "Stop a launch, or the timing of a configuration, that takes longer.",
     default=30.0,
-    help="Stop a launch, or the timing of a configuration, that takes longer.",
 )
-@click.option(
-    "--compiler-flag", "flags", metavar="FLAG", multiple=True, help="Add a flag for the compiler. May be repeated."
-)
-@click.option(
+@option("--compiler-flag flags", "FLAG...", "Add a flag for the compiler.")
+@option(
     "--compiler",
-    metavar="NAME,...",
-    default="",
-    help="Compile with this compiler on the host: g++, clang++ (also clang++-19) or zig; several: find the best.",
+    "NAME,NAME",
+    "Compile with this compiler on the host: g++, clang++ (also clang++-19) or zig; several: find the best.",
+    parse=options.parse_names,
 )
-@click.option(
-    "--compiler-flag-set",
-    "compiler_flag_sets",
-    metavar='"FLAGS|..."',
-    default="",
-    help="Add these compiler flags on the host; several sets, separated by |: find the best.",
+@option(
+    "--compiler-flag-set compiler_flag_sets",
+    '"FLAGS|..."',
+    "Add these compiler flags on the host; several sets, separated by |: find the best.",
+    parse=_flag_sets,
 )
-@click.option(
+@option(
     "--flush-cache",
-    metavar="auto|on|off",
+    "auto|on|off",
+    "Empty the device's caches before each timed launch; auto does so on GPUs, if it makes a difference.",
     default="auto",
-    help="Empty the device's caches before each timed launch; auto does so on GPUs, if it makes a difference.",
 )
-@click.option("--seed", metavar="N", default=0, help="Seed of the inputs and of the strategy.")
-@click.option("--workers", metavar="N", default=1, help="Use this many of the machine's devices at the same time.")
-@click.option("--scheduler", metavar="ADDRESS", help="Use the devices of the workers of this Dask scheduler.")
-@click.option(
+@option("--seed", "N", "Seed of the inputs and of the strategy.", default=0)
+@option("--workers", "N", "Use this many of the machine's devices at the same time.", default=1)
+@option("--scheduler", "ADDRESS", "Use the devices of the workers of this Dask scheduler.")
+@option(
     "--compilers",
-    metavar="N",
+    "N",
+    "Compile this many configurations at the same time, in advance. (Which compiler does it: --compiler.)",
     type=int,
     show_default="one per core",
-    help="Compile this many configurations at the same time, in advance. (Which compiler does it: --compiler.)",
 )
-@click.option(
-    "--output", "-o", metavar="RUN.db", type=options.FILE, show_default="runs/KERNEL.db", help="Run file to write."
-)
-@click.option("--resume", is_flag=True, help="Continue the run in the run file.")
-@click.option("--log", is_flag=True, help="Print a line for each trial on standard error.")
+@option("--output -o", "RUN.db", "Run file to write.", show_default="runs/KERNEL.db")
+@option("--resume", "", "Continue the run in the run file.")
+@option("--log", "", "Print a line for each trial on standard error.")
 @options.as_json
 def tune(
     kernel: str,
     size: Sequence[str],
-    max_error: Sequence[str],
-    objectives: str,
-    compiler: str,
-    compiler_flag_sets: str,
-    strategy_option: Sequence[str],
     trial_limit: float,
     output: Path | None,
     resume: bool,
@@ -140,7 +112,6 @@ def tune(
 
     definition = load_kernel(kernel)
     preset, sizes = options.parse_sizes(definition, size)
-    threshold = options.parse_threshold(max_error)
     _check_names(given)
 
     from mptune.evaluators.device import Limits
@@ -148,18 +119,8 @@ def tune(
     from mptune.tuner import TuneSettings
     from mptune.tuner import tune as tune_kernel
 
-    settings = TuneSettings(
-        size=preset,
-        sizes=sizes,
-        max_error=threshold,
-        objectives=options.parse_names(objectives),
-        compiler=options.parse_names(compiler),
-        compiler_flag_sets=tuple(part.strip() for part in compiler_flag_sets.split("|")) if compiler_flag_sets else (),
-        strategy_options=options.parse_assignments(strategy_option, "--strategy-option"),
-        limits=Limits(run_s=trial_limit),
-        **given,
-    )
-    path = output or options.default_output(definition, resume)
+    settings = TuneSettings(size=preset, sizes=sizes, limits=Limits(run_s=trial_limit), **given)
+    path = output or _default_output(definition.name, resume)
     was_there = path.exists()
     begun = False
 
@@ -167,16 +128,13 @@ def tune(
         nonlocal begun
         begun = True
         view.update(progress)
-        interruption.check()
-
-    def warn(message: str) -> None:
-        print_note(f"warning: {message}")
+        stop_if_asked()
 
     try:
         with (
             LiveView(settings.time_limit_s, log=log) as view,
             # The run file is made when everything is ready for the first trial.
-            Interruption(lambda: begun or (path.exists() and not was_there)) as interruption,
+            interruption(lambda: begun or (path.exists() and not was_there)) as stop_if_asked,
         ):
             run = tune_kernel(
                 definition,
@@ -184,7 +142,7 @@ def tune(
                 output=path,
                 resume=resume,
                 on_progress=listen,
-                on_warning=warn,
+                on_warning=lambda message: print_note(f"warning: {message}"),
                 command=shlex.join(["mptune", *sys.argv[1:]]),
             )
     except KeyboardInterrupt:
@@ -192,6 +150,15 @@ def tune(
             _report(Run.load(path), path, json)
         raise
     return _report(run, path, json)
+
+
+def _default_output(kernel: str, resume: bool) -> Path:
+    """Return the run file of a kernel in the folder ``runs``: a new one, or the latest one to resume."""
+    number, path, latest = 1, Path("runs") / f"{kernel}.db", None
+    while path.exists():
+        number, latest = number + 1, path
+        path = path.with_name(f"{kernel}-{number}.db")
+    return latest if resume and latest is not None else path
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
@@ -252,9 +219,9 @@ class LiveView:
     def __init__(self, time_limit_s: float | None = None, *, log: bool = False) -> None:
         self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
         self._log = log
-        self._told = 0
+        self._trials = 0
         self._next_view_s = 0.0
-        self._live: Any = None
+        self._live: Live | None = None
         self._warned: set[str] = set()
 
     def __enter__(self) -> LiveView:
@@ -273,9 +240,9 @@ class LiveView:
 
     def update(self, progress: Progress) -> None:
         """Show the latest trial, each warning the first time it comes, and where the run stands."""
-        self._told += 1
+        self._trials += 1
         if self._log:
-            echo(_log_line(self._told, progress), err=True)
+            echo(_log_line(self._trials, progress), err=True)
         for warning in progress.trial.warnings:
             if warning not in self._warned:
                 self._warned.add(warning)
@@ -283,24 +250,23 @@ class LiveView:
         if self._live is None or (start := time.monotonic()) < self._next_view_s:
             return
         self._live.update(self._view(progress))
-        # The view looks at all trials: with many of them, it must not take the time of the run.
+        # The view looks at all trials: with many of them, it must not take more than one twentieth of the time.
         took_s = time.monotonic() - start
-        self._next_view_s = start + took_s + max(_REFRESH_S, _VIEW_SHARE * took_s)
+        self._next_view_s = start + took_s + max(0.1, 20 * took_s)
 
     def _view(self, progress: Progress) -> Group:
         from rich.console import Group
+        from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         run = progress.run()
         done, budget = run.evaluations, min(progress.budget, run.info.configurations or progress.budget)
         left_s = progress.elapsed_s / done * (budget - done)
         left_s = max(0.0, min(left_s, self._time_limit_s - progress.elapsed_s))
-        best = run.best
         found = "no configuration meets the threshold yet"
-        if best is not None:
-            found = (
-                f"best {number(best.time_ms)} ms, speedup {number(run.speedup(best), 3)}, error {number(best.error, 3)}"
-            )
+        if (best := run.best) is not None:
+            speedup, error = number(run.speedup(best), 3), number(best.error, 3)
+            found = f"best {number(best.time_ms)} ms, speedup {speedup}, error {error}"
         if run.front:
             found += f", {len(run.front)} on the front"
         head = f"{progress.phase}: {done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
@@ -308,14 +274,8 @@ class LiveView:
             Text(f"compiling ahead: {configuration}", style="dim", no_wrap=True, overflow="ellipsis")
             for configuration in progress.ahead
         )
-        return Group(Text(head), _bar(done / budget), Text(found), Text(pairs(run.statuses), style="dim"), *ahead)
-
-
-def _bar(share: float, width: int = 60) -> Text:
-    from rich.text import Text
-
-    done = round(width * min(share, 1.0))
-    return Text("━" * done, style="green") + Text("━" * (width - done), style="bright_black")
+        bar = ProgressBar(total=budget, completed=done, width=60)
+        return Group(Text(head), bar, Text(found), Text(pairs(run.statuses), style="dim"), *ahead)
 
 
 def _log_line(count: int, progress: Progress) -> str:
@@ -329,40 +289,34 @@ def _log_line(count: int, progress: Progress) -> str:
     return f"{count}/{progress.budget} {progress.phase}: {'; '.join(part for part in parts if part)}"
 
 
-class Interruption:
-    """Turns Ctrl-C into a KeyboardInterrupt between two trials; a second Ctrl-C interrupts at once.
+@contextlib.contextmanager
+def interruption(is_under_way: Callable[[], bool]) -> Iterator[Callable[[], None]]:
+    """Turn Ctrl-C into a KeyboardInterrupt between two trials; a second Ctrl-C interrupts at once.
+
+    Yields what to call after each trial: it stops there if Ctrl-C was pressed.
 
     Args:
-        is_under_way: whether there may be a trial to wait for; before the first, SIGINT interrupts at once.
+        is_under_way: whether there may be a trial to wait for; before the first, Ctrl-C interrupts at once.
     """
+    is_asked_for = False
 
-    def __init__(self, is_under_way: Callable[[], bool]) -> None:
-        self._is_under_way = is_under_way
-        self._is_asked_for = False
-        self._before: Any = signal.SIG_DFL
-
-    def __enter__(self) -> Interruption:
-        self._before = signal.getsignal(signal.SIGINT)
-        # A shell makes its background jobs ignore Ctrl-C, which is meant for another job.
-        if self._before is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def check(self) -> None:
-        """Stop here if Ctrl-C was pressed; to be called after each trial.
-
-        Raises:
-            KeyboardInterrupt: it was.
-        """
-        if self._is_asked_for:
+    def stop_if_asked() -> None:
+        if is_asked_for:
             raise KeyboardInterrupt
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signal.signal wants it
-        if self._is_asked_for or not self._is_under_way():
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal is_asked_for
+        if is_asked_for or not is_under_way():
             raise KeyboardInterrupt
-        self._is_asked_for = True
+        is_asked_for = True
         # Python's own stream cannot be used: the signal may have come while it was being written to.
-        os.write(2, _PROMISE)
+        os.write(2, b"\nfinishing the current trial; Ctrl-C again stops at once\n")
+
+    before = signal.getsignal(signal.SIGINT)
+    # A shell makes its background jobs ignore Ctrl-C, which is meant for another job.
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handle)
+    try:
+        yield stop_if_asked
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import mptune
 from mptune.accuracy.metrics import METRICS
 from mptune.cli import app
+from mptune.folders import bundled_folder
 from mptune.metric_expressions import OBJECTIVES
 from mptune.objective import PENALTIES
 from mptune.plots import KINDS, SUFFIXES, WIDTHS_IN
@@ -81,19 +83,31 @@ def test_errors_in_names_need_nothing_heavy(arguments: list[str]) -> None:
     assert not imported(PROGRAM, *arguments) & HEAVY
 
 
-def test_a_changed_file_is_listed_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_kept_of_the_list_is_never_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from mptune.cli import kernels
 
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
-    rows = kernels._kernel_rows()
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "_describe", lambda name: {"kernel": name})
+        first = kernels._kernels()
+        assert kernels._kernels() == first
     (kept,) = (tmp_path / "list").iterdir()
-    kept.write_text(kept.read_text().replace("on long vectors", "on short vectors"))
-    assert "on short vectors" in {row["kernel"]: row for row in kernels._kernel_rows()}["axpy"]["description"]
-    kept.write_text("no JSON")
-    assert kernels._kernel_rows() == rows
-    monkeypatch.setattr(kernels, "_stamp", lambda: "of other files")
-    assert kernels._kernel_rows() == rows
-    assert [file.name for file in (tmp_path / "list").iterdir()] == ["of other files.json"]
+    text = kept.read_bytes()
+    (tmp_path / "kernels").mkdir()
+    for file in bundled_folder("kernels").glob("*.py"):
+        shutil.copy(file, tmp_path / "kernels")
+    with (tmp_path / "kernels" / "axpy.py").open("a") as changed:
+        changed.write("#")
+    rows = [{"kernel": row["kernel"], "now": True} for row in first]
+    monkeypatch.setattr(kernels, "_describe", lambda name: {"kernel": name, "now": True})
+    for damaged in (b"", text.replace(b"axpy", b"apxy"), text[:-1], b"\xff" + text, b"[]", text.partition(b"\n")[2]):
+        kept.write_bytes(damaged)
+        assert kernels._kernels() == rows
+        assert [file.name for file in kept.parent.iterdir()] == ["kernels.json"]
+    kept.write_bytes(text)
+    assert kernels._kernels() == first
+    monkeypatch.setattr(kernels, "bundled_folder", lambda _: tmp_path / "kernels")
+    assert kernels._kernels() == rows
 
 
 def help_of(command: str, option: str) -> str:
