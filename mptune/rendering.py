@@ -237,10 +237,9 @@ class _Template:
         except jinja2.UndefinedError as error:
             message = str(error.message).replace(f"'{TypeName.__module__}.TypeName object'", "a precision parameter")
             raise TemplateError(f"{self._where(error)}: {message} ({_known(context)})") from error
-        except TemplateError as error:
-            raise TemplateError(f"{self._where(error)}: {error}") from error
         except Exception as error:
-            raise TemplateError(f"{self._where(error)}: {type(error).__name__}: {error}") from error
+            kind = "" if isinstance(error, TemplateError) else f"{type(error).__name__}: "
+            raise TemplateError(f"{self._where(error)}: {kind}{error}") from error
 
     def _where(self, error: BaseException) -> str:
         """Return ``file:line`` of the innermost template line in a traceback."""

@@ -44,7 +44,6 @@ CHUNK: Final = 12288
 #: Elements decoded at a time on a device: 32 MiB of doubles keep it busy and are little of its memory.
 PIECE: Final = 1 << 22
 
-_NUMERIC_KINDS: Final = "biufc"
 _BY_TABLE: Final = tuple(PRECISIONS[name].dtype for name in ("fp8_e4m3", "fp8_e5m2"))
 _BFLOAT16: Final = PRECISIONS["bf16"].dtype
 _VIEWED: Final = tuple(PRECISIONS[name].dtype for name in ("fp64", "fp32", "fp16"))
@@ -255,8 +254,7 @@ def float_info(dtype: np.dtype[Any]) -> Any | None:
 
 
 def _is_numeric(dtype: np.dtype[Any]) -> bool:
-    known = dtype.kind in _NUMERIC_KINDS or float_info(dtype) is not None
-    return known or _info(ml_dtypes.iinfo, dtype) is not None
+    return dtype.kind in "biufc" or bool(float_info(dtype) or _info(ml_dtypes.iinfo, dtype))
 
 
 def _info(look_up: Callable[[np.dtype[Any]], Any], dtype: np.dtype[Any]) -> Any | None:

@@ -15,18 +15,7 @@ from numpy.typing import NDArray
 
 from mptune.precision import PRECISIONS, Precision
 
-__all__ = [
-    "PIECE",
-    "Loss",
-    "convert",
-    "pieces",
-    "poison_margin",
-    "poison_pattern",
-    "poison_value",
-    "poisoned",
-    "round_to",
-    "still_poisoned",
-]
+__all__ = ["Loss", "convert", "pieces", "poison_margin", "poison_pattern", "poison_value", "poisoned", "still_poisoned"]
 
 #: Elements in a piece; its temporaries stay within a core's cache.
 PIECE: Final = 1 << 16

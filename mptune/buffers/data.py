@@ -84,14 +84,10 @@ def compute_references(kernel: Kernel, inputs: Mapping[str, Any], sizes: Sizes) 
     except (MptuneError, MemoryError):
         raise
     except Exception as error:
+        what = f"failed: {type(error).__name__}: {error}"
         if isinstance(error, ValueError) and "read-only" in str(error):
-            raise ReferenceDataError(
-                f"the reference of kernel {kernel.name} changes its inputs, which every trial needs unchanged: "
-                f"work on a copy ({error})"
-            ) from error
-        raise ReferenceDataError(
-            f"the reference of kernel {kernel.name} failed: {type(error).__name__}: {error}"
-        ) from error
+            what = f"changes its inputs, which every trial needs unchanged: work on a copy ({error})"
+        raise ReferenceDataError(f"the reference of kernel {kernel.name} {what}") from error
     if not isinstance(given, Mapping):
         if len(kernel.outputs) != 1:
             names = ", ".join(argument.name for argument in kernel.outputs)

@@ -131,11 +131,8 @@ class Kernel:
     @property
     def signature_names(self) -> tuple[str, ...]:
         """The accuracy signature: precision and policy parameters, and what the kernel declares."""
-        return tuple(
-            p.name
-            for p in self.parameters
-            if isinstance(p, PrecisionParameter | PolicyParameter) or p.name in self.signature
-        )
+        always = PrecisionParameter | PolicyParameter
+        return tuple(p.name for p in self.parameters if isinstance(p, always) or p.name in self.signature)
 
     def signature_of(self, configuration: Configuration) -> tuple[Value, ...]:
         """Return the values that can change the numbers of ``configuration``."""
@@ -199,12 +196,10 @@ class Kernel:
         values = {**sizes, **configuration}
 
         def extents(axes: Sequence[str | int], what: str) -> tuple[int, int, int]:
-            found = [int(_parsed(str(axis)).evaluate(values)) for axis in axes] + [1, 1, 1]
-            if min(found) < 1:
-                raise KernelError(
-                    f"kernel {self.name}: the {what} {tuple(axes)} is {tuple(found[:3])} at {configuration}"
-                )
-            return found[0], found[1], found[2]
+            x, y, z, *_ = [int(_parsed(str(axis)).evaluate(values)) for axis in axes] + [1, 1, 1]
+            if min(x, y, z) < 1:
+                raise KernelError(f"kernel {self.name}: the {what} {tuple(axes)} is {(x, y, z)} at {configuration}")
+            return x, y, z
 
         shared = int(_parsed(str(self.shared_bytes)).evaluate(values))
         return LaunchShape(extents(self.grid, "grid"), extents(self.block, "block"), shared)
@@ -267,9 +262,8 @@ class Kernel:
         wanted = set(self.sizes["default"])
         for preset, values in self.sizes.items():
             if set(values) != wanted:
-                raise KernelError(
-                    f"kernel {self.name}: size preset {preset!r} does not name {', '.join(sorted(wanted))}"
-                )
+                names = ", ".join(sorted(wanted))
+                raise KernelError(f"kernel {self.name}: size preset {preset!r} does not name {names}")
         clash = wanted & set(self._by_name)
         if clash:
             raise KernelError(f"kernel {self.name}: {', '.join(sorted(clash))} is both a size and a parameter")

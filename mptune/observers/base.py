@@ -20,7 +20,7 @@ __all__ = ["LaunchContext", "Observer", "Target"]
 class Target:
     """What is going to be observed."""
 
-    kernel: Kernel  #: the kernel
+    kernel: Kernel
     sizes: Sizes  #: its problem sizes
     backend: str  #: name of the backend
     architecture: str = ""  #: of the device
@@ -33,7 +33,7 @@ class Target:
 class LaunchContext:
     """What an observer may look at."""
 
-    configuration: Configuration  #: the configuration being measured
+    configuration: Configuration
     footprint_bytes: int  #: bytes its arguments take on the device
     #: returns the outputs of the first launch, in their stored types: copied to the host, or left on the device beside
     #: their references

@@ -11,16 +11,7 @@ from typing import Any, Final
 
 from mptune.errors import ObserverUnavailableError
 
-__all__ = [
-    "AmdSmi",
-    "EnergySource",
-    "Nvml",
-    "Processor",
-    "Reader",
-    "Sensors",
-    "clock_readers",
-    "energy_source",
-]
+__all__ = ["AmdSmi", "EnergySource", "Nvml", "Processor", "Reader", "Sensors", "clock_readers", "energy_source"]
 
 #: Returns what a sensor says now.
 Reader = Callable[[], float]

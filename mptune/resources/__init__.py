@@ -3,14 +3,6 @@
 from __future__ import annotations
 
 from mptune.resources.binaries import Resources, read_code_object, read_cubin
-from mptune.resources.occupancy import MULTIPROCESSORS, Multiprocessor, multiprocessor, occupancy
+from mptune.resources.occupancy import Multiprocessor, multiprocessor, occupancy
 
-__all__ = [
-    "MULTIPROCESSORS",
-    "Multiprocessor",
-    "Resources",
-    "multiprocessor",
-    "occupancy",
-    "read_code_object",
-    "read_cubin",
-]
+__all__ = ["Multiprocessor", "Resources", "multiprocessor", "occupancy", "read_code_object", "read_cubin"]

@@ -121,7 +121,13 @@ def compile_constraint(
         return Constraint(constraint, folded.names, folded, {})
     if not callable(constraint):
         raise ConstraintError(f"a constraint is text or a callable, not {constraint!r}")
-    text, used = _describe(constraint), _arguments(constraint, usable)
+    try:
+        signature = inspect.signature(constraint).parameters
+    except (ValueError, TypeError) as error:
+        raise ConstraintError(f"constraint {constraint!r}: its arguments cannot be determined") from error
+    name = getattr(constraint, "__qualname__", type(constraint).__name__).rpartition("<locals>.")[2]
+    text = f"{name}({', '.join(signature)})"
+    used = _arguments(text, signature, usable)
     _check_names(used, text, usable)
     held = {name: value for name, value in known.items() if name in used}
     return Constraint(text, frozenset(used) & frozenset(parameters), constraint, held)
@@ -133,26 +139,14 @@ def _check_names(used: Iterable[str], text: str, usable: tuple[str, ...]) -> Non
             raise ConstraintError(f"constraint: {unknown_name(name, text, usable)}")
 
 
-def _describe(constraint: Callable[..., Any]) -> str:
-    name = getattr(constraint, "__qualname__", type(constraint).__name__).rpartition("<locals>.")[2]
-    return f"{name}({', '.join(_signature(constraint))})"
-
-
-def _signature(constraint: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(constraint).parameters
-    except (ValueError, TypeError) as error:
-        raise ConstraintError(f"constraint {constraint!r}: its arguments cannot be determined") from error
-
-
-def _arguments(constraint: Callable[..., Any], usable: tuple[str, ...]) -> set[str]:
+def _arguments(text: str, signature: Mapping[str, inspect.Parameter], usable: tuple[str, ...]) -> set[str]:
     used: set[str] = set()
-    for name, argument in _signature(constraint).items():
+    for name, argument in signature.items():
         if argument.kind is inspect.Parameter.VAR_KEYWORD:
             used.update(usable)
         elif argument.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
             raise ConstraintError(
-                f"constraint {_describe(constraint)}: argument {name!r} cannot be given by name; "
+                f"constraint {text}: argument {name!r} cannot be given by name; "
                 f"take parameters as keyword arguments (names that may be used: {', '.join(usable)})"
             )
         elif argument.default is inspect.Parameter.empty or name in usable:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.resources import MULTIPROCESSORS, Multiprocessor, Resources, multiprocessor, occupancy
+from mptune.resources import Multiprocessor, Resources, multiprocessor, occupancy
+from mptune.resources.occupancy import MULTIPROCESSORS
 
 
 def of(architecture, registers, shared, threads, dynamic=0, **more):
