@@ -38,7 +38,7 @@ from mptune import __version__  # noqa: E402
 from mptune.backends import BACKENDS, get_backend  # noqa: E402
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError  # noqa: E402
 from mptune.evaluators.devices import runnable_backend  # noqa: E402
-from mptune.run import json_safe  # noqa: E402
+from mptune.run import json_document  # noqa: E402
 
 SECTIONS: Final[Mapping[str, Section]] = {
     section.name: section for section in (axpy.SECTION, gemm.SECTION, peer.SECTION, spaces.SECTION, energy.SECTION)
@@ -157,7 +157,7 @@ def run(given: argparse.Namespace, options: Options, names: Sequence[str]) -> in
     for name in names:
         print(f"{name}: for at most {given.time_limit:g} s", file=sys.stderr, flush=True)
         try:
-            documents[name] = json_safe(measured(SECTIONS[name], options, given.time_limit))
+            documents[name] = json_document(measured(SECTIONS[name], options, given.time_limit))
         except MptuneError as error:
             print(f"error: section {name}: {error}", file=sys.stderr, flush=True)
             code = 2

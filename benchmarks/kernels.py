@@ -44,7 +44,7 @@ from mptune.precision import precision
 from mptune.registry import load_kernel
 from mptune.results import Trial
 from mptune.roofline import Bound, Roofline
-from mptune.run import Run, json_safe
+from mptune.run import Run, json_document
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 from mptune.tuner import tune
@@ -335,7 +335,7 @@ def document(described: Mapping[str, Any], rows: Sequence[Row], command: str) ->
         | {"roofline": row.roofline}
         for row in rows
     ]
-    return json.dumps(json_safe({"command": command, "machine": described, "rows": entries}), indent=2)
+    return json.dumps(json_document({"command": command, "machine": described, "rows": entries}), indent=2)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -23,7 +23,7 @@ from mptune.store import RunFile, RunInfo, RunState
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FailureGroup", "Run", "in_short", "json_safe"]
+__all__ = ["FailureGroup", "Run", "in_short", "json_document"]
 
 #: Of a compiler's output, the line that says what is wrong; that its linker failed says nothing.
 _ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|isn't defined", re.IGNORECASE)
@@ -305,38 +305,38 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """Return the document ``mptune tune --json`` prints; a number that is not known is None."""
         info, objective = self.info, self.info.objective
-        document = {
-            "kernel": info.kernel,
-            "backend": info.backend,
-            "device": info.device,
-            "threshold": objective.threshold,
-            "metric": info.metric,
-            "objective": objective.metric,
-            "objectives": objective.metrics,
-            "minimise": objective.minimise,
-            "measured_constraints": objective.constraints,
-            "sizes": info.sizes,
-            "strategy": info.strategy,
-            "seed": info.seed,
-            "budget": info.budget,
-            "evaluations": self.evaluations,
-            "feasible": self.feasible,
-            "signatures": len({tuple(t.configuration.get(n) for n in info.signature) for t in self.trials}),
-            "baseline": self._entry(self.baseline),
-            "best": self._entry(self.best),
-            "front": [self._entry(trial) for trial in self.front],
-            "closest": self._entry(self.closest),
-            "statuses": self.statuses,
-            "failures": [
-                {"status": group.status, "message": group.message, "count": group.count}
-                for group in self.failure_groups
-            ],
-            "durations_s": self.durations_s,
-            "warnings": self.warnings,
-            "wall_s": self.state.wall_s,
-        }
-        safe: dict[str, Any] = json_safe(document)
-        return safe
+        return json_document(
+            {
+                "kernel": info.kernel,
+                "backend": info.backend,
+                "device": info.device,
+                "threshold": objective.threshold,
+                "metric": info.metric,
+                "objective": objective.metric,
+                "objectives": objective.metrics,
+                "minimise": objective.minimise,
+                "measured_constraints": objective.constraints,
+                "sizes": info.sizes,
+                "strategy": info.strategy,
+                "seed": info.seed,
+                "budget": info.budget,
+                "evaluations": self.evaluations,
+                "feasible": self.feasible,
+                "signatures": len({tuple(t.configuration.get(n) for n in info.signature) for t in self.trials}),
+                "baseline": self._entry(self.baseline),
+                "best": self._entry(self.best),
+                "front": [self._entry(trial) for trial in self.front],
+                "closest": self._entry(self.closest),
+                "statuses": self.statuses,
+                "failures": [
+                    {"status": group.status, "message": group.message, "count": group.count}
+                    for group in self.failure_groups
+                ],
+                "durations_s": self.durations_s,
+                "warnings": self.warnings,
+                "wall_s": self.state.wall_s,
+            }
+        )
 
     def pareto_document(self, metrics: Sequence[str] = ("time_ms", "error")) -> dict[str, Any]:
         """Return the document ``mptune pareto --json`` prints.
@@ -345,22 +345,22 @@ class Run:
             UnknownNameError: no trial has a metric of that name.
             MptuneError: fewer than two metrics, or one twice.
         """
-        document = {
-            "kernel": self.info.kernel,
-            "backend": self.info.backend,
-            "device": self.info.device,
-            "metrics": list(metrics),
-            "minimise": self._directions(metrics, ()),
-            "evaluations": self.evaluations,
-            "dominated": sum(trial.is_valid for trial in self.trials) - len(self.pareto(metrics)),
-            "front": [
-                {"configuration": trial.configuration, **{name: self.metric_of(trial, name) for name in metrics}}
-                | {_SPEEDUP: self.speedup(trial), "feasible": self.info.objective.is_feasible(trial)}
-                for trial in self.pareto(metrics)
-            ],
-        }
-        safe: dict[str, Any] = json_safe(document)
-        return safe
+        return json_document(
+            {
+                "kernel": self.info.kernel,
+                "backend": self.info.backend,
+                "device": self.info.device,
+                "metrics": list(metrics),
+                "minimise": self._directions(metrics, ()),
+                "evaluations": self.evaluations,
+                "dominated": sum(trial.is_valid for trial in self.trials) - len(self.pareto(metrics)),
+                "front": [
+                    {"configuration": trial.configuration, **{name: self.metric_of(trial, name) for name in metrics}}
+                    | {_SPEEDUP: self.speedup(trial), "feasible": self.info.objective.is_feasible(trial)}
+                    for trial in self.pareto(metrics)
+                ],
+            }
+        )
 
     def _entry(self, trial: Trial | None) -> dict[str, Any] | None:
         if trial is None:
@@ -380,12 +380,16 @@ def in_short(message: str) -> str:
     return next((f"{first}: {line.strip()}" for line in others if _ERROR.search(line)), first)
 
 
-def json_safe(value: Any) -> Any:
+def json_document(values: Mapping[Any, Any]) -> dict[str, Any]:
     """Return nested plain values as JSON can hold them: None for NaN and infinities, lists for tuples."""
+    return {str(name): _json_safe(entry) for name, entry in values.items()}
+
+
+def _json_safe(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): json_safe(entry) for name, entry in value.items()}
+        return json_document(value)
     if isinstance(value, list | tuple | set | frozenset):
-        return [json_safe(entry) for entry in value]
+        return [_json_safe(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -245,15 +245,22 @@ def _replay(
 ) -> SimulationRun:
     objective = strategy.objective
     best: list[float | None] = []
-    reached = _Front(objective, scale)
+    levels, shares = np.empty((0, len(objective.metrics))), list[float]()
     incumbent: Trial | None = None
     watch = Stopwatch()
     for trials in ask_and_tell(evaluator, strategy.ask, strategy.tell, lambda: budget - len(best), thinking=watch):
         incumbent = objective.best([*trials, *([incumbent] if incumbent else [])])
         best.append(None if incumbent is None else objective.value(incumbent))
-        reached.take(trials)
+        if objective.also:
+            new = [objective.levels(trial) for trial in trials if objective.is_feasible(trial)]
+            if scale is None or not new:
+                shares.append(shares[-1] if shares else 0.0)
+                continue
+            levels = np.vstack([levels, np.array(new)])
+            levels = levels[front(levels, [True] * levels.shape[1])]
+            shares.append(scale.share(levels))
     found = incumbent.configuration if incumbent else None
-    return SimulationRun(seed, tuple(best), found, watch.seconds, tuple(reached.shares))
+    return SimulationRun(seed, tuple(best), found, watch.seconds, tuple(shares))
 
 
 def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
@@ -261,28 +268,6 @@ def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
     levels = np.array([objective.levels(trial) for trial in trials if objective.is_feasible(trial)])
     known = levels[~np.isnan(levels).any(axis=1)] if len(levels) else levels
     return FrontScale.of(known) if len(known) else None
-
-
-class _Front:
-    """The front of the feasible trials so far, and its hypervolume after each evaluation; nothing for one objective."""
-
-    def __init__(self, objective: Objective, scale: FrontScale | None) -> None:
-        self._objective = objective
-        self._scale = scale
-        self._levels = np.empty((0, len(objective.metrics)))
-        self.shares: list[float] = []
-
-    def take(self, trials: Sequence[Trial]) -> None:
-        """Count one more evaluation."""
-        if not self._objective.also:
-            return
-        new = [self._objective.levels(trial) for trial in trials if self._objective.is_feasible(trial)]
-        if self._scale is None or not new:
-            self.shares.append(self.shares[-1] if self.shares else 0.0)
-            return
-        levels = np.vstack([self._levels, np.array(new)])
-        self._levels = levels[front(levels, [True] * levels.shape[1])]
-        self.shares.append(self._scale.share(self._levels))
 
 
 def _footprints(recorded: RecordedSpace) -> dict[str, Known]:

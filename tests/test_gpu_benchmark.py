@@ -31,7 +31,7 @@ from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
-from mptune.run import json_safe
+from mptune.run import json_document
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 ROOT = Path(__file__).parents[1]
@@ -412,7 +412,7 @@ def test_the_tools_take_turns_for_as_many_rounds_as_there_is_time_for(
     for turn in document["rounds"]:
         assert turn[peer.OWN]["found_ms"] > 0
         assert math.isnan(turn[peer.PEER]["found_ms"])
-    assert "4.00x the evaluations" in "\n".join(peer.lines(json_safe(document)))
+    assert "4.00x the evaluations" in "\n".join(peer.lines(json_document(document)))
 
 
 def test_the_page_compares_the_tools() -> None:

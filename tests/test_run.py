@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mptune.errors import MptuneError, RunFileError, UnknownNameError
 from mptune.results import Measurement, Status, Trial
-from mptune.run import Run, json_safe
+from mptune.run import Run, json_document
 from mptune.space.configuration import Configuration
 
 SETTINGS = {
@@ -349,9 +349,9 @@ def test_time_is_accounted_for_to_the_last_second():
     assert described_run({"wall_s": 1.0}, trials).durations_s["other"] == 0.0
 
 
-def test_json_safe():
+def test_json_document():
     nested = {"a": (1, math.nan, [math.inf, {"b": (True, "x", None)}]), 3: np.float64("nan")}
-    assert json_safe(nested) == {"a": [1, None, [None, {"b": [True, "x", None]}]], "3": None}
+    assert json_document(nested) == {"a": [1, None, [None, {"b": [True, "x", None]}]], "3": None}
 
 
 def test_dataframe(run):

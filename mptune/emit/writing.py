@@ -22,7 +22,7 @@ from mptune.errors import MptuneError
 from mptune.expressions import Expression
 from mptune.kernel import Argument, Kernel, Role
 from mptune.results import Trial
-from mptune.run import Run, json_safe
+from mptune.run import Run, json_document
 
 __all__ = ["HOST_FLAGS", "MARK", "Emission", "describe", "emit", "emit_all_devices", "winner_of"]
 
@@ -188,18 +188,18 @@ class Emission:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune emit --json`` prints; a number that is not known is None."""
-        document = {
-            "kernel": self.kernel,
-            "configuration": self.trial.configuration,
-            "threshold": self.threshold,
-            "time_ms": self.trial.time_ms,
-            "speedup": self.speedup,
-            "error": self.trial.error,
-            "output": str(self.folder),
-            "files": self.files,
-        }
-        safe: dict[str, Any] = json_safe(document)
-        return safe
+        return json_document(
+            {
+                "kernel": self.kernel,
+                "configuration": self.trial.configuration,
+                "threshold": self.threshold,
+                "time_ms": self.trial.time_ms,
+                "speedup": self.speedup,
+                "error": self.trial.error,
+                "output": str(self.folder),
+                "files": self.files,
+            }
+        )
 
 
 def winner_of(

@@ -12,22 +12,7 @@ from mptune.interop.t4 import read_t4, write_t4
 from mptune.interop.tables import to_csv, to_json, to_parquet
 
 __all__ = [
-    "EXPORTERS",
-    "FORMATS",
-    "RecordedSpace",
-    "from_run",
-    "parameters_of",
-    "read_cache",
-    "read_recording",
-    "read_run",
-    "read_space",
-    "read_t1",
-    "read_t4",
-    "to_csv",
-    "to_json",
-    "to_parquet",
-    "to_run",
-    "write_cache",
-    "write_recording",
-    "write_t4",
-]
+    "EXPORTERS", "FORMATS", "RecordedSpace", "from_run", "parameters_of", "read_cache", "read_recording",
+    "read_run", "read_space", "read_t1", "read_t4", "to_csv", "to_json", "to_parquet", "to_run",
+    "write_cache", "write_recording", "write_t4",
+]  # fmt: skip

@@ -15,16 +15,9 @@ from mptune.interop.recorded import RecordedSpace
 from mptune.run import Run
 
 __all__ = [
-    "SQLITE_MAGIC",
-    "DamagedJsonError",
-    "Format",
-    "load_json",
-    "read_head",
-    "read_text",
-    "space_name",
-    "write_bytes",
-    "write_text",
-]
+    "SQLITE_MAGIC", "DamagedJsonError", "Format", "load_json", "read_head", "read_text", "space_name",
+    "write_bytes", "write_text",
+]  # fmt: skip
 
 #: The first bytes of every SQLite file, and so of every run file.
 SQLITE_MAGIC: Final = b"SQLite format 3\0"

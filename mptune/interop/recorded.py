@@ -35,19 +35,9 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunInfo
 
 __all__ = [
-    "FAILED_TIME",
-    "Record",
-    "RecordedSpace",
-    "assemble",
-    "finite",
-    "finite_numbers",
-    "from_run",
-    "parameter_from",
-    "parameter_of",
-    "parameters_of",
-    "to_run",
-    "unit_of",
-]
+    "FAILED_TIME", "Record", "RecordedSpace", "assemble", "finite", "finite_numbers", "from_run",
+    "parameter_from", "parameter_of", "parameters_of", "to_run", "unit_of",
+]  # fmt: skip
 
 #: Kernel Tuner writes a time of at least this for a configuration that failed.
 FAILED_TIME: Final = 1e20

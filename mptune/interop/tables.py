@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mptune.errors import MptuneError
 from mptune.interop.files import Format
 from mptune.results import Trial
-from mptune.run import Run, json_safe
+from mptune.run import Run, json_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ def to_json(run: Run) -> str:
         "settings": {**run.info.to_json(), **run.state.to_json()},
         "trials": [_trial_document(trial) for trial in run.trials],
     }
-    return json.dumps(json_safe(document), indent=1, allow_nan=False) + "\n"
+    return json.dumps(json_document(document), indent=1, allow_nan=False) + "\n"
 
 
 def _trial_document(trial: Trial) -> dict[str, Any]:

@@ -38,16 +38,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "LEAST_TRIALS",
-    "Effects",
-    "Importance",
-    "Interaction",
-    "draw",
-    "draw_interaction",
-    "effects_of",
-    "importance_of",
-    "interaction_of",
-]
+    "LEAST_TRIALS", "Effects", "Importance", "Interaction", "draw", "draw_interaction", "effects_of",
+    "importance_of", "interaction_of",
+]  # fmt: skip
 
 #: Fewer trials do not determine a forest and a test of it.
 LEAST_TRIALS: Final = 30

@@ -17,28 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "BAR_STYLES",
-    "BASELINE",
-    "BEST",
-    "BLACK",
-    "BLUE",
-    "INFEASIBLE",
-    "MANY_POINTS",
-    "MAP",
-    "ORANGE",
-    "PART_TITLE",
-    "POINT",
-    "THRESHOLD",
-    "VERMILLION",
-    "WIDTHS_IN",
-    "Look",
-    "add_legend",
-    "bar",
-    "new_figure",
-    "point_size",
-    "styled",
-    "write_title",
-]
+    "BAR_STYLES", "BASELINE", "BEST", "BLACK", "BLUE", "INFEASIBLE", "MANY_POINTS", "MAP", "ORANGE",
+    "PART_TITLE", "POINT", "THRESHOLD", "VERMILLION", "WIDTHS_IN", "Look", "add_legend", "bar", "new_figure",
+    "point_size", "styled", "write_title",
+]  # fmt: skip
 
 #: Widths of a figure in inches, by name: one column of a two-column page, and the page.
 WIDTHS_IN: Final = {"column": 3.5, "page": 7.16}

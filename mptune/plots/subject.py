@@ -17,21 +17,9 @@ from mptune.run import Run
 from mptune.space.configuration import Value
 
 __all__ = [
-    "Floats",
-    "MetricAxis",
-    "baseline_of",
-    "counted",
-    "judges",
-    "log_ticks",
-    "metric_axis",
-    "order_label",
-    "plain_ticks",
-    "set_scale",
-    "threshold_text",
-    "title_of",
-    "valid_trials",
-    "value_text",
-]
+    "Floats", "MetricAxis", "baseline_of", "counted", "judges", "log_ticks", "metric_axis", "order_label",
+    "plain_ticks", "set_scale", "threshold_text", "title_of", "valid_trials", "value_text",
+]  # fmt: skip
 
 
 def valid_trials(run: Run) -> tuple[Trial, ...]:

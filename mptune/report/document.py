@@ -15,7 +15,7 @@ from mptune.kernel import Kernel
 from mptune.registry import bundled_kernels
 from mptune.rendering import render_body
 from mptune.results import Trial
-from mptune.run import Run, json_safe
+from mptune.run import Run, json_document
 from mptune.space.configuration import Configuration
 
 __all__ = ["SOURCES", "Report", "run_document"]
@@ -31,8 +31,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document the page is made of; a number that is not known or not finite is None."""
-        document: dict[str, Any] = json_safe({"title": self.title, "version": self.version, "runs": self.runs})
-        return document
+        return json_document({"title": self.title, "version": self.version, "runs": self.runs})
 
 
 def _tune_command(run: Run) -> tuple[str, bool]:

@@ -14,19 +14,9 @@ from typing import Final
 from mptune.errors import RunFileError
 
 __all__ = [
-    "FORMAT_VERSION",
-    "INSERT_TRIAL",
-    "RETIRE_TRIAL",
-    "SELECT_TRIALS",
-    "UPSERT_SETTING",
-    "connect",
-    "create_tables",
-    "explained",
-    "recognise",
-    "sign",
-    "transaction",
-    "writer",
-]
+    "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_TRIALS", "UPSERT_SETTING", "connect",
+    "create_tables", "explained", "recognise", "sign", "transaction", "writer",
+]  # fmt: skip
 
 #: Raised with every change of the tables that an older mptune could not read.
 FORMAT_VERSION: Final = 1
