@@ -141,12 +141,7 @@ class GpuFunction(Function):
 
 
 class GpuCompiler(Compiler):
-    """A runtime compiler, with the flags of one vendor.
-
-    Args:
-        backend: which library and flags; its device's architecture is compiled for if the options name none.
-        cache: where binaries are kept.
-    """
+    """A runtime compiler, with the flags of one vendor."""
 
     def __init__(self, backend: GpuBackend, cache: BinaryCache) -> None:
         self._backend = backend
@@ -188,12 +183,7 @@ class GpuCompiler(Compiler):
 
 
 class GpuDevice(Device):
-    """A GPU that a :class:`Driver` runs.
-
-    Args:
-        backend: finds and opens it.
-        driver: the device, if it is open already.
-    """
+    """A GPU that a :class:`Driver` runs."""
 
     def __init__(self, backend: type[GpuBackend], driver: Driver | None = None) -> None:
         self._backend = backend

@@ -333,9 +333,7 @@ class Bench:
             what = ", ".join(f"{count} of {outputs[name].size} elements of {name!r}" for name, count in missing.items())
             return Status.UNWRITTEN, f"the kernel never wrote {what}"
         context = LaunchContext(configuration, self._data.footprint_bytes(configuration), lambda: outputs)
-        self._accuracy.before(context)
-        self._accuracy.after(context)
-        metrics.update(self._accuracy.results())
+        metrics.update(_observed(self._accuracy, context))
         result = self._accuracy.result
         if result is not None and (result.non_finite or math.isnan(result.error)):
             return Status.NON_FINITE, result.message

@@ -76,11 +76,7 @@ class Cluster:
             ) from error
 
     def backend(self, name: str, limit_s: float) -> str:
-        """Return the name of the backend, "auto" as the workers resolve it.
-
-        Args:
-            name: "auto" or a backend's name.
-            limit_s: how long to wait for the first worker.
+        """Return the name of the backend, "auto" as the workers resolve it; wait so long for the first of them.
 
         Raises:
             MptuneError: there is no such backend, no worker has come, or "auto" is not the same for all of them.
@@ -138,12 +134,8 @@ class Description:
 class Lease:
     """A device of a Dask worker, held by a tuner.
 
-    Where Dask moves it to another worker, or to disk and back, it begins there anew.
-
-    Args:
-        job: what the worker of the device is told first.
-        limits: wall-clock limits.
-        threads: of the Dask worker. One of them measures at a time, and the others compile meanwhile.
+    Where Dask moves it to another worker, or to disk and back, it begins there anew. One of the Dask worker's threads
+    measures at a time, and the others compile meanwhile.
     """
 
     def __init__(self, job: Job, limits: Limits, threads: int) -> None:

@@ -27,13 +27,9 @@ __all__ = ["CompileAhead", "Devices", "LocalDevices", "check_alike", "compiled_f
 
 
 class CompileAhead:
-    """Compiles sources in the background, in the order they are submitted.
+    """Compiles sources in the background, in the order they are submitted, ``compilers`` of them at a time.
 
-    Args:
-        compiler: compiles.
-        function: name of the kernel's function.
-        options: how to compile, as :meth:`Compiler.resolved` returns them.
-        compilers: compilations at a time.
+    The options are as :meth:`Compiler.resolved` returns them.
     """
 
     def __init__(self, compiler: Compiler, function: str, options: CompileOptions, compilers: int) -> None:
@@ -87,10 +83,7 @@ def compiled_first(
 ) -> Trial:
     """Return the trial of a configuration when its compiler is done; the wait is part of its phases.
 
-    Args:
-        ahead: compiles; None leaves it to whoever evaluates.
-        request: what to evaluate.
-        evaluate: does so, given also what holds up the compilers while it measures.
+    ``evaluate`` is also given what holds up the compilers while it measures; without ``ahead`` it compiles itself.
     """
     if ahead is None:
         return evaluate(request, nullcontext)
@@ -162,10 +155,7 @@ class Devices(ABC):
 
 
 def check_alike(ready: Mapping[str, Ready]) -> None:
-    """Check that times and errors measured on several devices may be compared.
-
-    Args:
-        ready: what the device of each worker says of itself, by what to call the worker.
+    """Check that times and errors measured on several devices, by what to call their workers, may be compared.
 
     Raises:
         MptuneError: device, compiler, versions, inputs, references or observers are not the same for all of them.

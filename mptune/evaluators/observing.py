@@ -35,11 +35,6 @@ def observers_for(metrics: Iterable[str]) -> tuple[str, ...]:
 class Observation:
     """The optional observers of one bench.
 
-    Args:
-        names: of the observers asked for.
-        target: what they look at.
-        clock: tells the time in seconds.
-
     Attributes:
         names: of those that can measure here.
         unavailable: why an observer, or a metric of one, is not available here, by name.

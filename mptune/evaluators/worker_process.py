@@ -166,11 +166,6 @@ class DeviceWorker:
 
     Any thread may call any method; evaluations wait for each other. The process is started by a thread of its own
     because the system ends it together with the thread it comes from.
-
-    Args:
-        job: what the process is told first.
-        limits: wall-clock limits.
-        environment: variables the process has beside those of this one.
     """
 
     def __init__(self, job: Job, limits: Limits, environment: Mapping[str, str] | None = None) -> None:

@@ -21,13 +21,8 @@ __all__ = ["Ledger"]
 class Ledger(Evaluator):
     """The evaluator of a run: takes trials the run file has, has all others measured, and commits every one.
 
-    Args:
-        objective: judges trials; replaced by one with a baseline as soon as there is one.
-        space: the valid configurations.
-        evaluator: measures.
-        file: keeps every trial.
-        time_limit_s: after which nothing begins; None for no limit.
-        start: when the run began, by ``time.monotonic``.
+    The objective is replaced by one with a baseline as soon as there is one. The run began at ``start`` by
+    ``time.monotonic``.
     """
 
     def __init__(
@@ -132,13 +127,7 @@ class Ledger(Evaluator):
     # -- trials --------------------------------------------------------------------------------
 
     def keep(self, trial: Trial, phase: str, stored: Trial | None = None) -> Trial:
-        """Judge a trial, commit it unless the run file has it like that, and return it.
-
-        Args:
-            trial: what was measured.
-            phase: "baseline" or "search".
-            stored: what the run file has of it.
-        """
+        """Judge a trial, commit it unless it is as the run file has it (``stored``), and return it."""
         trial = self.objective.judge(trial)
         if trial != stored or trial.configuration in self._revived:
             self._file.add(trial, phase, self.spent())
