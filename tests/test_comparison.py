@@ -109,10 +109,7 @@ def test_win_probability_counts_pairs_of_runs_and_ties_half(seed: int) -> None:
 
 def test_a_run_without_anything_valid_loses_and_ties_with_its_like() -> None:
     comparison = Comparison(
-        (
-            simulation("x", "a", [[None, None], [None, 3.0]]),
-            simulation("x", "b", [[None, None], [None, None]]),
-        )
+        (simulation("x", "a", [[None, None], [None, 3.0]]), simulation("x", "b", [[None, None], [None, None]]))
     )
     assert comparison.win_probabilities()[0, 0, 1] == 0.75
     assert comparison.best_at_end().tolist() == [[pytest.approx(1 / 6), 0.0]]

@@ -30,14 +30,7 @@ _TYPES: dict[str, Any] = {
     "e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "pred": np.dtype(bool),
 }
-_PRECISIONS = {
-    "f16": "fp16",
-    "bf16": "bf16",
-    "f32": "fp32",
-    "f64": "fp64",
-    "e4m3": "fp8_e4m3",
-    "e5m2": "fp8_e5m2",
-}
+_PRECISIONS = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", "e4m3": "fp8_e4m3", "e5m2": "fp8_e5m2"}
 _NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF8000000000000, "e4m3": 0x7F, "e5m2": 0x7F}
 _COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _COMPARISONS |= {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}

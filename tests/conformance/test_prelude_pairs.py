@@ -242,11 +242,7 @@ def test_there_is_an_instruction_for_two(architecture, name, wanted):
 
 
 #: The first half of what these two-word instructions are on CDNA, and the scalar ones they stand for.
-CDNA = {
-    "v_pk_fma_f16": 0xD38E,
-    "v_pk_add_f16": 0xD38F,
-    "v_pk_mul_f16": 0xD390,
-}
+CDNA = {"v_pk_fma_f16": 0xD38E, "v_pk_add_f16": 0xD38F, "v_pk_mul_f16": 0xD390}
 
 
 def code_words(image):

@@ -54,8 +54,7 @@ class TestZones:
         guarded.free()
 
     @pytest.mark.parametrize(
-        ("offset", "expected"),
-        [(0, (3, 800, 8)), (5, (3, 805, 8)), (GUARD_BYTES - 3, (3, 800 + GUARD_BYTES - 3, 8))],
+        ("offset", "expected"), [(0, (3, 800, 8)), (5, (3, 805, 8)), (GUARD_BYTES - 3, (3, 800 + GUARD_BYTES - 3, 8))]
     )
     def test_what_is_written_after_the_data_is_found(self, offset: int, expected: tuple[int, ...]) -> None:
         guarded = GuardedBuffer(HostBackend(), 800, np.dtype(np.float64))

@@ -78,11 +78,7 @@ def test_what_the_source_does_not_show_is_in_the_key(case: str) -> None:
         changes["arguments"] = (
             [InOut("y", "n", precision="y_type"), x, n]
             if changes["arguments"] == 0
-            else [
-                y,
-                In("x", "n", precision="fp64"),
-                n,
-            ]
+            else [y, In("x", "n", precision="fp64"), n]
         )
     other: Kernel = dataclasses.replace(kernel, **changes)
     configuration = kernel.configuration({"x_type": "fp32", "unroll": 2})

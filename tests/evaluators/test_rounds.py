@@ -140,10 +140,7 @@ class TestRemeasuring:
         bench: Any = Visited({SECOND: 1})
         bench.survives = False
         trials = remeasure(bench, requests(FIRST, SECOND, THIRD), 3)
-        assert [(trial.configuration, trial.status) for trial in trials] == [
-            (FIRST, Status.OK),
-            (SECOND, Status.CRASH),
-        ]
+        assert [(trial.configuration, trial.status) for trial in trials] == [(FIRST, Status.OK), (SECOND, Status.CRASH)]
         assert trials[0].measurement.times_ms == (100, 101, 102)
 
 

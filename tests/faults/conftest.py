@@ -8,57 +8,16 @@ writes the table, where every test passed.
 from __future__ import annotations
 
 import platform
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from injecting import Injected, Record
 
 from mptune.backends.host_compiler import find_compiler
 from mptune.backends.processor import processor, usable_cores
-from mptune.run import in_short
 
 _OPTION = "--faults-table"
-_PATH = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")
-_LONGEST = 200
-
-
-@dataclass(frozen=True)
-class Injected:
-    """A fault and what became of it.
-
-    Attributes:
-        fault: what went wrong.
-        how: what brought it about.
-        status: of the trial, or how the command ended.
-        message: what the user is told.
-        kept: trials on disk afterwards.
-        finished: trials that were finished.
-    """
-
-    fault: str
-    how: str
-    status: str
-    message: str
-    kept: int
-    finished: int
-
-    def row(self) -> str:
-        return (
-            f"| {self.fault} | {self.how} | {self.status} | {_shown(self.message)} | {self.kept} of {self.finished} |"
-        )
-
-
 _INJECTED = pytest.StashKey[list[Injected]]()
-
-
-def _shown(message: str) -> str:
-    """Return the start of a message without what differs from machine to machine and run to run."""
-    text = re.sub(r"\b(process) \d+ on [\w.-]+", r"\1 …", _PATH.sub("", in_short(message)))
-    text = re.sub(r"/proc/self/fd/\d+: |fd/\d+: |\d+: (?=undefined)", "", text)
-    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 2]} …"
-    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -97,7 +56,7 @@ def _table(injected: list[Injected]) -> str:
 
 
 @pytest.fixture
-def record(request: pytest.FixtureRequest) -> Callable[[Injected], None]:
+def record(request: pytest.FixtureRequest) -> Record:
     """Puts a fault into the table."""
     stash = request.config.stash
     if _INJECTED not in stash:

@@ -8,19 +8,16 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Injected
-from injecting import Definition, command, exact, recorded, running, tuned, wait_until, waiting
+from injecting import Definition, Injected, Record, command, exact, recorded, running, tuned, wait_until, waiting
 
 from mptune.errors import RunFileError
 from mptune.results import Status
 from mptune.run import Run
 from mptune.store import FORMAT_VERSION, RunFile, database
-
-Record = Callable[[Injected], None]
 
 ENDLESS = "for (volatile int k = 0; k >= 0; k = k % 7) { }"
 

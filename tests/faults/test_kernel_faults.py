@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import Injected
-from injecting import Definition, fake_compiler, is_running, tuned, wait_until
+from injecting import Definition, Injected, Record, fake_compiler, is_running, tuned, wait_until
 
 from mptune.backends.host_compiler import find_compiler
 from mptune.evaluators.device import Limits
 from mptune.results import Status
-
-Record = Callable[[Injected], None]
 
 
 @dataclass(frozen=True)

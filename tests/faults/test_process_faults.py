@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Injected
 from injecting import (
     Definition,
+    Injected,
+    Record,
     command,
     exact,
     is_running,
@@ -29,8 +29,6 @@ from injecting import (
 from mptune.evaluators.device import Limits
 from mptune.results import Status
 from mptune.run import Run
-
-Record = Callable[[Injected], None]
 
 BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256)
 

@@ -164,9 +164,7 @@ def test_any_configuration_errs_by_its_narrowest_type(lavamd: Kernel) -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes",
-    [{"boxes": 1, "particles": 1}, {"boxes": 3, "particles": 5}, {"boxes": 2, "particles": 131}],
-    ids=str,
+    "sizes", [{"boxes": 1, "particles": 1}, {"boxes": 3, "particles": 5}, {"boxes": 2, "particles": 131}], ids=str
 )
 @pytest.mark.parametrize("use_shared", [False, True])
 def test_every_size(lavamd: Kernel, sizes: dict[str, int], use_shared: bool) -> None:
