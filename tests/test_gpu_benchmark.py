@@ -415,20 +415,6 @@ def test_the_tools_take_turns_for_as_many_rounds_as_there_is_time_for(
     assert "4.00x the evaluations" in "\n".join(peer.lines(json_document(document)))
 
 
-def test_the_page_compares_the_tools() -> None:
-    def turn(own_s: float, peer_s: float) -> dict[str, Any]:
-        return {
-            tool: {"evaluations": 60, "wall_s": wall_s, "phases_s": {"compile": wall_s / 2}, "found_ms": 0.125}
-            for tool, wall_s in ((peer.OWN, own_s), (peer.PEER, peer_s))
-        }
-
-    document = {"kernel": "axpy", "sizes": {"n": 1000}, "budget": 60, "configurations": 648}
-    text = "\n".join(peer.lines({**document, "rounds": [turn(10, 40), turn(20, 30), turn(10, 40)]}))
-    assert "| mptune | 6.00 | 10.0 | 0.125 | 50% | 0% | 0% | 0% | 50% |" in text
-    assert "4.00x the evaluations per second of Kernel Tuner (target 3x: met)" in text
-    assert peer.lines({**document, "rounds": []}) == ["No round was finished."]
-
-
 # -- spaces ----------------------------------------------------------------------------------------
 
 
@@ -533,23 +519,6 @@ def test_energy_by_level(options: Options, monkeypatch: pytest.MonkeyPatch) -> N
         assert level["fastest"]["error"] <= level["threshold"]
         # The one or the other: a number, or why there is none.
         assert math.isnan(level["fastest"]["energy_j"]) == bool(entry["missing"])
-
-
-def test_savings_are_over_the_fastest_in_fp64() -> None:
-    def point(time_ms: float, error: float, energy_j: float | None) -> dict[str, Any]:
-        return {"time_ms": time_ms, "error": error, "energy_j": energy_j, "power_w": 100.0, "configuration": {}}
-
-    levels = {
-        "fp64": {"threshold": None, "fastest": point(8.0, 0.0, 4.0), "most_frugal": point(8.0, 0.0, 4.0)},
-        "high": {"threshold": 1e-8, "fastest": point(4.0, 1e-9, 2.5), "most_frugal": point(5.0, 1e-9, 2.0)},
-        "low": {"threshold": 1e-2, "fastest": None, "most_frugal": None},
-    }
-    text = "\n".join(energy.lines({"kernels": {"axpy": {"levels": levels, "missing": ""}}}))
-    assert "| axpy | high (<= 1e-08) | 1.0e-09 | 4 | 2.00x | 2.5 | 1.60x | 100 | 2 | 2.00x |" in text
-    levels["high"]["fastest"]["energy_j"] = None
-    unmeasured = "\n".join(energy.lines({"kernels": {"axpy": {"levels": levels, "missing": "no counter"}}}))
-    assert "Not measured: no counter." in unmeasured
-    assert "| axpy | high (<= 1e-08) | 1.0e-09 | 4 | 2.00x |  |  | 100 | 2 | 2.00x |" in unmeasured
 
 
 # -- up to the compiler ----------------------------------------------------------------------------

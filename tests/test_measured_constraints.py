@@ -88,7 +88,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def settings(**changes: Any) -> TuneSettings:
-    return TuneSettings(**({"backend": "host", "budget": 15, "strategy": "random", "seed": 1} | changes))
+    return TuneSettings(**({"backend": "host", "budget": 8, "strategy": "random", "seed": 1} | changes))
 
 
 def effort(run: Run) -> list[float]:
@@ -120,7 +120,7 @@ def test_the_other_way_round(kernel: Kernel) -> None:
 
 def test_threshold_and_several_constraints_and_metrics_by_output(kernel: Kernel) -> None:
     limits = ("1 <= effort_j <= 2", "block_w < 256 or effort_j * block_w <= 256", "error.y <= 1e-3")
-    run = tune(kernel, settings(max_error=1e-1, constraints=limits, budget=36))
+    run = tune(kernel, settings(max_error=1e-1, constraints=limits, budget=18))
     for trial in run.trials:
         spent, block = trial.metric("effort_j"), trial.metric("block_w")
         holds = 1 <= spent <= 2 and (block < 256 or spent * block <= 256) and trial.metric("error.y") <= 1e-3
@@ -179,20 +179,20 @@ def test_constraints_and_observed_metrics_survive_in_the_run_file(kernel: Kernel
 
 def test_resume_under_another_limit_judges_anew_without_measuring(kernel: Kernel, tmp_path: Path) -> None:
     path = tmp_path / "poly.db"
-    strict = tune(kernel, settings(objective="error", constraints=("effort_j < 0",), budget=12), output=path)
+    strict = tune(kernel, settings(objective="error", constraints=("effort_j < 0",), budget=5), output=path)
     assert strict.best is None
     assert strict.closest is not None
     assert strict.closest.metric("effort_j") == min(effort(strict))
     told: list[Progress] = []
     loose = tune(
         kernel,
-        settings(objective="error", constraints=("effort_j <= 4",), budget=12),
+        settings(objective="error", constraints=("effort_j <= 4",), budget=5),
         output=path,
         resume=True,
         on_progress=told.append,
     )
     assert all(progress.replayed for progress in told)
-    assert loose.statuses == {"ok": 12}
+    assert loose.statuses == {"ok": 5}
     assert loose.best is not None
 
 
@@ -297,7 +297,7 @@ TUNE = ("tune", OWN, "--backend", "host", "--strategy", "random")
 def test_from_the_command_line(mptune: Callable[..., Outcome]) -> None:
     limit = ("--objective", "error", "--constraint", "effort_j <= 1", "--constraint", "block_w <= 128")
     done = mptune(
-        *TUNE, *limit, "--budget", 20, "--observe", "throughput", "--observe", "absent", "-o", "run.db", "--json"
+        *TUNE, *limit, "--budget", 10, "--observe", "throughput", "--observe", "absent", "-o", "run.db", "--json"
     )
     assert done.code == 0, done.err
     assert done.err.count("observer absent is not available here: there is no meter") == 1

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -65,12 +66,20 @@ def test_tuner_killed_with_nine_and_resumed(tmp_path: Path, record: Record) -> N
         process.kill()
         process.wait()
     wait_until(lambda: not is_running(worker))
-    assert [exact(trial) for trial in recorded(path)] == [exact(trial) for trial in before]
+    left = Run.load(path)
+    assert [exact(trial) for trial in left.trials] == [exact(trial) for trial in before]
+    assert left.state.wall_s > 0
+    show = [sys.executable, "-m", "mptune", "show", str(path)]
+    shown = subprocess.run(show, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert "statuses: " in shown.stdout
     done = subprocess.run(
         command(kernel, path, "--budget", len(BLOCKS), "--resume"), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    after = {exact(trial) for trial in Run.load(path).trials}
+    finished = Run.load(path)
+    assert finished.state.wall_s > left.state.wall_s
+    after = {exact(trial) for trial in finished.trials}
     assert {exact(trial) for trial in before} <= after
     assert len(after) == len(BLOCKS)
     how = "SIGKILL in mid-launch, then `--resume`"

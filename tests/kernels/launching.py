@@ -109,6 +109,16 @@ def nrmse(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
     return float(np.sqrt(np.mean((output - reference) ** 2)) / np.mean(reference))
 
 
+def nmae(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
+    """Return the mean absolute error over the mean absolute reference."""
+    return float(np.abs(output - reference).sum() / np.abs(reference).sum())
+
+
+def mre(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
+    """Return the mean relative error."""
+    return float(np.mean(np.abs(output - reference) / np.abs(reference)))
+
+
 def covering_sample(
     kernel: Kernel, sizes: Sizes, fixed: Mapping[str, Value], rng: np.random.Generator
 ) -> list[Configuration]:

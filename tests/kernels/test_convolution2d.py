@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from launching import covering_sample, launcher, nrmse
+from launching import launcher, nrmse
 from numpy.typing import NDArray
 
 from mptune.errors import EmptySpaceError
@@ -66,13 +66,6 @@ def test_the_image_is_a_picture(convolution: Kernel) -> None:
         assert min(image.min(), weights.min()) > PRECISIONS[name].smallest_normal
 
 
-@pytest.mark.parametrize("use_shared", [False, True])
-def test_fp64_agrees_with_the_reference(convolution: Kernel, use_shared: bool) -> None:
-    run = launcher(convolution)
-    output = run.run(convolution.configuration({**all_in("fp64"), **REUSING, "use_shared": use_shared}))["output"]
-    np.testing.assert_allclose(output, run.data.references["output"], rtol=1e-13)
-
-
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
 def test_narrow_types_err_by_their_unit_roundoff(convolution: Kernel, name: str) -> None:
     run = launcher(convolution, {"width": 61, "height": 47}, seed=4)
@@ -104,15 +97,6 @@ def test_every_argument_has_its_own_type(convolution: Kernel, use_shared: bool) 
     }
     expected = convolution.reference(rounded, run.data.sizes)["output"]
     np.testing.assert_allclose(run.run(configuration)["output"], expected, rtol=1e-13)
-
-
-@pytest.mark.parametrize("types", [all_in("fp64"), {**all_in("fp32"), "input_type": "fp16"}], ids=["fp64", "mixed"])
-def test_optimisation_parameters_change_nothing(convolution: Kernel, types: dict[str, str]) -> None:
-    run = launcher(convolution, {"width": 149, "height": 83}, seed=6)
-    sample = covering_sample(convolution, run.data.sizes, types, np.random.default_rng(6))
-    outputs = [run.run(configuration)["output"] for configuration in sample]
-    for configuration, output in zip(sample, outputs, strict=True):
-        np.testing.assert_array_equal(output, outputs[0], err_msg=str(configuration))
 
 
 @pytest.mark.parametrize("use_shared", [False, True])
