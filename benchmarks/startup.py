@@ -134,7 +134,8 @@ def report(measured: Sequence[Case], medians: Sequence[float], rounds: int) -> t
         "    python benchmarks/startup.py",
         "",
         f"Python {platform.python_version()}; {machine}; {datetime.now(UTC):%Y-%m-%d}. Processor time, median of "
-        f"{rounds} rounds in turn, beside importing NumPy alone; the ratio each may reach.",
+        f"{rounds} rounds in turn, beside importing NumPy alone; the ratio each may reach. A round before them is not "
+        "counted: in it byte code is compiled, and `mptune list` counts configurations, which it keeps.",
         "",
         "| what | ms | ratio | limit | met |",
         "|---|--:|--:|--:|---|",

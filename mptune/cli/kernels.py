@@ -299,12 +299,7 @@ def check(
         with counter(f"compiling {definition.name}") as count:
             results.append(
                 check_kernel(
-                    definition,
-                    target,
-                    architecture=arch,
-                    sample=selection,
-                    sizes=sizes,
-                    on_compiled=lambda _: count(),
+                    definition, target, architecture=arch, sample=selection, sizes=sizes, on_compiled=lambda _: count()
                 )
             )
     if json:

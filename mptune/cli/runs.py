@@ -68,10 +68,7 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
 @options.file_argument("run_file", "RUN.db|SPACE")
 @option("--kind kinds", "KIND...", "pareto, progress, parameters, time, or all of them.", default=["pareto"])
 @option(
-    "--output -o",
-    "FILE",
-    "File to write, ending in .png, .pdf or .svg.",
-    show_default="RUN-KIND.png beside the run",
+    "--output -o", "FILE", "File to write, ending in .png, .pdf or .svg.", show_default="RUN-KIND.png beside the run"
 )
 @option(
     "--metrics",
@@ -166,9 +163,7 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
 @_run_files
 @option("--output -o", "FILE.html", "File to write.", default=Path("report.html"))
 @option(
-    "--kernel kernels",
-    "KERNEL|FILE.py...",
-    "A kernel that was tuned, if its definition is not in the current folder.",
+    "--kernel kernels", "KERNEL|FILE.py...", "A kernel that was tuned, if its definition is not in the current folder."
 )
 @option("--sources", "N", "Include the source of at most this many trials of each run.", default=1000)
 @options.as_json

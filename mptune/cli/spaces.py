@@ -137,10 +137,7 @@ def _print_comparison(comparison: Comparison) -> None:
         f"{len(comparison.simulations[0].runs)} runs of {comparison.budget} evaluations each; distance from the "
         f"optimum, mean over runs and over evaluations {points[0]} to {points[-1]}"
     )
-    parts = [_distances(comparison), _summary(comparison)]
-    for part in parts:
-        echo()
-        echo(part)
+    echo(f"\n{_distances(comparison)}\n\n{_summary(comparison)}")
     if len(comparison.strategies) > 1:
         echo("\nprobability that a run of the row's strategy ends better than one of the column's")
         echo(_wins(comparison))

@@ -54,12 +54,7 @@ def _flag_sets(text: str | None) -> tuple[str, ...]:
 @option("--budget", "N", "Evaluate this many different configurations.", default=100)
 @option("--time-limit time_limit_s", "SECONDS", "Start no new evaluation after this many seconds.", type=float)
 @option("--baseline-share", "X", "Spend this share of the budget on finding the all-fp64 baseline.", default=0.2)
-@option(
-    "--trial-limit",
-    "SECONDS",
-    "Stop a launch, or the timing of a configuration, that takes longer.",
-    default=30.0,
-)
+@option("--trial-limit", "SECONDS", "Stop a launch, or the timing of a configuration, that takes longer.", default=30.0)
 @option("--compiler-flag flags", "FLAG...", "Add a flag for the compiler.")
 @option(
     "--compiler",

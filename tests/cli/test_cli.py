@@ -237,13 +237,6 @@ def test_check_reports_what_does_not_compile(mptune: Call, tmp_path: Path) -> No
     assert "z" in done.err
 
 
-@pytest.mark.parametrize(
-    "command", ["list", "backends", "render", "check", "tune", "show", "pareto", "simulate", "export"]
-)
-def test_every_command_has_help(mptune: Call, command: str) -> None:
-    assert "Usage" in mptune(command, "--help").out
-
-
 WRONG_INPUT = {
     "kernel": (("tune", "convolution3d"), "did you mean 'convolution2d'"),
     "kernel file": (("tune", "./nothing.py"), "no kernel definition file"),
