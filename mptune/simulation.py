@@ -42,10 +42,9 @@ _CHECKPOINT_STEP: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """One replay of a strategy.
+    """One replay of a strategy with a seed.
 
     Attributes:
-        seed: the strategy's seed.
         best: best objective after each evaluation, None as long as no trial is valid and accurate enough.
         best_configuration: where the last of them was found.
         strategy_s: wall time inside the strategy.
@@ -62,11 +61,9 @@ class SimulationRun:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Replays of one strategy on one recorded space.
+    """Replays of one strategy on one recorded space, by their names.
 
     Attributes:
-        space: name of the recorded space.
-        strategy: name of the strategy.
         budget: evaluations each run may make.
         objective: what was optimised.
         optimum: best recorded value among the trials that meet the threshold; None if there is none.

@@ -110,13 +110,8 @@ class NotTranslatableError(MptuneError):
 def formula(text: str, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
     """Return an integer expression as C++ of type ``long long``.
 
-    Whatever depends on no free name is evaluated here. The functions it may call are those of the header's
-    namespace ``detail``.
-
-    Args:
-        text: the expression.
-        values: what the other names stand for.
-        free: the C++ of each free name.
+    Names stand for C++ if they are in ``free``, else for their ``values``; whatever depends on no free name is
+    evaluated here. The functions it may call are those of the header's namespace ``detail``.
 
     Raises:
         NotTranslatableError: it uses a construct, or gives a number, that integers do not have.

@@ -28,11 +28,7 @@ def kernel_of(run: Run, kernel: Kernel | str | Path | None = None) -> Kernel:
     """Return the kernel of a run.
 
     A definition file is code. A run file may come from anyone, so what it names is loaded only where it is a bundled
-    kernel or lies in the current folder; any other definition has to be given.
-
-    Args:
-        run: the run.
-        kernel: the definition, unless the run's own is to be used.
+    kernel or lies in the current folder; any other definition has to be given as ``kernel``.
 
     Raises:
         KernelError: the definition is not found, or is not the one the run was made with.

@@ -338,15 +338,8 @@ class _Cursor:
 def read_cut_off(path: Path, text: str, key: str) -> dict[str, Any]:
     """Read a JSON object, keeping every complete entry of its member ``key`` when the end of the text is missing.
 
-    An entry is to be an object, a list or text: of a number nothing says whether its last digits are missing.
-
-    Args:
-        path: names the file in messages.
-        text: the object's text.
-        key: the member, itself an object, that may be cut off.
-
-    Returns:
-        The object; ``key`` is absent when the text ends before it.
+    An entry is to be an object, a list or text: of a number nothing says whether its last digits are missing. There is
+    no ``key`` when the text ends before it.
 
     Raises:
         SpaceFileError: the text is damaged elsewhere than at its end.

@@ -46,10 +46,7 @@ class RunFile:
     def create(cls, path: str | Path, info: RunInfo, state: RunState | None = None) -> RunFile:
         """Make a new run file, with the folders that lead to it, and open it for writing.
 
-        Args:
-            path: where; a file that is there already is never touched, unless it is empty.
-            info: what the run is.
-            state: how far it has come.
+        A file that is there already is never touched, unless it is empty.
 
         Raises:
             RunFileError: the file exists, is being written, or cannot be made there.
