@@ -27,7 +27,7 @@ from mptune.results import Trial
 from mptune.strategies.base import Options, option
 from mptune.strategies.model_based.candidates import Candidates, ascend
 from mptune.strategies.model_based.coordinates import Features
-from mptune.strategies.model_based.error_model import Signatures, enabled
+from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
 from mptune.strategies.model_based.gaussian_process import Prior
 from mptune.strategies.model_based.strategy import ModelBasedStrategy
@@ -82,8 +82,8 @@ class BayesianStrategy(ModelBasedStrategy):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._features = Features(self.space)
-        watched = enabled(self.objective, self.signature)
-        self._signatures = Signatures(self.space, self.signature, self.objective) if watched else None
+        learns_errors = self.objective.threshold is not None and bool(self.signature)
+        self._signatures = Signatures(self.space, self.signature, self.objective) if learns_errors else None
         self._surrogate = self._make_surrogate()
         self._outcomes: dict[int, Outcome] = {}
         self._widest_attempts = 0

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -128,7 +127,8 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         self._portfolio = self._make_portfolio()
         self._normalisation = Normalisation(self.space.parameters)
         self._posterior: FixedPosterior | None = None
-        self._observations: dict[int, float] = {}
+        #: Scores the model learns from, by index.
+        self.observations: dict[int, float] = {}
         self._best = -math.inf
         #: Observed since the posterior was last brought up to date, and imagined by it.
         self._new: list[int] = []
@@ -139,28 +139,15 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         #: Mean score and mean posterior variance after the initial sample.
         self._anchor: tuple[float, float] | None = None
         self._rounds: list[_Round] = []
-        self._suggestions: list[int] = []
-        self._exploration = math.nan
+        #: Suggested in the current round and not proposed yet.
+        self.suggestions: list[int] = []
+        #: Exploration factor of the last round, NaN before the first.
+        self.exploration = math.nan
 
     @property
     def active(self) -> tuple[str, ...]:
         """Names of the acquisition functions still in use."""
         return self._portfolio.active
-
-    @property
-    def exploration(self) -> float:
-        """Exploration factor of the last round, NaN before the first."""
-        return self._exploration
-
-    @property
-    def suggestions(self) -> tuple[int, ...]:
-        """Indices suggested in the current round and not proposed yet."""
-        return tuple(self._suggestions)
-
-    @property
-    def observations(self) -> Mapping[int, float]:
-        """Scores the model learns from, by index."""
-        return MappingProxyType(self._observations)
 
     def _make_portfolio(self) -> Portfolio:
         options = self.options
@@ -174,14 +161,14 @@ class BayesianMultiStrategy(ModelBasedStrategy):
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         for index, trial in zip(indices, trials, strict=True):
-            if index in self._observations or index in self._failed:
+            if index in self.observations or index in self._failed:
                 continue
             score = self.objective.score(trial)
             if score == -math.inf:
                 self._failed.add(index)
             else:
-                self._observations[index] = min(max(score, -_MOST_SCORE), _MOST_SCORE)
-                self._best = max(self._best, self._observations[index])
+                self.observations[index] = min(max(score, -_MOST_SCORE), _MOST_SCORE)
+                self._best = max(self._best, self.observations[index])
                 self._new.append(index)
             self._settle(index)
             self._note(index)
@@ -190,7 +177,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
 
     def _begin(self) -> list[int]:
         draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
-        return self._draw_design(self.options.initial, self._coordinates(list(self._observations)), draw)
+        return self._draw_design(self.options.initial, self._coordinates(list(self.observations)), draw)
 
     def _next(self) -> int | None:
         index = self._next_of_design()
@@ -198,7 +185,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
 
     def _next_of_design(self) -> int | None:
         """Return the next point of the initial sample; random ones also while there is nothing to model."""
-        known = len(self._observations)
+        known = len(self.observations)
         if known and known + len(self._pending) >= self._design_target:
             return None
         return super()._next_of_design()
@@ -217,7 +204,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
             posterior.forget_imagined()
             self._imagined.clear()
             for index, x in zip(self._new, self._coordinates(self._new), strict=True):
-                posterior.append(x, self._observations[index])
+                posterior.append(x, self.observations[index])
         self._new.clear()
         for index in self._pending:
             if index not in self._imagined:
@@ -230,7 +217,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         if len(posterior) + len(self._new) > self.options.max_observations:
             return True
         born, best = self._pool_born
-        is_stale = len(self._observations) >= born + _SAMPLE_AGE or self._best > best
+        is_stale = len(self.observations) >= born + _SAMPLE_AGE or self._best > best
         return not pool.complete and (is_stale or not pool.free.any())
 
     def _rebuild(self) -> tuple[FixedPosterior, Candidates]:
@@ -239,9 +226,9 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         pool = self._pool if self._pool is not None and self._pool.complete else self._candidates()
         kept = self._representative()
         posterior = FixedPosterior(pool.features, length_scale=self.options.length_scale, noise=self.options.noise)
-        posterior.condition(self._coordinates(kept), np.array([self._observations[index] for index in kept]))
+        posterior.condition(self._coordinates(kept), np.array([self.observations[index] for index in kept]))
         pool.free[:] = ~np.isin(pool.indices, np.fromiter(taken, np.int64, len(taken)))
-        self._pool_born = len(self._observations), self._best
+        self._pool_born = len(self.observations), self._best
         self._imagined.clear()
         self._pool, self._posterior = pool, posterior
         return posterior, pool
@@ -260,29 +247,29 @@ class BayesianMultiStrategy(ModelBasedStrategy):
     def _representative(self) -> list[int]:
         """Return all observations, or of too many the best half and a random quarter, with room for more."""
         most = self.options.max_observations
-        if len(self._observations) <= most:
-            return list(self._observations)
+        if len(self.observations) <= most:
+            return list(self.observations)
         ranked = self._ranked()
         others = self.rng.choice(np.array(ranked[most // 2 :]), most // 4, replace=False)
         return [*ranked[: most // 2], *others.tolist()]
 
     def _ranked(self) -> list[int]:
-        return sorted(self._observations, key=lambda index: -self._observations[index])
+        return sorted(self.observations, key=lambda index: -self.observations[index])
 
     # -- the portfolio -------------------------------------------------------------------------
 
     def _next_by_model(self) -> int | None:
         """Return the next suggestion of the current round, or the first of a new one; None when nothing is left."""
-        while self._suggestions:
-            index = self._suggestions.pop(0)
+        while self.suggestions:
+            index = self.suggestions.pop(0)
             if not self._is_taken(index):
                 return index
-        suggested = self._suggest() if self._observations else {}
+        suggested = self._suggest() if self.observations else {}
         if not suggested:
             return None
         if len(self.active) > 1:
             self._rounds.append(_Round(suggested))
-        first, *self._suggestions = dict.fromkeys(suggested.values())
+        first, *self.suggestions = dict.fromkeys(suggested.values())
         return first
 
     def _suggest(self) -> dict[str, int]:
@@ -296,12 +283,12 @@ class BayesianMultiStrategy(ModelBasedStrategy):
             return {}
         mean, variance = -posterior.mean[left], posterior.variance[left]
         deviation, best = np.sqrt(variance), -posterior.standardised(self._best)
-        self._exploration = self._explore(float(variance.mean()))
+        self.exploration = self._explore(float(variance.mean()))
         free = np.ones(len(left), dtype=np.bool_)
         suggested: dict[str, int] = {}
         for name in self.active:
             if free.any():
-                values = ACQUISITIONS[name](mean, deviation, best, self._exploration)
+                values = ACQUISITIONS[name](mean, deviation, best, self.exploration)
                 position = int(np.where(free, values, -np.inf).argmax())
                 suggested[name] = int(pool.indices[left[position]])
                 free[position] = self.options.method != "advanced-multi"
@@ -311,7 +298,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         """Return the exploration factor for a mean posterior variance of the candidates."""
         if not self.options.contextual:
             return self.options.exploration
-        scores = list(self._observations.values())
+        scores = list(self.observations.values())
         anchor = self._anchor
         if anchor is None:
             anchor = float(np.mean(scores)), variance
@@ -334,5 +321,5 @@ class BayesianMultiStrategy(ModelBasedStrategy):
     def _performance(self, index: int) -> float:
         """Return a trial's score, 0 where it is negative; for one that failed the median of all scores."""
         if index in self._failed:
-            return max(statistics.median(self._observations.values()), 0.0)
-        return max(self._observations[index], 0.0)
+            return max(statistics.median(self.observations.values()), 0.0)
+        return max(self.observations[index], 0.0)

@@ -45,9 +45,6 @@ class GeneticStrategy(PopulationStrategy):
     options_class: ClassVar[type[Options]] = GeneticOptions
     options: GeneticOptions
 
-    def _admit(self, index: int) -> None:
-        self._population[-1] = index
-
     def _evolved(self) -> list[int]:
         ranked = sorted(self._population, key=self._rank_key)
         parents = self.space.codes(np.array(ranked, dtype=np.int64))

@@ -84,9 +84,6 @@ class Nsga2Strategy(PopulationStrategy):
 
     # -- evolution ------------------------------------------------------------------------------
 
-    def _admit(self, index: int) -> None:
-        self._population[-1] = index
-
     def _evolved(self) -> list[int]:
         """Return the children of the fittest of all that competed."""
         rivals = dict.fromkeys([*self._arrived, *(index for index in self._population if index in self._costs)])

@@ -26,8 +26,8 @@ __all__ = ["BacoModel", "GammaPrior", "Observation", "Search", "Targets", "fit",
 
 Array = NDArray[np.float64]
 
-#: Hyperparameters of fewer than two observations.
-_UNFITTED_LENGTH, _UNFITTED_SIGNAL, _UNFITTED_NOISE = 1.0, 1.0, 0.1
+#: Deviation of the noise while there are fewer than two observations.
+_UNFITTED_NOISE: Final = 0.1
 #: Least deviation of values that is told apart from rounding, relative to their magnitude.
 _LEAST_DEVIATION: Final = 1e-9
 #: Largest value of a score that is not transformed; keeps the variance of values finite.
@@ -241,7 +241,7 @@ class BacoModel:
         self._targets = Targets(log, minimise, 0.0, 0.0, 1.0)
         #: Length scales by parameter, signal and noise; None before the first fit.
         self.hyperparameters: Hyperparameters | None = None
-        self._posterior: Posterior | None = None
+        self._posterior = Posterior(self._over_coordinates(), np.empty((0, len(distances.owners))))
         self._learnt: set[int] = set()
         self._imagined: dict[int, float] = {}
         self._best = math.inf
@@ -256,11 +256,7 @@ class BacoModel:
         if len(held) > 1:
             squared = self._distances.squared(x, *pairs(len(x)))
             self.hyperparameters = fit(squared, y, self._prior, self._search, self.hyperparameters, self._rng)
-        found = self.hyperparameters
-        if found is None:
-            found = Hyperparameters(np.full(self._distances.count, _UNFITTED_LENGTH), _UNFITTED_SIGNAL, _UNFITTED_NOISE)
-        lengths = found.lengths[self._distances.owners]
-        self._posterior = Posterior(Hyperparameters(lengths, found.signal, found.noise), candidates)
+        self._posterior = Posterior(self._over_coordinates(), candidates)
         self._posterior.condition(x, y)
         self._learnt, self._imagined = set(observations), {}
         self._best = float(y.min())
@@ -270,7 +266,6 @@ class BacoModel:
         new = [index for index in observations if index not in self._learnt]
         if not new:
             return
-        assert self._posterior is not None
         self._imagined = {}
         for index in new:
             observation = observations[index]
@@ -282,30 +277,33 @@ class BacoModel:
     def imagine(self, index: int, coordinates: Array) -> None:
         """Count a configuration that is being evaluated as if it had the mean's value (Ginsbourger 2010)."""
         if index not in self._imagined:
-            assert self._posterior is not None
             self._imagined[index] = self._posterior.imagine(coordinates)
 
     def forget(self, indices: Sequence[int]) -> None:
         """Take back what was imagined if any of these, no longer evaluated, is part of it."""
         if not self._imagined.keys().isdisjoint(indices):
-            assert self._posterior is not None
             self._posterior.forget_imagined()
             self._imagined = {}
 
     def log_improvement(self) -> Array:
         """Return the log of the expected noise-free improvement of each candidate, shape ``(n_candidates,)``."""
-        assert self._posterior is not None
         return self._improvement(self._posterior.mean, self._posterior.deviation)
 
     def log_improvement_at(self, coordinates: Array) -> Array:
         """Return the same of other configurations, coordinates ``(n, n_coordinates)``."""
-        assert self._posterior is not None
         return self._improvement(*self._posterior.predict(coordinates))
 
     def _improvement(self, mean: Array, deviation: Array) -> Array:
         # The deviation is that of the function without noise: an observed point has next to nothing to offer.
         best = min([self._best, *self._imagined.values()])
         return log_expected_improvement(mean, deviation, best - self._exploration)
+
+    def _over_coordinates(self) -> Hyperparameters:
+        """Return the hyperparameters with the length scale of each coordinate's parameter."""
+        owners, found = self._distances.owners, self.hyperparameters
+        if found is None:
+            return Hyperparameters(np.ones(len(owners)), signal=1.0, noise=_UNFITTED_NOISE)
+        return Hyperparameters(found.lengths[owners], found.signal, found.noise)
 
     def _held(self, observations: list[Observation]) -> list[Observation]:
         if len(observations) <= self._max_observations:

@@ -33,7 +33,7 @@ from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParamet
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.model_based.numerics import cholesky, product
 
-__all__ = ["ErrorModel", "Signatures", "enabled"]
+__all__ = ["ErrorModel", "Signatures"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -206,11 +206,6 @@ class ErrorModel:
         return curvature
 
 
-def enabled(objective: Objective, signature: Sequence[str]) -> bool:
-    """Whether there is an error to keep below a threshold and a signature to know it by."""
-    return objective.threshold is not None and bool(signature)
-
-
 @dataclass(slots=True)
 class _Record:
     """One measured signature."""
@@ -226,13 +221,13 @@ class Signatures:
     def __init__(self, space: SearchSpace, names: Sequence[str], objective: Objective) -> None:
         self._objective = objective
         self.columns = [space.names.index(name) for name in names]
-        self.parameters = [space.parameters[column] for column in self.columns]
-        self._radices = _radices([len(p.values) for p in self.parameters])
+        parameters = [space.parameters[column] for column in self.columns]
+        self._radices = _radices([len(p.values) for p in parameters])
         self._target = _log10_threshold(objective)
         # A threshold above 1 is not relative, and the errors beside it are not either.
-        self._model = ErrorModel(self.parameters, max(0.0, self._target))
+        self._model = ErrorModel(parameters, max(0.0, self._target))
         self._records: dict[int, _Record] = {}
-        self._bits = [_significand_bits(p) for p in self.parameters]
+        self._bits = [_significand_bits(p) for p in parameters]
         self.widest = np.array([int(bits.argmax()) for bits in self._bits], dtype=np.int32)
         #: Grows whenever something was learnt.
         self.version = 0

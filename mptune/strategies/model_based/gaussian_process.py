@@ -259,13 +259,9 @@ class Posterior(GrowingFactor):
         # |a - b|^2 = |a|^2 + |b|^2 - 2 a b, of which the candidates' part is the same for every observation.
         self._norms = np.einsum("ij,ij->i", self._scaled, self._scaled)
         self._minus_twice = np.ascontiguousarray(-2.0 * self._scaled.T)
-        self._mean = np.zeros(len(candidates))
+        #: Posterior mean at the candidates, shape ``(n_candidates,)``.
+        self.mean = np.zeros(len(candidates))
         self._variance = np.full(len(candidates), self._signal2)
-
-    @property
-    def mean(self) -> Array:
-        """Posterior mean at the candidates, shape ``(n_candidates,)``."""
-        return self._mean
 
     @property
     def deviation(self) -> Array:
@@ -287,7 +283,7 @@ class Posterior(GrowingFactor):
         for block in self._blocks():
             rows = product(factor, self._covariances(at, self._scaled[block]), triangular=True)
             self._rows[:n, block] = rows
-            self._mean[block] = np.einsum("i,ij->j", weights.astype(np.float32), rows)
+            self.mean[block] = np.einsum("i,ij->j", weights.astype(np.float32), rows)
             self._variance[block] = self._signal2 - np.einsum("ij,ij->j", rows, rows)
         self._n = n
 
@@ -306,7 +302,7 @@ class Posterior(GrowingFactor):
     def forget_imagined(self) -> None:
         """Take back what was imagined."""
         for i in range(self._n - 1, len(self) - 1, -1):
-            self._mean -= self._whitened[i] * self._rows[i]
+            self.mean -= self._whitened[i] * self._rows[i]
             self._variance += self._rows[i].astype(np.float64) ** 2
         self._n, self._n_imagined = len(self), 0
 
@@ -321,7 +317,7 @@ class Posterior(GrowingFactor):
         row -= product(new[None, :].astype(np.float32), self._rows[:n])[0]
         row /= np.float32(pivot)
         self._rows[n] = row
-        self._mean += value * row
+        self.mean += value * row
         self._variance -= np.square(row, dtype=np.float64)
         self._n = n + 1
 

@@ -196,9 +196,9 @@ class PopulationStrategy(ScoredStrategy):
     def _started(self) -> None:
         """Prepare what belongs to the members of the first generation."""
 
-    @abstractmethod
     def _admit(self, index: int) -> None:
         """Let a random configuration take a member's place."""
+        self._population[-1] = index
 
     def _score(self, index: int) -> float:
         """Return the score of a configuration, ``-inf`` where it failed or is not known."""

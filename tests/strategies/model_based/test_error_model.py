@@ -11,7 +11,7 @@ from mptune.precision import precision
 from mptune.results import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.model_based.error_model import ErrorModel, Signatures, _radices, enabled
+from mptune.strategies.model_based.error_model import ErrorModel, Signatures, _radices
 
 TYPES = ["fp64", "fp32", "fp16"]
 
@@ -197,12 +197,6 @@ def test_many_parameters_do_not_overflow_the_keys() -> None:
     codes = np.random.default_rng(0).integers(0, 4, size=(5000, 40)).astype(np.uint64)
     assert len(np.unique(codes @ radices)) == len(np.unique(codes, axis=0))
     assert _radices([3, 2, 5]).tolist() == [1, 3, 6]
-
-
-def test_it_matters_only_with_a_threshold_and_a_signature() -> None:
-    assert enabled(Objective(threshold=1e-3), ["x"])
-    assert not enabled(Objective(), ["x"])
-    assert not enabled(Objective(threshold=1e-3), [])
 
 
 def test_it_ranks_the_signatures_of_a_kernel() -> None:

@@ -102,17 +102,13 @@ def test_one_step_is_always_nothing() -> None:
     assert {least_probability(0.5, 1, np.random.default_rng(s)) for s in range(9)} == {0.0}
 
 
-def _valid(x: np.ndarray) -> np.ndarray:
-    return x[:, 0] + x[:, 1] < 1.2
-
-
 def test_a_process_learns_a_constraint_that_only_shows_as_failures() -> None:
     rng = np.random.default_rng(0)
     x, other = rng.random((60, 3)), rng.random((400, 3))
     model = ValidityModel(3, 30)
-    model.fit(x, ~_valid(x), other)
+    model.fit(x, ~_runs(x), other)
     probability = np.exp(model.log_probability())
-    right = (probability > 0.5) == _valid(other)
+    right = (probability > 0.5) == _runs(other)
     assert right.mean() > 0.9
     np.testing.assert_allclose(model.log_probability_at(other), model.log_probability(), rtol=1e-2, atol=1e-3)
 
