@@ -207,15 +207,8 @@ class Targets:
 class BacoModel:
     """What is believed of the objective at candidates and elsewhere.
 
-    Args:
-        distances: between configurations.
-        prior: of the length scales.
-        search: for their most probable values.
-        log: whether the objective is log-transformed.
-        minimise: whether less of it is better.
-        exploration: an improvement counts from so many deviations on.
-        max_observations: most the model holds; of more, the best and a random part.
-        rng: source of randomness.
+    An improvement counts from ``exploration`` deviations on. Of more than ``max_observations`` the model holds the best
+    and a random part.
     """
 
     def __init__(

@@ -131,12 +131,8 @@ class ValidityModel:
 class FeasibilityModel:
     """Probability to be feasible, over a set of candidates and anywhere else.
 
-    Args:
-        n_features: features of a configuration.
-        signatures: what is known of errors; None where they do not matter.
-        iterations: of each fit of hyperparameters.
-        max_observations: most the model of validity holds.
-        rng: chooses which observations a full model leaves out.
+    Signatures, None where errors do not matter, say what is known of errors. A full model of validity leaves out
+    observations at random.
     """
 
     def __init__(

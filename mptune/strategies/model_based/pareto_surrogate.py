@@ -143,7 +143,9 @@ class ParetoSurrogate(Surrogate):
         points = np.concatenate([self._front, *(row[None, :] for row in self._expected)])
         return Boxes.around(points[front(points, [True] * len(self._axes))], reference.tolist())
 
-    def _choose(self, limit: Array) -> tuple[int, float]:
+    def choose(self, allowed: NDArray[np.bool_]) -> tuple[int, float]:
+        """Return position and log value of the candidate expected to add the largest hypervolume, if feasible."""
+        limit = self._feasibility.log_probability(allowed)
         possible = np.flatnonzero(limit > -np.inf)
         if not len(possible):
             return 0, -np.inf

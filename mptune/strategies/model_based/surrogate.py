@@ -153,11 +153,7 @@ class ModelledAxis(Axis):
 class Surrogate(ABC):
     """Models over a set of candidates, of each objective and of what is feasible; a subclass says what is promising.
 
-    Args:
-        axes: the objectives.
-        feasibility: probability to be feasible.
-        max_observations: most a model holds.
-        rng: chooses which observations a full model leaves out.
+    A full model leaves out observations at random.
 
     Attributes:
         imagined: indices of the configurations that count as evaluated though they are not.
@@ -206,12 +202,12 @@ class Surrogate(ABC):
             axis.imagine(features)
         self.imagined.add(index)
 
+    @abstractmethod
     def choose(self, allowed: NDArray[np.bool_]) -> tuple[int, float]:
         """Return the position of the allowed candidate of the largest value, and its log value.
 
         The value is ``-inf`` where all those allowed, at least one, are known to be infeasible; ``(n_candidates,)``.
         """
-        return self._choose(self._feasibility.log_probability(allowed))
 
     def scores_at(self, features: Array, codes: Codes) -> Array:
         """Return the log value of other configurations; features ``(n, k)``, value codes ``(n, d)``."""
@@ -220,10 +216,6 @@ class Surrogate(ABC):
     @abstractmethod
     def _compare(self, outcomes: Mapping[int, Outcome]) -> None:
         """Find out what there is to be improved on; nothing is imagined any more."""
-
-    @abstractmethod
-    def _choose(self, limit: Array) -> tuple[int, float]:
-        """Return position and log value of the best candidate, given each one's log probability to be feasible."""
 
     @abstractmethod
     def _promise_at(self, features: Array, codes: Codes) -> Array:
@@ -244,7 +236,9 @@ class TimeSurrogate(Surrogate):
         values = [o.value for o in outcomes.values() if o.feasible and o.is_known]
         self._best = float(self._axis.scale.apply(min(values))) if values else math.nan
 
-    def _choose(self, limit: Array) -> tuple[int, float]:
+    def choose(self, allowed: NDArray[np.bool_]) -> tuple[int, float]:
+        """Return position and log value of the candidate of the largest expected improvement, if feasible."""
+        limit = self._feasibility.log_probability(allowed)
         mean, deviation = self._axis.at_candidates()
         if math.isnan(self._best):
             values = limit + self._promise(mean, deviation)
