@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from mptune.results import Trial
     from mptune.run import Run
 
-__all__ = [
-    "counter",
-    "number",
-    "pairs",
-    "pareto_table",
-    "print_error",
-    "print_json",
-    "print_note",
-    "print_run",
-    "table",
-]
-
 #: Kinds of failure that are listed one by one.
 _KINDS: Final = 8
 
@@ -121,11 +109,7 @@ def pairs(values: Mapping[str, Any]) -> str:
 
 
 def print_run(run: Run, *, warnings: bool = True) -> None:
-    """Print what a run found: the winner beside the baseline, and how every trial ended.
-
-    Args:
-        run: the run.
-        warnings: whether to print the data manager's warnings, too.
+    """Print what a run found: the winner beside the baseline, how every trial ended, and the data manager's warnings.
 
     Raises:
         RunFileError: the run file it comes from does not say what the run is.

@@ -297,11 +297,10 @@ def check(
     for definition in definitions:
         sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
         with counter(f"compiling {definition.name}") as count:
-            results.append(
-                check_kernel(
-                    definition, target, architecture=arch, sample=selection, sizes=sizes, on_compiled=lambda _: count()
-                )
+            result = check_kernel(
+                definition, target, architecture=arch, sample=selection, sizes=sizes, on_compiled=lambda _: count()
             )
+        results.append(result)
     if json:
         print_json({"checks": [result.to_json() for result in results]})
     else:
@@ -310,14 +309,12 @@ def check(
 
 
 def _selection(sample: str, all_signatures: bool) -> Selection:
+    if all_signatures and sample:
+        raise MptuneError(f"--all-signatures and --sample {sample} exclude each other")
     if all_signatures:
-        if sample:
-            raise MptuneError(f"--all-signatures and --sample {sample} exclude each other")
         return "signatures"
-    if not sample:
-        return "values"
-    if sample == "all":
-        return "all"
+    if not sample or sample == "all":
+        return "all" if sample else "values"
     if not sample.isdecimal():
         raise MptuneError(f"--sample {sample!r}: expected a whole number or 'all'")
     return int(sample)

@@ -57,8 +57,7 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
     unit, optimum = document["unit"], document["optimum"]
     found = "none feasible" if optimum is None else f"{number(optimum, 6)} {unit}".rstrip()
     echo(f"{document['space']}: {document['configurations']:,} configurations, optimum {found}")
-    several = document.get("objectives", ())
-    if several:
+    if several := document.get("objectives", ()):
         echo(f"objectives {', '.join(several)}: best and optimum are of {several[0]}, the hypervolume is the front's")
     rows = []
     for run in document["runs"]:
