@@ -323,7 +323,7 @@ def test_uniform_types_are_those_the_parameters_offer(kernel: Kernel) -> None:
 
 def test_baseline_is_measured_in_every_narrower_type(kernel: Kernel) -> None:
     told: list[Progress] = []
-    tune(kernel, settings(budget=4), on_progress=told.append)
+    tune(kernel, settings(budget=10), on_progress=told.append)
     assert [p.phase for p in told[:4]] == ["baseline", "baseline", "search", "search"]
     fastest = min((p.trial for p in told[:2]), key=lambda t: t.time_ms).configuration
     for progress, name in zip(told[2:4], ("fp32", "fp16"), strict=True):
