@@ -251,7 +251,6 @@ class LiveView:
 
     def _view(self, progress: Progress) -> Group:
         from rich.console import Group
-        from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         run = progress.run()
@@ -269,7 +268,8 @@ class LiveView:
             Text(f"compiling ahead: {configuration}", style="dim", no_wrap=True, overflow="ellipsis")
             for configuration in progress.ahead
         )
-        bar = ProgressBar(total=budget, completed=done, width=60)
+        filled = round(60 * min(done / budget, 1.0))
+        bar = Text.assemble(("━" * filled, "green"), ("━" * (60 - filled), "bright_black"))
         return Group(Text(head), bar, Text(found), Text(pairs(run.statuses), style="dim"), *ahead)
 
 
