@@ -28,17 +28,8 @@ def library(compiler: str, source: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "test.so"
         command = [compiler, "-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"]
-        command += [
-            "-Wno-unused-function",
-            "-Wno-unused-const-variable",
-            "-shared",
-            "-fPIC",
-            "-x",
-            "c++",
-            "-",
-            "-o",
-            str(target),
-        ]
+        command += ["-Wno-unused-function", "-Wno-unused-const-variable", "-shared", "-fPIC"]
+        command += ["-x", "c++", "-", "-o", str(target)]
         text = f'{prelude()}\n#line 1 "{source}"\n{(_HERE / source).read_text(encoding="utf-8")}'
         finished = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
         assert finished.returncode == 0, finished.stderr[-4000:]

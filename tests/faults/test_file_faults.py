@@ -317,7 +317,7 @@ def test_clock_that_is_stepped(tmp_path: Path, record: Record) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(STEPPING)
     kernel = Definition(ENDLESS, blocks=BLOCKS[:6]).write(tmp_path)
-    options = ("--budget", 6, "--trial-limit", 3, "--time-limit", 200)
+    options = ("--budget", 6, "--trial-limit", 2, "--time-limit", 200)
     before = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     ended(command(kernel, path, *options), 0, env=environment)
