@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vendor_compilers import needs
 
-from mptune.backends import BACKENDS, get_backend
+from mptune.backends import get_backend
 from mptune.backends.base import Availability, CompileOptions
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
@@ -45,11 +46,6 @@ from benchmarks.gpu_sections.searching import fastest  # noqa: E402
 from benchmarks.gpu_sections.section import Options, Section  # noqa: E402
 
 LATER = 1e9
-
-
-def unavailable(backend: str) -> str:
-    availability = BACKENDS[backend].availability()
-    return "" if availability.can_compile else availability.reason
 
 
 def kernel_with(name: str, **values: list[Any]) -> Kernel:
@@ -524,10 +520,8 @@ def test_energy_by_level(options: Options, monkeypatch: pytest.MonkeyPatch) -> N
 # -- up to the compiler ----------------------------------------------------------------------------
 
 
-@pytest.mark.nvrtc
-@pytest.mark.skipif(bool(unavailable("cuda")), reason=unavailable("cuda") or "installed")
 @pytest.mark.parametrize("variant", gemm.SWITCHES)
-@pytest.mark.parametrize("name", vendor.TYPES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs("cuda")) for name in vendor.TYPES])
 def test_what_gemm_searches_compiles_for_a_gpu(name: str, variant: str) -> None:
     kernel = load_kernel("gemm")
     sizes = kernel.resolve_sizes("default", dict.fromkeys("MNK", 1024))

@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 from prelude_library import assert_same, awkward_values, every_value, precision_of, rounded, rounded_fraction
 from ptx import Threads, fused
+from vendor_compilers import needs, nvrtc
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.cuda import _nvrtc_paths
-from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
 
@@ -36,23 +35,8 @@ CLOSE_QUOTIENTS = ((1503, 1583), (1556, 1675), (1678, 1711), (1618, 1739), (1412
 TYPES = ("double", "float", "half", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 
 
-def unavailable(backend):
-    availability = BACKENDS[backend].availability()
-    return "" if availability.can_compile else availability.reason
-
-
-needs_nvrtc = [
-    pytest.mark.nvrtc,
-    pytest.mark.skipif(bool(unavailable("cuda")), reason=unavailable("cuda") or "installed"),
-]
-needs_hiprtc = [
-    pytest.mark.hiprtc,
-    pytest.mark.skipif(bool(unavailable("hip")), reason=unavailable("hip") or "installed"),
-]
-
-
 def cuda(*values):
-    return pytest.param(*values, marks=needs_nvrtc)
+    return pytest.param(*values, marks=needs("cuda"))
 
 
 def on(backend, *values):
@@ -69,11 +53,7 @@ def everywhere(*cases, host=()):
 
 @functools.cache
 def ptx(architecture):
-    compiler = RuntimeCompiler("NVRTC", "nvrtc", "PTX", _nvrtc_paths(), "")
-    image, _ = compiler.compile(
-        prelude() + SOURCE, "", [f"--gpu-architecture={architecture}", "--std=c++17"], timeout_s=60.0
-    )
-    return image.decode()
+    return nvrtc(prelude() + SOURCE, "", architecture)[0]
 
 
 def run(where, name, threads, *arguments, reciprocal_ulps=0):
@@ -207,9 +187,7 @@ def test_conversions_round_once(where, source, target):
         assert_same(found, rounded(values.astype(np.float64), precision_of(target)), values)
 
 
-@pytest.mark.nvrtc
-@pytest.mark.skipif(bool(unavailable("cuda")), reason=unavailable("cuda") or "installed")
-@pytest.mark.parametrize("target", ["fp8_e4m3", "fp8_e5m2"])
+@pytest.mark.parametrize("target", [cuda("fp8_e4m3"), cuda("fp8_e5m2")])
 @pytest.mark.parametrize("source", TYPES[:4])
 def test_fp8_in_hardware_has_the_bits_of_fp8_in_software(source, target):
     """NaN with its sign included."""
@@ -250,9 +228,8 @@ def code_words(image):
     return np.frombuffer(image[: len(image) // 4 * 4], dtype="<u4") >> 16
 
 
-@pytest.mark.hiprtc
-@pytest.mark.skipif(bool(unavailable("hip")), reason=unavailable("hip") or "installed")
-def test_there_is_an_instruction_for_two_on_cdna(tmp_path):
+@pytest.mark.parametrize("architecture", [pytest.param("gfx90a", marks=needs("hip"))])
+def test_there_is_an_instruction_for_two_on_cdna(architecture, tmp_path):
     kernel = """
 extern "C" __global__ void packed(const half* x, half* y) {
     const vec<half, 8> a = load<8>(x + 8 * threadIdx.x), b = load<8>(x + 8 * (threadIdx.x + 256));
@@ -261,5 +238,5 @@ extern "C" __global__ void packed(const half* x, half* y) {
     store(y + 8 * (threadIdx.x + 512), a * b);
 }"""
     backend = BACKENDS["hip"](cache=BinaryCache(tmp_path))
-    words = code_words(backend.compiler.compile(prelude() + kernel, "packed", CompileOptions("gfx90a")).image)
+    words = code_words(backend.compiler.compile(prelude() + kernel, "packed", CompileOptions(architecture)).image)
     assert {name: int((words == word).sum()) for name, word in CDNA.items()} == dict.fromkeys(CDNA, 4)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import pytest
+from vendor_compilers import needs
 
-from mptune.backends import BACKENDS, get_backend
+from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.checking import select
 from mptune.errors import CompileError
@@ -27,18 +27,9 @@ SMALL = ("axpy", "kmeans")
 TOO_SLOW = {("kmeans", "hip"): "distance_type != 'bf16' or points_per_thread <= 8"}
 
 
-def target(name: str, architecture: str, *marks: pytest.MarkDecorator) -> Any:
-    availability = BACKENDS[name].availability()
-    missing = "" if availability.can_compile else availability.reason
-    skip = pytest.mark.skipif(bool(missing), reason=missing or "installed")
-    return pytest.param(name, architecture, marks=[*marks, skip], id=f"{name}-{architecture}" if architecture else name)
-
-
 TARGETS = [
-    target("host", ""),
-    target("cuda", "sm_80", pytest.mark.nvrtc),
-    target("cuda", "sm_90", pytest.mark.nvrtc),
-    target("hip", "gfx90a", pytest.mark.hiprtc),
+    pytest.param(name, architecture, marks=needs(name), id=f"{name}-{architecture}" if architecture else name)
+    for name, architecture in (("host", ""), ("cuda", "sm_80"), ("cuda", "sm_90"), ("hip", "gfx90a"))
 ]
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vendor_compilers import needs, nvrtc
 
 from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
-from mptune.backends.cuda import _nvrtc_paths
-from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.space.parameters import PrecisionParameter
@@ -28,36 +27,28 @@ KERNELS: dict[str, tuple[dict[str, Any], int, int]] = {
 }
 
 
-def unavailable(backend: str) -> str:
-    availability = BACKENDS[backend].availability()
-    return "" if availability.can_compile else availability.reason
-
-
 def source(name: str, precision: str, values: dict[str, Any]) -> str:
     kernel = load_kernel(name)
     types = {p.name: precision for p in kernel.parameters if isinstance(p, PrecisionParameter)}
     return render(kernel, kernel.configuration({**types, **values}), kernel.resolve_sizes("smoke", None))
 
 
-@pytest.mark.nvrtc
-@pytest.mark.skipif(bool(unavailable("cuda")), reason=unavailable("cuda") or "installed")
-@pytest.mark.parametrize(("architecture", "precision"), [("sm_80", "fp16"), ("sm_80", "bf16"), ("sm_90", "bf16")])
+@pytest.mark.parametrize(
+    ("architecture", "precision"),
+    [pytest.param(*p, marks=needs("cuda")) for p in (("sm_80", "fp16"), ("sm_80", "bf16"), ("sm_90", "bf16"))],
+)
 @pytest.mark.parametrize("name", KERNELS)
 def test_two_at_a_time_in_ptx(name: str, architecture: str, precision: str) -> None:
     values, pairs, singles = KERNELS[name]
-    compiler = RuntimeCompiler("NVRTC", "nvrtc", "PTX", _nvrtc_paths(), "")
-    flags = [f"--gpu-architecture={architecture}", "--std=c++17"]
-    ptx, _ = compiler.compile(source(name, precision, values), name, flags, timeout_s=60.0)
+    ptx, _ = nvrtc(source(name, precision, values), name, architecture)
     suffix = {"fp16": "f16", "bf16": "bf16"}[precision]
-    assert len(re.findall(rf"fma\.rn\.{suffix}x2 ", ptx.decode())) >= pairs
+    assert len(re.findall(rf"fma\.rn\.{suffix}x2 ", ptx)) >= pairs
     # Before sm_90 a product in bf16 is a fused operation, too.
-    single = len(re.findall(rf"fma\.rn\.{suffix} ", ptx.decode()))
+    single = len(re.findall(rf"fma\.rn\.{suffix} ", ptx))
     assert single <= (2 * singles if (architecture, precision) == ("sm_80", "bf16") else singles)
 
 
-@pytest.mark.hiprtc
-@pytest.mark.skipif(bool(unavailable("hip")), reason=unavailable("hip") or "installed")
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs("hip")) for name in KERNELS])
 def test_two_at_a_time_on_cdna(name: str) -> None:
     values, pairs, singles = KERNELS[name]
     binary = BACKENDS["hip"]().compiler.compile(source(name, "fp16", values), name, CompileOptions("gfx90a"))
