@@ -116,7 +116,8 @@ def test_a_source_is_compiled_with_what_it_says(axpy: Kernel, tmp_path: Path, mo
 
 @needs_compiler
 def test_tuned_recorded_resumed_and_emitted(tmp_path: Path) -> None:
-    name = installed_compilers()[0].label
+    compiler = installed_compilers()[:2][-1]  # not the default one, if there is another
+    name = compiler.label
     sets = ("-funroll-loops", "-fno-unroll-loops")
     settings = TuneSettings(
         backend="host",
@@ -135,6 +136,7 @@ def test_tuned_recorded_resumed_and_emitted(tmp_path: Path) -> None:
     assert (again.evaluations, again.state.stale) == (7, 0)
     assert [t.configuration for t in again.trials[:6]] == [t.configuration for t in first.trials]
     emit(winner_of(again), tmp_path / "out")
+    assert f"- `compiler`: `{compiler.version}`" in (tmp_path / "out" / "README.md").read_text()
     command = next((tmp_path / "out").glob("*_host.cpp")).read_text().split("//     ", 1)[1].split("-pthread")[0]
     assert command.startswith("python3 -m ziglang" if name == "zig" else f"{name} ")
     assert again.best is not None

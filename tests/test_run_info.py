@@ -147,3 +147,33 @@ def test_the_hash_of_a_template_covers_what_it_includes(tmp_path: Path) -> None:
     (tmp_path / "inner.j2").write_text("// inside")
     second = template_hash(kernel("outer.cu.j2"))
     assert len({first, second, template_hash(kernel("// outer\n")), template_hash(axpy)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ()),
+        ({"sizes": {"width": 1000}}, ("size width was 101, is 1000",)),
+        (
+            {"versions": {"compiler": "g++ 13"}, "compiler": "g++ 13|-O3"},
+            ("version of compiler was g++ 12, is g++ 13",),
+        ),
+        ({"compiler": "g++ 12|-O2"}, ("compiler, flags or device: -O3 became -O2",)),
+        ({"seed": 2, "data_key": "other"}, ("the seed was 1, is 2",)),
+        ({"data_key": "other"}, ("inputs or references changed",)),
+        ({"device": "another"}, ("the device was one, is another",)),
+        ({"parameters": (ParameterInfo("a", "ordinal", (1,)),)}, ("parameters and their values changed: a, b",)),
+    ],
+)
+def test_what_changed_since_the_run_began(changes: dict[str, object], said: tuple[str, ...]) -> None:
+    before = RunInfo(
+        sizes={"width": 101},
+        device="one",
+        versions={"compiler": "g++ 12"},
+        compiler="g++ 12|-O3",
+        seed=1,
+        parameters=(ParameterInfo("b", "ordinal", (1,)),),
+        data_key="data",
+    )
+    assert dataclasses.replace(before, **changes).changes_since(before) == said  # type: ignore[arg-type]
+    assert dataclasses.replace(before, **changes).changes_since(RunInfo(seed=None)) == ()  # type: ignore[arg-type]

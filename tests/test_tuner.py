@@ -121,14 +121,14 @@ def test_resume_under_another_strategy_keeps_every_trial(kernel: Kernel, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "what"),
     [
-        ("p = p * t + {{ x_type }}(1.0)", "p = {{ x_type }}(1.0) + p * t"),
-        ('"ceildiv(n, block * unroll)"', '"ceildiv(n, block * unroll) + 1"'),
+        ("p = p * t + {{ x_type }}(1.0)", "p = {{ x_type }}(1.0) + p * t", "the template was edited; the definition"),
+        ('"ceildiv(n, block * unroll)"', '"ceildiv(n, block * unroll) + 1"', "the definition file was edited"),
     ],
     ids=["source", "grid"],
 )
-def test_stale_trials_are_set_aside_not_shown_and_come_back(tmp_path: Path, old: str, new: str) -> None:
+def test_stale_trials_are_set_aside_not_shown_and_come_back(tmp_path: Path, old: str, new: str, what: str) -> None:
     own, path = tmp_path / "mine.py", tmp_path / "run.db"
     original = OWN.read_text()
     assert old in original
@@ -136,13 +136,15 @@ def test_stale_trials_are_set_aside_not_shown_and_come_back(tmp_path: Path, old:
     first = tune(own, settings(budget=3), output=path)
     own.write_text(original.replace(old, new))
     told: list[Progress] = []
-    edited = tune(own, settings(budget=2), output=path, resume=True, on_progress=told.append)
+    with pytest.warns(UserWarning, match=f"^{what}.*: the run file's 3 trials of before are not used"):
+        edited = tune(own, settings(budget=2), output=path, resume=True, on_progress=told.append)
     assert not any(p.replayed for p in told)
     assert edited.state.stale == 3
     assert len(Run.load(path).trials) == 2
     own.write_text(original)
     told.clear()
-    again = tune(own, settings(budget=3), output=path, resume=True, on_progress=told.append)
+    with pytest.warns(UserWarning, match="2 trials of before"):
+        again = tune(own, settings(budget=3), output=path, resume=True, on_progress=told.append)
     assert all(p.replayed for p in told)
     assert {t.configuration: t.time_ms for t in again.trials} == {t.configuration: t.time_ms for t in first.trials}
 
@@ -164,9 +166,11 @@ def test_trials_of_a_metric_are_used_again_only_if_it_has_a_version(kernel: Kern
     replayed, (warning,) = resumed()
     assert not any(replayed)
     assert f"error metric worst has no version, so the trials in {path} are evaluated again" in warning
-    for version in "12":
+    for before, version in (("none", "1"), ("1", "2")):
         worst.version = version  # type: ignore[attr-defined]
-        assert resumed() == ([False] * 2, [])
+        replayed, (warning,) = resumed()
+        assert not any(replayed)
+        assert warning.startswith(f"version of metric worst was {before}, is {version}: the run file's 2 trials")
         assert resumed() == ([True] * 2, [])
 
 

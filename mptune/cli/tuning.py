@@ -118,6 +118,8 @@ def tune(
     path = output or _default_output(definition.name, resume)
     was_there = path.exists()
     begun = False
+    if resume and not was_there:
+        print_note(f"{path} does not exist: starting a new run")
 
     def listen(progress: Progress) -> None:
         nonlocal begun
@@ -175,8 +177,6 @@ def _report(run: Run, path: Path, json: bool) -> int:
         print_json(run.summary())
     else:
         print_run(run, warnings=False)  # the live view has shown them
-    if stale := run.state.stale:
-        print_note(f"{stale} stored trials were not reused: source, compiler, device or data have changed")
     if run.best is None:
         print_error(_nothing_found(run))
     print_note(f"run file: {path}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from mptune import __version__
 from mptune.backends import BACKENDS
 from mptune.backends.host_compiler import X86_FLAGS
-from mptune.build import Build, build_of
+from mptune.build import Build, build_of, compilers_of
 from mptune.emit.sizes import NotTranslatableError, fixed_sizes, formula
 from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, kernel_of, remarks, select, sizes_of
@@ -102,10 +103,10 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "device": info.device,
         "architecture": info.architecture,
         "metric": info.metric,
-        "command": info.command,
+        "command": _without_files(info.command),
         "created_at": info.created_at,
         "seed": info.seed,
-        "versions": info.versions,
+        "versions": _versions(winner),
         "threshold": _threshold(winner.threshold),
         "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
         "time_ms": _number(trial.time_ms),
@@ -117,6 +118,31 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
         "remarks": (*trial.warnings, *remarks(run, winner.kernel)),
     }
+
+
+def _versions(winner: Winner) -> dict[str, str]:
+    """Return the versions the run recorded; of compilers only the one that compiled this configuration."""
+    recorded = winner.run.info.versions
+    chosen = build_of(winner.kernel, winner.configuration).compiler
+    if not chosen:
+        return dict(recorded)
+    others = {n: v for n, v in recorded.items() if n not in ("compiler", *compilers_of(winner.kernel))}
+    return {"compiler": recorded.get(chosen, chosen), **others}
+
+
+def _without_files(command: str) -> str:
+    """Return a command line without what says where results go and how they are shown."""
+    try:
+        words = iter(shlex.split(command))
+    except ValueError:  # a run file may come from anyone
+        return command
+    kept = []
+    for word in words:
+        if word in ("-o", "--output"):
+            next(words, None)
+        elif word not in ("--resume", "--log", "--json") and not word.startswith(("--output=", "-o")):
+            kept.append(word)
+    return shlex.join(kept)
 
 
 def _argument(winner: Winner, argument: Argument, values: Mapping[str, Any], free: Mapping[str, str]) -> dict[str, Any]:

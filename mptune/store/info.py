@@ -36,7 +36,7 @@ class RunInfo:
         kernel_path: its definition file; None for a kernel made in Python.
         sizes: the problem sizes by name.
         architecture: what the compiler targets.
-        versions: compiler and library versions by name.
+        versions: versions of compilers, libraries and user-defined metrics, by name.
         compiler: what decides about the machine code beside the source: device, compiler, versions and flags, as text.
         objective: what is optimised, with thresholds, penalty and measured constraints; without a baseline.
         baseline_values: the values precision and policy parameters have in a baseline; None if nothing says what a
@@ -142,6 +142,40 @@ class RunInfo:
             if ours != theirs:
                 raise RunFileError(f"{where} holds a run of {name} {ours!r}, not {theirs!r}: give another --output")
 
+    def changes_since(self, before: RunInfo) -> tuple[str, ...]:
+        """Say what times and errors depend on and differs from an earlier record, each thing in a few words.
+
+        What one of the two does not know is left out.
+        """
+
+        def differs(name: str) -> bool:
+            ours, theirs = getattr(self, name), getattr(before, name)
+            return bool(ours) and bool(theirs) and ours != theirs
+
+        found = _values_changed("size ", before.sizes, self.sizes)
+        found += [
+            f"the {n} was {getattr(before, n)}, is {getattr(self, n)}" for n in ("metric", "device") if differs(n)
+        ]
+        metrics = {name: "none" for name in self.versions if name.startswith("metric ")}
+        found += _values_changed("version of ", {**metrics, **before.versions}, self.versions)
+        if differs("compiler") and not any(map(differs, ("device", "architecture", "versions"))):
+            found.append(_identity_changed(before.compiler, self.compiler))
+        if before.seed is not None and before.seed != self.seed:
+            found.append(f"the seed was {before.seed}, is {self.seed}")
+        ours, theirs = ({p.name: p.values for p in info.parameters} for info in (self, before))
+        if theirs and ours != theirs:
+            names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+            found.append(f"parameters and their values changed: {', '.join(names)}")
+        changed = {"template_hash": "the template", "definition_hash": "the definition file"}
+        found += [f"{what} was edited" for name, what in changed.items() if differs(name)]
+        if differs("data_key") and not found:
+            found.append("inputs or references changed")
+        if set(before.observers) != set(self.observers):
+            found.append(f"observers were {', '.join(before.observers)}, are {', '.join(self.observers)}")
+        if differs("mptune_version"):
+            found.append(f"mptune was {before.mptune_version}, is {self.mptune_version}")
+        return tuple(found)
+
 
 @dataclass(frozen=True, slots=True)
 class RunState:
@@ -173,6 +207,21 @@ class RunState:
             RunFileError: a field has the wrong type.
         """
         return cls(**_read(document, _kinds_of(cls), where))
+
+
+# -- what changed between two sessions -------------------------------------------------------------------
+
+
+def _values_changed(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Say which entries changed their value; those that one of the two does not have are left out."""
+    return [f"{what}{n} was {before[n]}, is {now[n]}" for n in now if n in before and before[n] != now[n]]
+
+
+def _identity_changed(before: str, now: str) -> str:
+    """Say what differs in two texts of :attr:`RunInfo.compiler`; their parts are separated by ``|``."""
+    gone = [part for part in before.split("|") if part not in now.split("|")]
+    new = [part for part in now.split("|") if part not in before.split("|")]
+    return f"compiler, flags or device: {' '.join(gone) or 'nothing'} became {' '.join(new) or 'nothing'}"
 
 
 # -- fields as a file has them ---------------------------------------------------------------------------

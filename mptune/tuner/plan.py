@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.accuracy.evaluate import Metric, metric_text, metrics_by_output
+from mptune.accuracy.metrics import resolve
+from mptune.backends.host_compiler import find_compiler
 from mptune.buffers import DataManager
+from mptune.build import compilers_of
 from mptune.errors import ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.observing import observers_for
@@ -144,7 +147,7 @@ class TuningPlan:
             backend=ready.device.backend,
             device=ready.device.name,
             architecture=ready.device.architecture,
-            versions=dict(ready.device.versions),
+            versions=self._versions(ready),
             compiler=ready.identity,
             objective=self.objective,
             metric=metric_text(self.metric),
@@ -168,6 +171,15 @@ class TuningPlan:
             command=command,
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
+
+    def _versions(self, ready: Ready) -> dict[str, str]:
+        """Return the versions of the device's libraries, of the compilers that are searched, and of custom metrics."""
+        found = dict(ready.device.versions)
+        if compilers := compilers_of(self.kernel):
+            found.pop("compiler", None)  # the default one, which compiles nothing here
+            found |= {name: find_compiler(name).version for name in compilers}
+        metrics = self.metric.values() if isinstance(self.metric, Mapping) else (self.metric,)
+        return found | {f"metric {each.name}": each.version for each in map(resolve, metrics) if each.version}
 
 
 def _observers(kernel: Kernel, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +75,24 @@ def tune(
         ready = evaluator.start()
         plan.check_observers(ready, on_warning)
         space = plan.space_on(ready)
-        file = _open_run(output, resume, plan.describe(space, ready, command), evaluator.capacity)
+        info = plan.describe(space, ready, command)
+        file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
-        if evaluator.unversioned_metrics and file.trials():
-            names = ", ".join(evaluator.unversioned_metrics)
-            on_warning(
-                f"error metric {names} has no version, so the trials in {output} are evaluated again; set "
-                'one (function.version = "1") and change it whenever the results of the function change'
-            )
-        return Phases(plan, space, evaluator, file, on_progress, start).run()
+        stored = len(file.trials())
+        phases = Phases(plan, space, evaluator, file, on_progress, start)
+        if set_aside := stored - len(file.trials()):
+            on_warning(_why_set_aside(set_aside, info.changes_since(before), evaluator.unversioned_metrics, output))
+        return phases.run()
+
+
+def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str], output: str | Path | None) -> str:
+    if unversioned:
+        return (
+            f"error metric {', '.join(unversioned)} has no version, so the trials in {output} are evaluated again; set "
+            'one (function.version = "1") and change it whenever the results of the function change'
+        )
+    why = "; ".join(changes) or "source, compiler, device or data have changed"
+    return f"{why}: the run file's {count} trials of before are not used, their configurations are evaluated again"
 
 
 def _changed(settings: TuneSettings, changes: dict[str, Any]) -> TuneSettings:
@@ -141,19 +150,22 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack, on_warning: Callab
     return stack.enter_context(evaluator)
 
 
-def _open_run(output: str | Path | None, resume: bool, info: RunInfo, workers: int) -> RunFile | UnsavedRun:
-    """Return where the trials go: a new run file, one to go on with, or nowhere."""
+def _open_run(
+    output: str | Path | None, resume: bool, info: RunInfo, workers: int
+) -> tuple[RunFile | UnsavedRun, RunInfo]:
+    """Return where the trials go (a new run file, one to go on with, or nowhere), and what it said of its run."""
     state = RunState(workers=workers)
     if output is None:
-        return UnsavedRun(info, state)
+        return UnsavedRun(info, state), info
     if not (resume and Path(output).exists()):
-        return RunFile.create(output, info, state)
+        return RunFile.create(output, info, state), info
     file = RunFile.open(output)
+    before = file.info
     try:
-        file.info.require_same_run(info, str(output))
-        info = dataclasses.replace(info, created_at=file.info.created_at)
+        before.require_same_run(info, str(output))
+        info = dataclasses.replace(info, created_at=before.created_at)
         file.update(dataclasses.replace(file.state, workers=workers), info)
     except BaseException:
         file.close()
         raise
-    return file
+    return file, before

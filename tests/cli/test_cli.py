@@ -74,6 +74,10 @@ def test_a_second_run_leaves_the_first_alone_and_resume_takes_the_latest(mptune:
     again = mptune(*options, "--budget", 4, "--resume")
     assert json.loads(again.out)["evaluations"] == 4
     assert "poly-2.db" in again.err
+    assert "does not exist" not in again.err
+    missing = mptune(*options, "--budget", 1, "--resume", "-o", "nosuch.db")
+    assert missing.code == 0
+    assert "nosuch.db does not exist: starting a new run\n" in missing.err
 
 
 def test_threshold_nothing_meets_exits_with_one_and_shows_the_closest(mptune: Call) -> None:

@@ -181,6 +181,14 @@ def test_readme_has_the_numbers_and_says_what_they_are_of(run: Run, tmp_path: Pa
     assert "asked for by name" not in text
 
 
+def test_the_command_is_repeated_without_its_files(run: Run, tmp_path: Path) -> None:
+    command = "mptune tune poly.py -o two.db --resume --output=x.db --max-error '1e-6' --log --json --output a.db"
+    winner = winner_of(run_of(POLY, run.trials, command=command), kernel=POLY)
+    assert winner is not None
+    emit(winner, tmp_path)
+    assert "```\nmptune tune poly.py --max-error 1e-6\n```" in (tmp_path / "README.md").read_text()
+
+
 def test_an_infeasible_configuration_is_marked_as_one(run: Run, tmp_path: Path) -> None:
     winner = winner_of(run, configuration="4", kernel=POLY)
     assert winner is not None
