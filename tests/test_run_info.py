@@ -20,7 +20,7 @@ from mptune.rendering import template_hash
 from mptune.run import Run
 from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
 from mptune.store.info import INFO_VERSION
-from mptune.tuner import tune
+from mptune.tuner import TuneSettings, tune
 
 DATA = Path(__file__).parent / "data"
 
@@ -61,7 +61,8 @@ def test_a_file_without_a_version_is_understood(tmp_path: Path) -> None:
 def test_a_run_can_go_on_with_a_file_without_a_version(tmp_path: Path) -> None:
     path = unpacked("axpy", tmp_path)
     old = Run.load(path)
-    run = tune("axpy", size="smoke", budget=2, backend="host", strategy="random", output=path, resume=True)
+    settings = TuneSettings(size="smoke", budget=2, backend="host", strategy="random")
+    run = tune("axpy", settings, output=path, resume=True, on_warning=lambda _: None)
     # Whether its trials count depends on compiler and processor; what it is, is described anew.
     assert (run.info.budget, run.info.created_at) == (2, old.info.created_at)
     assert run.state.wall_s > old.state.wall_s
