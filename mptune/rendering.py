@@ -162,8 +162,14 @@ def _locate(kernel: Kernel) -> _Source:
     for path in candidates:
         if path.is_file():
             return _Source(path.name, path, path.parent, path.stat().st_mtime_ns)
-    near = did_you_mean(candidates[0].name, [p.name for c in candidates for p in c.parent.glob("*.j2")])
-    raise TemplateError(f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))}{near}")
+    name, definition = candidates[-1].name, kernel.path.name if kernel.path else "the program"
+    # Whole names are all alike: they end in .cu.j2.
+    stems = [path.name.partition(".")[0] for one in candidates for path in one.parent.glob("*.j2")]
+    near = did_you_mean(name.partition(".")[0], stems)
+    raise TemplateError(
+        f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))} (put {name} beside {definition}, or "
+        f"give template=){near}"
+    )
 
 
 def _candidates(kernel: Kernel) -> tuple[Path, ...]:

@@ -200,7 +200,10 @@ def test_resume_with_another_observer_measures_again(kernel: Kernel, tmp_path: P
     path = tmp_path / "poly.db"
     tune(kernel, settings(budget=4), output=path)
     told: list[Progress] = []
-    again = tune(kernel, settings(budget=4, observers=("effort",)), output=path, resume=True, on_progress=told.append)
+    with pytest.warns(UserWarning, match="^observers were , are effort"):
+        again = tune(
+            kernel, settings(budget=4, observers=("effort",)), output=path, resume=True, on_progress=told.append
+        )
     assert not any(progress.replayed for progress in told)
     assert all(trial.metric("effort_j") >= 0 for trial in again.trials)
     with RunFile.open(path, read_only=True) as file:

@@ -251,7 +251,10 @@ class TestFiles:
     def test_missing_file_names_where_it_was_looked_for(self, tmp_path):
         (tmp_path / "scal.cu.j2").write_text("\n")
         instance = dataclasses.replace(kernel(None), path=tmp_path / "scale.py")
-        with pytest.raises(TemplateError, match=r"no template .*scale\.cu\.j2; did you mean 'scal\.cu\.j2'"):
+        with pytest.raises(TemplateError, match=r"no template .*scale\.cu\.j2 \(put .*; did you mean 'scal'"):
+            render_body(instance, instance.configuration({}), instance.resolve_sizes())
+        (tmp_path / "scal.cu.j2").rename(tmp_path / "lavamd.cu.j2")
+        with pytest.raises(TemplateError, match=r"put scale\.cu\.j2 beside scale\.py, or give template=\)$"):
             render_body(instance, instance.configuration({}), instance.resolve_sizes())
 
     def test_file_that_is_not_text(self, tmp_path):

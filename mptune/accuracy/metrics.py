@@ -294,9 +294,14 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
     if not callable(function):
         raise MetricError(f"an error metric is a name or a callable (output, reference) -> float, not {function!r}")
     name = name or getattr(function, "__name__", type(function).__name__)
-    return ErrorMetric(
-        name, "user-defined", _Custom(name, function), is_custom=True, version=str(getattr(function, "version", ""))
-    )
+    version = getattr(function, "version", "")
+    if (
+        isinstance(version, bool)
+        or not isinstance(version, int | str)
+        or (version == "" and hasattr(function, "version"))
+    ):
+        raise MetricError(f"error metric {name!r}: its version is {version!r}; expected a text or a whole number")
+    return ErrorMetric(name, "user-defined", _Custom(name, function), is_custom=True, version=str(version))
 
 
 def rehearse(namespace: Any, metric: ErrorMetric) -> None:

@@ -40,8 +40,13 @@ def make_inputs(kernel: Kernel, sizes: Sizes, seed: int) -> Mapping[str, Any]:
     by_name = {argument.name: argument for argument in kernel.arguments}
     for name in given:
         if name not in by_name:
+            declared = [n for n, a in by_name.items() if a.is_input]
             raise UnknownNameError(
-                f"input of kernel {kernel.name}:", name, [n for n, a in by_name.items() if a.is_input]
+                f"input of kernel {kernel.name}:",
+                name,
+                declared,
+                hint=f"No argument has the name {name!r}, but "
+                "'inputs' returned something of that name: declare it (In, InOut or Scalar) or leave it out.",
             )
         if not by_name[name].is_input:
             raise KernelError(

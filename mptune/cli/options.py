@@ -88,6 +88,8 @@ def parse_sizes(kernel: Kernel, texts: Sequence[str]) -> tuple[str, dict[str, in
     """
     presets = [text for text in texts if "=" not in text]
     if len(presets) > 1:
+        for name in presets:
+            kernel.resolve_sizes(name, {})
         raise MptuneError(f"--size: expected one preset, not {', '.join(presets)}")
     sizes: dict[str, int] = {}
     for name, value in parse_assignments([text for text in texts if "=" in text], "--size").items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -260,7 +261,8 @@ def _winners(
         run = Run.load(path)
         winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
         if winner is None:
-            print_error(f"{path}: no trial satisfies the threshold")
+            least = min((trial.error for trial in run.trials if trial.is_valid and trial.error >= 0), default=math.nan)
+            print_error(f"{path}: no trial satisfies the threshold; the smallest error is {number(least)}")
             return []
         if not run.objective.is_feasible(winner.trial) and max_error is None:
             print_note(

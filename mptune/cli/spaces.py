@@ -38,7 +38,7 @@ _NOTHING: Final = "no recorded configuration meets the threshold"
 def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **given: Any) -> int:
     """Try a strategy on a recorded search space, without a device.
 
-    A space is a Kernel Tuner cache file, a T4 file or a run file, gzipped or not.
+    A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file, gzipped or not.
     """
     from mptune.simulation import simulate as simulate_space
 
@@ -96,7 +96,7 @@ def compare(
 ) -> int:
     """Compare strategies on recorded search spaces, without a device.
 
-    A space is a Kernel Tuner cache file, a T4 file or a run file, gzipped or not.
+    A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file, gzipped or not.
     """
     from mptune.comparison import compare as compare_strategies
 
@@ -131,12 +131,14 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
 
 
 def _print_comparison(comparison: Comparison) -> None:
-    points = comparison.checkpoints
+    first, last = comparison.checkpoints[0], comparison.checkpoints[-1]
+    when = f"after {last} evaluations" if first == last else f"and over evaluations {first} to {last}"
     echo(
         f"{len(comparison.simulations[0].runs)} runs of {comparison.budget} evaluations each; distance from the "
-        f"optimum, mean over runs and over evaluations {points[0]} to {points[-1]}"
+        f"optimum, mean over runs {when}"
     )
     echo(f"\n{_distances(comparison)}\n\n{_summary(comparison)}")
+    echo("deviation factor: a strategy's distance divided by the mean of all strategies'; below 1 is better than that")
     if len(comparison.strategies) > 1:
         echo("\nprobability that a run of the row's strategy ends better than one of the column's")
         echo(_wins(comparison))

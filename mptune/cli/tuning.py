@@ -19,7 +19,7 @@ import click
 from mptune.cli import options
 from mptune.cli.display import echo, number, pairs, print_error, print_json, print_note, print_run
 from mptune.cli.options import option
-from mptune.errors import UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -33,6 +33,14 @@ __all__ = ["tune"]
 
 def _flag_sets(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split("|")) if text else ()
+
+
+def _compilers(text: str | None) -> int | None:
+    """Read a number; a compiler's name is a likely mistake."""
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise MptuneError(f"--compilers {text!r}: expected a number; --compiler chooses which compiler") from None
 
 
 @click.command()
@@ -59,13 +67,15 @@ def _flag_sets(text: str | None) -> tuple[str, ...]:
 @option(
     "--compiler",
     "NAME,NAME",
-    "Compile with this compiler on the host: g++, clang++ (also clang++-19) or zig; several: find the best.",
+    "Compile with this compiler on the host: g++, clang++ (also clang++-19) or zig. With several, the best is searched "
+    "for.",
     parse=options.parse_names,
+    show_default="the first installed",
 )
 @option(
     "--compiler-flag-set compiler_flag_sets",
     '"FLAGS|..."',
-    "Add these compiler flags on the host; several sets, separated by |: find the best.",
+    "Add these compiler flags on the host. With several sets, separated by |, the best is searched for.",
     parse=_flag_sets,
 )
 @option(
@@ -80,8 +90,8 @@ def _flag_sets(text: str | None) -> tuple[str, ...]:
 @option(
     "--compilers",
     "N",
-    "Compile this many configurations at the same time, in advance. (Which compiler does it: --compiler.)",
-    type=int,
+    "How many compilations run at the same time. To choose the compiler, use --compiler.",
+    parse=_compilers,
     show_default="one per core",
 )
 @option("--output -o", "RUN.db", "Run file to write.", show_default="runs/KERNEL.db")

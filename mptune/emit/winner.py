@@ -72,7 +72,10 @@ def remarks(run: Run, kernel: Kernel) -> tuple[str, ...]:
         return tuple(found)
     newer = [path.name for path in _files(kernel) if path.is_file() and path.stat().st_mtime > begun_s]
     if newer:
-        found.append(f"changed after the run began: {', '.join(newer)}; if the source differs, so do the numbers")
+        found.append(
+            f"{' and '.join(newer)} {'was' if len(newer) == 1 else 'were'} edited after this run. If that changed the "
+            "kernel, the times and errors shown belong to the old one."
+        )
     return tuple(found)
 
 

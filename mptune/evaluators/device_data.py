@@ -52,8 +52,9 @@ class Overrun:
 
     def __str__(self) -> str:
         element = self.offset // self.itemsize
-        where = "before its first element" if self.offset < 0 else "past its last element"
-        return f"{self.damaged} bytes {where}, the nearest at byte {self.offset} (element {element})"
+        if self.offset < 0:
+            return f"{self.damaged} bytes before its first element (element {element} and before)"
+        return f"{self.damaged} bytes past its last element (element {element} and after)"
 
 
 class GuardedBuffer:

@@ -367,13 +367,13 @@ def _draw_importance(part: Any, effects: Effects) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.axvline(0, color=style.BLACK, linewidth=0.6)
-    axes.set_xlabel("R² lost when shuffled, ± over folds")
+    axes.set_xlabel("how much worse the model gets\nwithout this parameter (R²)")
     more = len(importance.names) - len(shown)
     warning = "" if importance.is_trusted else "\nthe forest explains too little: no ranking"
     rest = f"\n{more} less important ones left out" if more else ""
     part.suptitle(f"(a) importance (forest: R² = {importance.r2:.2f}){warning}{rest}", **style.PART_TITLE)
     if effects.types & set(shown) and set(shown) - effects.types:
-        handles = [Patch(label="accuracy signature", **_TYPES), Patch(label="the others", **_OTHERS)]
+        handles = [Patch(label="can change the result", **_TYPES), Patch(label="changes only speed", **_OTHERS)]
         part.legend(handles=handles, loc="outside lower right", ncols=2, handlelength=1.2)
 
 

@@ -203,7 +203,10 @@ def _draw_front(axes: Any, run: Run, front: _Points, steps: str) -> None:
     if not kinds:
         axes.scatter(front.x, front.y, label="front", zorder=4, **_MIXED)
         return
-    groups = (("front, one type", one_type, _ONE_TYPE), ("front, mixed", np.logical_not(one_type), _MIXED))
+    groups = (
+        ("on the front, the same type everywhere", one_type, _ONE_TYPE),
+        ("on the front, several types", np.logical_not(one_type), _MIXED),
+    )
     for label, mask, look in groups:
         group = front.where(mask)
         if group.trials:

@@ -126,8 +126,8 @@ class SearchSpace:
         text = self.constraints[low].text
         shown = ", ".join(f"{name}={value}" for name, value in self.constants.items())
         return (
-            f"the search space is empty: constraint {text!r} removes the last {before:,} "
-            f"of {self.cartesian_size:,} configurations{f' (with {shown})' if shown else ''}"
+            f"the search space is empty: no configuration is left after constraint {text!r}; all {before:,} before it "
+            f"violate it{f' (with {shown})' if shown else ''}"
         )
 
     def __repr__(self) -> str:

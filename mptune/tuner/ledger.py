@@ -52,6 +52,8 @@ class Ledger(Evaluator):
         self._best: Trial | None = None
         #: Whether anything was measured rather than taken from the run file.
         self.measured_here = False
+        #: How many of the run file's trials were measured under other conditions.
+        self.outdated = 0
         #: What the run file has and this run has not come to yet.
         self._stored = self._read_stored()
         self._asked: set[Configuration] = set()
@@ -159,10 +161,13 @@ class Ledger(Evaluator):
         """Return the stored trials that stand; set the others aside."""
         policy = self._evaluator.policy
         current, stale = {}, []
+        outdated: set[Configuration] = set()
         retired = self._file.trials("stale")
-        for trial in (*retired, *self._file.trials()):
+        stored = self._file.trials()
+        for trial in (*retired, *stored):
             is_valid = trial.configuration in self._space
             is_current = is_valid and trial.key == self._evaluator.key_of(trial.configuration)
+            (outdated.discard if is_current else outdated.add)(trial.configuration)
             if policy.keeps(trial, is_current=is_current):
                 current[trial.configuration] = trial
             else:
@@ -170,6 +175,7 @@ class Ledger(Evaluator):
         checked = [t for t in current.values() if t.is_valid and not t.measurement.reused_error]
         unbacked = [t for t in current.values() if t.measurement.reused_error and not policy.is_backed(t, checked)]
         stale += [current.pop(trial.configuration) for trial in unbacked]
+        self.outdated = sum(trial.configuration in outdated for trial in stored)
         self._revived = current.keys() & {trial.configuration for trial in retired}
         self._file.retire(stale)
         self._file.update(dataclasses.replace(self._file.state, stale=len(stale)))

@@ -63,6 +63,8 @@ class Phases:
         self._file = file
         self._on_progress = on_progress
         self._ledger = Ledger(plan.objective, space, evaluator, file, plan.settings.time_limit_s, start)
+        #: How many of the run file's trials were measured under other conditions.
+        self.outdated = self._ledger.outdated
 
     def run(self) -> Run:
         """Search the baseline, then the space, then the winners' own baselines; return everything."""

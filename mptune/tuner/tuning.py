@@ -78,10 +78,11 @@ def tune(
         info = plan.describe(space, ready, command)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
-        stored = len(file.trials())
         phases = Phases(plan, space, evaluator, file, on_progress, start)
-        if set_aside := stored - len(file.trials()):
-            on_warning(_why_set_aside(set_aside, info.changes_since(before), evaluator.unversioned_metrics, output))
+        if phases.outdated:
+            on_warning(
+                _why_set_aside(phases.outdated, info.changes_since(before), evaluator.unversioned_metrics, output)
+            )
         return phases.run()
 
 
@@ -91,7 +92,7 @@ def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str
             f"error metric {', '.join(unversioned)} has no version, so the trials in {output} are evaluated again; set "
             'one (function.version = "1") and change it whenever the results of the function change'
         )
-    why = "; ".join(changes) or "source, compiler, device or data have changed"
+    why = "; ".join(changes) or "the conditions of the measurement have changed"
     return f"{why}: the run file's {count} trials of before are not used, their configurations are evaluated again"
 
 

@@ -97,7 +97,11 @@ def kernel_of_one_input(given, **changes):
     [
         ({"x": None}, KernelError, r"inputs of kernel example lacks 'x'"),
         ({"a": None}, KernelError, r"lacks 'a'"),
-        ({"idnex": 1}, UnknownNameError, r"unknown input of kernel example: 'idnex'; did you mean 'index'\?"),
+        (
+            {"idnex": 1},
+            UnknownNameError,
+            r"unknown input of kernel example: 'idnex'; did you mean 'index'\?.*'inputs' returned",
+        ),
         ({"y": np.zeros((37, 5))}, KernelError, r"'y', which the kernel only writes: declare it InOut"),
         (
             {"x": np.zeros((37, 1))},

@@ -158,7 +158,7 @@ def test_header_computes_the_grid_of_free_sizes_and_throws_for_fixed_ones(awkwar
     expected = [AWKWARD.launch_shape(configuration, AWKWARD.resolve_sizes("default", {"n": n})).grid[0] for n in sizes]
     assert lines[1:-3] == [f"{blocks} {n}" for blocks, n in zip(expected, sizes, strict=True)]
     assert lines[-3:] == [
-        "awkward: made for taps = 3 alone; tune or emit it for another",
+        "awkward: compiled for taps = 3 only; for another taps run mptune again",
         "awkward: the grid is empty or too large at these sizes",
         "awkward: n is below 1",
     ]

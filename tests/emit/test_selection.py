@@ -157,7 +157,8 @@ def test_what_is_newer_than_the_run_is_told(tmp_path: Path) -> None:
     path.write_text(Path(own_kernel.__file__).read_text())
     kernel = load_kernel(path)
     assert remarks(run_of(kernel, [], created_at="2000-01-01T00:00:00+00:00"), kernel) == (
-        "changed after the run began: poly.py; if the source differs, so do the numbers",
+        "poly.py was edited after this run. If that changed the kernel, the times and errors shown belong to the old "
+        "one.",
     )
     assert remarks(run_of(kernel, [], created_at="2999-01-01T00:00:00+00:00"), kernel) == ()
     assert "made with mptune 0.0.1" in remarks(run_of(kernel, [], mptune_version="0.0.1"), kernel)[0]

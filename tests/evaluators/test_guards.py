@@ -65,7 +65,7 @@ class TestZones:
         guarded = GuardedBuffer(HostBackend(), 800, np.dtype(np.float32))
         guarded._whole.part(GUARD_BYTES - 8, 4).fill(1)
         assert guarded.overrun() == Overrun(4, -5, 4)
-        assert "before its first element, the nearest at byte -5 (element -2)" in str(guarded.overrun())
+        assert "before its first element (element -2 and before)" in str(guarded.overrun())
 
     @pytest.mark.parametrize("precision", PRECISIONS.values(), ids=str)
     def test_what_is_read_from_a_zone_is_no_number(self, precision: object) -> None:
@@ -79,13 +79,13 @@ class TestZones:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"fault": "past"}, r"out of bounds of 'y': 8 bytes past its last element, the nearest at byte 8008 .*1001\)"),
-        ({"fault": "past", "by": 24, "t": "fp16"}, r"'y': 48 bytes past .* byte 2002 \(element 1001\)"),
-        ({"fault": "before"}, r"'y': 8 bytes before its first element, the nearest at byte -1 \(element -1\)"),
-        ({"fault": "before", "by": 24, "t": "fp32"}, r"'y': 4 bytes before .* byte -93 \(element -24\)"),
-        ({"fault": "input", "by": 1500}, r"'x': 8 bytes past .* byte 20000 \(element 2500\)"),
-        ({"fault": "integer"}, r"'labels': 4 bytes past .* byte 4004 \(element 1001\)"),
-        ({"fault": "inout", "by": 24}, r"'z': 8 bytes past .* byte 8192 \(element 1024\)"),
+        ({"fault": "past"}, r"out of bounds of 'y': 8 bytes past its last element \(element 1001 and after\)"),
+        ({"fault": "past", "by": 24, "t": "fp16"}, r"'y': 48 bytes past .* \(element 1001 and after\)"),
+        ({"fault": "before"}, r"'y': 8 bytes before its first element \(element -1 and before\)"),
+        ({"fault": "before", "by": 24, "t": "fp32"}, r"'y': 4 bytes before .* \(element -24 and before\)"),
+        ({"fault": "input", "by": 1500}, r"'x': 8 bytes past .* \(element 2500 and after\)"),
+        ({"fault": "integer"}, r"'labels': 4 bytes past .* \(element 1001 and after\)"),
+        ({"fault": "inout", "by": 24}, r"'z': 8 bytes past .* \(element 1024 and after\)"),
     ],
 )
 def test_a_write_out_of_bounds_is_a_corrupt_trial_that_says_where(

@@ -308,13 +308,25 @@ def test_too_many_valid_configurations_in_one_group() -> None:
 @pytest.mark.parametrize(
     ("constraints", "message"),
     [
-        (["a <= b", "a * b > 99"], "constraint 'a * b > 99' removes the last 10 of 16 configurations"),
-        (["a > b", "b > a"], "constraint 'b > a' removes the last 6 of 16 configurations"),
-        (["a > 9"], "constraint 'a > 9' removes the last 16 of 16 configurations"),
-        (["a >= b", "n % 7 == 0", "a > 9"], "constraint 'n % 7 == 0' removes the last 10 of 16 configurations"),
-        (["a > 1", "a < 2"], "constraint 'a < 2' removes the last 12 of 16 configurations"),
-        (["a == 1 and b == 5"], "constraint 'a == 1 and b == 5' removes the last 16 of 16 configurations"),
-        (["a == 2", "b == 3", "a + b == 6"], "constraint 'a + b == 6' removes the last 1 of 16 configurations"),
+        (
+            ["a <= b", "a * b > 99"],
+            "no configuration is left after constraint 'a * b > 99'; all 10 before it violate it",
+        ),
+        (["a > b", "b > a"], "no configuration is left after constraint 'b > a'; all 6 before it violate it"),
+        (["a > 9"], "no configuration is left after constraint 'a > 9'; all 16 before it violate it"),
+        (
+            ["a >= b", "n % 7 == 0", "a > 9"],
+            "no configuration is left after constraint 'n % 7 == 0'; all 10 before it violate it",
+        ),
+        (["a > 1", "a < 2"], "no configuration is left after constraint 'a < 2'; all 12 before it violate it"),
+        (
+            ["a == 1 and b == 5"],
+            "no configuration is left after constraint 'a == 1 and b == 5'; all 16 before it violate it",
+        ),
+        (
+            ["a == 2", "b == 3", "a + b == 6"],
+            "no configuration is left after constraint 'a + b == 6'; all 1 before it violate it",
+        ),
     ],
 )
 def test_an_empty_space_names_the_first_constraint_that_empties_it(constraints: list[str], message: str) -> None:
@@ -327,13 +339,17 @@ def test_an_empty_space_names_a_callable_too() -> None:
     def never(a: int) -> bool:
         return a > 9
 
-    with pytest.raises(EmptySpaceError, match=r"constraint 'never\(a\)' removes the last 4 of 4 configurations"):
+    with pytest.raises(
+        EmptySpaceError, match=r"no configuration is left after constraint 'never\(a\)'; all 4 before it violate it"
+    ):
         SearchSpace([IntegerParameter("a", 1, 4)], [never])
 
 
 def test_a_restriction_that_leaves_nothing_says_so() -> None:
     space = SearchSpace([IntegerParameter("a", 1, 4), IntegerParameter("b", 1, 4)], ["a < b"])
-    with pytest.raises(EmptySpaceError, match="constraint 'a < b' removes the last 1 of 1 configurations"):
+    with pytest.raises(
+        EmptySpaceError, match="no configuration is left after constraint 'a < b'; all 1 before it violate it"
+    ):
         space.restrict({"a": [4], "b": [3]})
 
 
