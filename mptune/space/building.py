@@ -66,7 +66,7 @@ def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constra
         p.name: _Domain(i, column_of(list(p.values)), np.arange(len(p.values), dtype=np.int32), p.is_ordered)
         for i, p in enumerate(parameters)
     }
-    allowed, pending = _settle(domains, list(constraints))
+    allowed, pending = _settle(domains, constraints)
     factors: list[Factor] = []
     for group in _connected(list(allowed), pending):
         if len(group) == 1:
@@ -86,33 +86,34 @@ def count(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) ->
 
 
 def _settle(
-    domains: Mapping[str, _Domain], constraints: list[Constraint]
+    domains: Mapping[str, _Domain], constraints: Sequence[Constraint]
 ) -> tuple[dict[str, _Domain], list[Constraint]]:
     """Apply the constraints on a single parameter, and replace parameters of one value by that value.
 
     Returns what each parameter may still be, and the constraints that tie several parameters together.
     """
     allowed = dict(domains)
-    pending = constraints
     while True:
         values: dict[str, list[Value]] = {name: domain.allowed.tolist() for name, domain in allowed.items()}
         fixed = {name: found[0] for name, found in values.items() if len(found) == 1}
         facts = Facts.of(values)
-        pending = [piece for constraint in pending for piece in constraint.bind(fixed).split(facts)]
-        for constraint in pending:
-            if not constraint.names and not constraint.holds({}):
-                raise EmptySpaceError(f"constraint {constraint.text!r} never holds")
-        alone = [constraint for constraint in pending if len(constraint.names) == 1]
-        pending = [constraint for constraint in pending if len(constraint.names) > 1]
-        if not alone:
-            return allowed, pending
-        for constraint in sorted(alone, key=lambda constraint: not constraint.is_total(facts)):
-            (name,) = constraint.names
+        pieces = [piece for constraint in constraints for piece in constraint.bind(fixed).split(facts)]
+        for piece in pieces:
+            if not piece.names and not piece.holds({}):
+                raise EmptySpaceError(f"constraint {piece.text!r} never holds")
+        alone = [piece for piece in pieces if len(piece.names) == 1]
+        before = dict(allowed)
+        for piece in sorted(alone, key=lambda piece: not piece.is_total(facts)):
+            (name,) = piece.names
             domain = allowed[name]
-            mask = constraint.mask({name: domain.allowed}, len(domain.codes))
+            mask = piece.mask({name: domain.allowed}, len(domain.codes))
             if not mask.any():
-                raise EmptySpaceError(f"constraint {constraint.text!r} leaves no value of {name}")
-            allowed[name] = replace(domain, codes=domain.codes[mask])
+                raise EmptySpaceError(f"constraint {piece.text!r} leaves no value of {name}")
+            if not mask.all():
+                allowed[name] = replace(domain, codes=domain.codes[mask])
+        # A part that can fail repeats the parts before it, so there may be parts on a single parameter in every round.
+        if allowed == before:
+            return allowed, [piece for piece in pieces if len(piece.names) > 1]
 
 
 def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[list[str]]:

@@ -29,7 +29,9 @@ from mptune.space.parameters import (
 )
 from mptune.space.search_space import KINDS, SearchSpace
 
-BUILTINS = {"min": min, "max": max, "abs": abs, "sizeof": lambda name: precision(name).size_bytes, "any": any}
+BUILTINS = {
+    "min": min, "max": max, "abs": abs, "int": int, "any": any, "sizeof": lambda name: precision(name).size_bytes,
+}  # fmt: skip
 
 
 def brute_force(
@@ -140,7 +142,8 @@ def definitions(draw: st.DrawFn) -> tuple[list[Parameter], list[Any]]:
         "A != 0 and B % A == 0", "A == 0 or B // A >= 1", "A > 1", "T == 'fp64' or A > 1", "T != 'fp64'",
         "A * S <= 16", "S * A + B * S <= n", "A in (1, 2, 5)", "not (A == 2 and B == 2)", "(A if B > 1 else C) < 4",
         "min(A, B) < 3 or abs(C) > 1", "any([A > 2, B > 2])", "A / 2 + B < n", "A - B != C", "n > 3",
-        "A * (B + C) > 2 * D",
+        "A * (B + C) > 2 * D", "A != 1 and int(B) < 5", "A < 5 and 9 // (B + 3) > 1 and A + C < n",
+        "abs(A) > (B in (C, -1)) and int(D) < 8 and C > -1",
     ]  # fmt: skip
     constraints: list[Any] = [fill(draw(st.sampled_from(templates))) for _ in range(draw(st.integers(0, 5)))]
     if draw(st.booleans()):
@@ -364,6 +367,12 @@ def test_a_guard_in_another_constraint_protects() -> None:
     check_against(SearchSpace(parameters, constraints), brute_force(parameters, constraints))
     # The order they are written in does not matter where a single parameter decides.
     check_against(SearchSpace(parameters, ["a % b == 0", "b != 0"]), brute_force(parameters, ["b != 0", "a % b == 0"]))
+
+
+def test_a_part_that_can_fail_behind_one_on_another_parameter_is_applied_once() -> None:
+    parameters = [OrdinalParameter("a", [1, 2, 3]), OrdinalParameter("b", [1, 2, 16])]
+    constraints = ["1 > (3 in (a, -1)) and int(b) < 5"]
+    check_against(SearchSpace(parameters, constraints), brute_force(parameters, constraints))
 
 
 def test_a_constraint_that_fails_for_a_configuration_is_an_error() -> None:
