@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from described import described_run
 
+from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.buffers import DataManager
 from mptune.evaluators.bench import Bench, Request
@@ -93,7 +94,8 @@ extern "C" __global__ void awkward({{ x_type }}* y, const {{ x_type }}* x, {{ a_
 
 def run_of(kernel: Kernel, trials: Sequence[Trial], sizes: Sizes | None = None, **settings: Any) -> Run:
     """Return a run that says it was made on this machine's processor."""
-    device = HostBackend().describe()
+    backend = HostBackend()
+    device = backend.describe()
     sizes = sizes or kernel.resolve_sizes()
     described = {
         "kernel": kernel.name,
@@ -101,6 +103,7 @@ def run_of(kernel: Kernel, trials: Sequence[Trial], sizes: Sizes | None = None, 
         "device": device.name,
         "architecture": device.architecture,
         "versions": dict(device.versions),
+        "compiler": backend.identity(CompileOptions()),
         "sizes": dict(sizes),
         "seed": 0,
         "threshold": None,

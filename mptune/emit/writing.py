@@ -25,16 +25,14 @@ from mptune.kernel import Argument, Kernel, Role
 from mptune.results import Trial
 from mptune.run import Run, json_document
 
-__all__ = ["HOST_FLAGS", "MARK", "Emission", "describe", "emit", "emit_all_devices", "winner_of"]
+__all__ = ["MARK", "Emission", "describe", "emit", "emit_all_devices", "winner_of"]
 
 #: What every emitted file says of itself.
 MARK: Final = "Emitted by mptune"
-#: What the host backend compiles with and the numbers depend on.
-HOST_FLAGS: Final = " ".join(
-    ("-std=c++17 -O3 -march=native", *X86_FLAGS, "-ffp-contract=fast -fno-math-errno -fno-trapping-math")
-)
+#: What the host backend compiles with and the numbers depend on, but for the architecture.
+_HOST_FLAGS: Final = " ".join((*X86_FLAGS, "-ffp-contract=fast -fno-math-errno -fno-trapping-math"))
 #: What g++ understands besides, for the speed.
-GCC_FLAGS: Final = (
+_GCC_FLAGS: Final = (
     "-fno-tree-loop-distribute-patterns --param=max-unswitch-insns=16000 --param=logical-op-non-short-circuit=0"
 )
 
@@ -67,16 +65,23 @@ def describe(winner: Winner, name: str) -> dict[str, Any]:
         "block": shape.block,
         "shared_bytes": shape.shared_bytes,
         "arguments": [_argument(winner, argument, values, free) for argument in kernel.arguments],
-        "host_command": _host_command(build_of(kernel, winner.configuration)),
+        "host_command": _host_command(build_of(kernel, winner.configuration), winner.run.info.compiler),
         **_measured(winner),
     }
 
 
-def _host_command(build: Build) -> str:
-    """Return the command that compiles for the host as it was measured, up to the files."""
+def _host_command(build: Build, identity: str) -> str:
+    """Return the command that compiles for the host as it was measured, up to the files.
+
+    Args:
+        build: compiler and flags of the configuration.
+        identity: the run's compiler as text, which has the architecture it compiled for.
+    """
     compiler = build.compiler or "g++"
+    target = re.search(r"(?:^|\|)-march=([\w.+-]+)", identity)
+    flags = f"-std=c++17 -O3 -march={target[1] if target else 'native'} {_HOST_FLAGS}"
     command = "python3 -m ziglang c++" if compiler == "zig" else compiler
-    lines = (f"{command} {HOST_FLAGS}", GCC_FLAGS if compiler.startswith("g++") else "", " ".join(build.flags))
+    lines = (f"{command} {flags}", _GCC_FLAGS if compiler.startswith("g++") else "", " ".join(build.flags))
     return " \\\n//         ".join(line for line in lines if line)
 
 

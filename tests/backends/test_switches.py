@@ -30,12 +30,15 @@ extern "C" __global__ void reverse(double* y, const half* x) {
 MPTUNE_HOST_ENTRY(reverse, 64)
 """
 X = np.random.default_rng(0).random(192).astype(np.float16)
+SWITCHES = ("MPTUNE_COMPILER_SERVER", "MPTUNE_PRECOMPILED_PRELUDE", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_HOST_ARCH")
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="an architecture of x86")
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
+    for variable in SWITCHES:  # whatever the suite itself is run with
+        monkeypatch.delenv(variable, raising=False)
     return tmp_path / "binaries"
 
 

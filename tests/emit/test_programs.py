@@ -18,7 +18,6 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
 from mptune.emit import emit, emit_all_devices, winner_of
-from mptune.emit.writing import GCC_FLAGS, HOST_FLAGS
 from mptune.errors import BackendUnavailableError
 from mptune.kernel import Kernel
 from mptune.run import Run
@@ -69,8 +68,16 @@ def poly(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     return run, folder
 
 
-def build(folder: Path, *sources: str, flags: str = f"{HOST_FLAGS} {GCC_FLAGS}") -> Path:
+def emitted_flags(source: Path) -> str:
+    """Return the flags the comment of an emitted program says to compile it with."""
+    command = source.read_text().partition("//     g++ ")[2].partition("-w ")[0]
+    assert "-march=" in command
+    return command.replace("\\", " ").replace("//", " ")
+
+
+def build(folder: Path, *sources: str, flags: str | None = None) -> Path:
     program = folder / "program"
+    flags = emitted_flags(folder / sources[-1]) if flags is None else flags
     command = ["g++", *flags.split(), "-w", *sources, "-o", str(program), "-pthread"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
