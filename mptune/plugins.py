@@ -17,8 +17,8 @@ from mptune.errors import MptuneError, UnknownNameError
 __all__ = ["Registry", "load_point"]
 
 Member = TypeVar("Member")
-#: How a member declares its name; an abstract base only annotates it.
-_DECLARATION: Final = re.compile(r"^    name: ClassVar\[str\] = ", re.MULTILINE)
+#: How a member declares its name, which is that of its file; an abstract base only annotates it.
+_DECLARATION: Final = re.compile(r"""^[ \t]+name\b[^=\n]*=\s*["']([\w-]+)["']""", re.MULTILINE)
 
 
 class Registry(Mapping[str, type[Member]]):
@@ -26,7 +26,7 @@ class Registry(Mapping[str, type[Member]]):
 
     A class of the project's own has the name of its module, underscores as hyphens; one of a third party's the name
     of its entry point, in the group of the same name as the package. The project's own take precedence. Which modules
-    hold one is read from their text (``name: ClassVar[str] = ...``), so that listing the names imports none of them.
+    hold one is read from their text (``name = "..."`` in a class), so that listing the names imports none of them.
 
     Args:
         kind: what a member is ("strategy"), for messages.
@@ -71,9 +71,10 @@ class Registry(Mapping[str, type[Member]]):
         (folder,) = map(Path, importlib.import_module(self._package).__path__)
         found = {}
         for path in folder.rglob("*.py"):
-            if _DECLARATION.search(path.read_text(encoding="utf-8")):
+            name = path.stem.replace("_", "-")
+            if name in _DECLARATION.findall(path.read_text(encoding="utf-8")):
                 module = ".".join(path.relative_to(folder).with_suffix("").parts)
-                found[path.stem.replace("_", "-")] = f"{self._package}.{module}"
+                found[name] = f"{self._package}.{module}"
         return found
 
     def _is_member(self, candidate: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from mptune.accuracy.metrics import resolve
 from mptune.backends import BACKENDS
 from mptune.errors import KernelError, MptuneError
 from mptune.observers import OBSERVERS
-from mptune.plugins import load_point
+from mptune.plugins import Registry, load_point
 from mptune.registry import load_kernel
 from mptune.strategies import STRATEGIES
 
@@ -31,6 +32,24 @@ def test_entry_point_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: EntryPoints([point]).select(**which))
     with pytest.raises(MptuneError, match=r"entry point 'no_such_module:thing' .*'broken' cannot be loaded: ModuleNot"):
         USES[group]()
+
+
+def test_a_member_is_found_however_its_name_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declarations = {
+        "one": 'name: ClassVar[str] = "one"',
+        "two": "name = 'two'",
+        "three_words": 'name: str = "three-words"',
+        "helper": 'name = "another"',
+        "base": "name: ClassVar[str]",
+    }
+    (tmp_path / "things").mkdir()
+    for module, declaration in {**declarations, "__init__": "pass"}.items():
+        text = f"from typing import ClassVar\nclass Thing(dict):\n        {declaration}\n"
+        (tmp_path / "things" / f"{module}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    found: Registry[dict[str, str]] = Registry("thing", "things", dict)
+    assert list(found) == ["one", "three-words", "two"]
+    assert [found[name].name for name in found] == list(found)  # type: ignore[attr-defined]
 
 
 def test_a_broken_third_party_takes_nothing_else_down(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
     return "\n".join(lines)
 
 
+def wrapped(text: str) -> str:
+    """Return a paragraph, wrapped at the width of the terminal."""
+    import textwrap
+
+    return textwrap.fill(text, width())
+
+
 def width() -> int:
     """Return how many characters a line of standard output may have; a pipe or a file has no width to fit."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 240

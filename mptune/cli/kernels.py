@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, table
+from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, table, wrapped
 from mptune.cli.options import option
 from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
 from mptune.folders import bundled_folder, cache_folder
@@ -105,10 +105,9 @@ def _show_kernels(rows: Sequence[Mapping[str, Any]]) -> None:
     columns = ("kernel", "parameters", "configurations", "metric", "description")
     echo(table(columns, cells, right=("configurations",)))
     presets = dict.fromkeys(preset for row in rows for preset in row["sizes"])
-    echo(
-        "\nparameters: those that change only speed + those that can change the numbers; configurations: valid ones "
-        f"at the default size; sizes: {', '.join(presets)}"
-    )
+    echo()
+    echo(wrapped("parameters: those that change only speed + those that can change the numbers"))
+    echo(wrapped(f"configurations: valid ones at the default size; sizes: {', '.join(presets)}"))
 
 
 def _strategies() -> list[dict[str, Any]]:
@@ -135,7 +134,7 @@ def _show_strategies(rows: Sequence[Mapping[str, Any]]) -> None:
         cells.append((row["strategy"], "", row["description"] + several))
         cells += [(f"  {name}", str(given["default"]), given["help"]) for name, given in row["options"].items()]
     echo(table(("strategy", "default", "what it does"), cells))
-    echo("\nchoose one with --strategy NAME, and its options with --strategy-option OPTION=VALUE")
+    echo("\n" + wrapped("choose one with --strategy NAME, and its options with --strategy-option OPTION=VALUE"))
 
 
 def _observers() -> list[dict[str, Any]]:
@@ -158,7 +157,7 @@ def _show_observers(rows: Sequence[Mapping[str, Any]]) -> None:
         for row in rows
     ]
     echo(table(("observer", "on", "metrics", "what it does"), cells))
-    echo("\nswitch one on with --observe NAME; --objective and --constraint switch on those they need")
+    echo("\n" + wrapped("switch one on with --observe NAME; --objective and --constraint switch on those they need"))
 
 
 def _first_line(described: object) -> str:
@@ -180,17 +179,20 @@ def backends(json: bool) -> None:
             row["backend"],
             "yes" if row["can_compile"] else "no",
             "yes" if row["can_run"] else "no",
-            row["device"] or "-",
-            row["architecture"] or "-",
-            "-" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB",
-            ", ".join(text.format(row["limits"][key]) for key, text in _LIMITS.items() if row["limits"].get(key))
-            or "-",
-            row["reason"] or ", ".join(f"{k} {v}" for k, v in row["versions"].items()),
+            row["reason"] if row["device"] is None else _described(row),
         )
         for row in rows
     ]
-    columns = ("backend", "compiles", "runs", "device", "architecture", "memory", "limits")
-    echo(table((*columns, "versions / what is missing"), cells))
+    echo(table(("backend", "compiles", "runs", "device, or what is missing"), cells))
+
+
+def _described(row: Mapping[str, Any]) -> str:
+    """Return device, limits and versions as a paragraph, which any terminal has room for."""
+    memory = "" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB"
+    limits = (text.format(row["limits"][key]) for key, text in _LIMITS.items() if row["limits"].get(key))
+    versions = (f"{name} {version}" for name, version in row["versions"].items())
+    parts = ((row["device"], row["architecture"], memory), limits, versions, (row["reason"],))
+    return "; ".join(text for part in parts if (text := ", ".join(filter(None, part))))
 
 
 #: The limits that matter to a kernel's author; --json has all of them.

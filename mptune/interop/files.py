@@ -146,8 +146,9 @@ class Format:
     Attributes:
         name: what ``export --format`` calls it, and the suffix of a file name that chooses it.
         title: what messages call a file of it.
-        recognises: whether a JSON document is of this format, by its content.
-        read: returns the recorded space of a JSON document. The path names it in messages. Raises SpaceFileError if
+        recognises: whether a document is of this format, by its content: the object that JSON text holds; of any text
+            that does not begin with "{", the text itself.
+        read: returns the recorded space of such a document. The path names it in messages. Raises SpaceFileError if
             it is damaged or records nothing.
         read_damaged: returns what can be read of a text that is no JSON to its end, None if it is of another format.
         write: returns a run in this format. Raises SpaceFileError if it has no trial.
@@ -161,7 +162,7 @@ class Format:
     write: Callable[[Run], str | bytes] | None = None
 
     def load(self, path: str | Path) -> RecordedSpace:
-        """Read a file of this format, gzipped or not; :attr:`read` must be there.
+        """Read a JSON file of this format, gzipped or not; :attr:`read` must be there.
 
         Raises:
             SpaceFileError: it is missing, damaged, of another format, or records nothing.

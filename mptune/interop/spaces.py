@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from mptune.errors import SpaceFileError
 from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, Format, load_json, read_head, read_text, space_name
@@ -45,7 +45,7 @@ def read_space(path: str | Path) -> RecordedSpace:
     if read_head(path).startswith(SQLITE_MAGIC):
         return from_run(Run.load(path), space_name(path))
     text = read_text(path)
-    document = None
+    document: Any = text
     if text.lstrip().startswith("{"):
         try:
             document = load_json(path, text)

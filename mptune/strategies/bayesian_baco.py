@@ -35,7 +35,6 @@ __all__ = ["BayesianBacoOptions", "BayesianBacoStrategy"]
 
 Array = NDArray[np.float64]
 
-_NAME: Final = "bayesian-baco"
 #: Candidates whose probability to run is computed at once, those of the largest improvement first.
 _CHUNK: Final = 1024
 
@@ -99,7 +98,7 @@ class BayesianBacoOptions(Options):
 class BayesianBacoStrategy(ModelBasedStrategy):
     """Proposes what promises most under a model of the objective and a forest of what runs."""
 
-    name: ClassVar[str] = _NAME
+    name: ClassVar[str] = "bayesian-baco"
     options_class: ClassVar[type[Options]] = BayesianBacoOptions
     options: BayesianBacoOptions
 

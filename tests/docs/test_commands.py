@@ -22,6 +22,7 @@ from pages import DOCS, PAGES, Block, Command, blocks
 from mptune import cli
 from mptune.backends.processor import processor
 
+CONTRIBUTING = DOCS.parent / "CONTRIBUTING.md"
 #: The budget of a search in a test.
 BUDGET = 2
 #: The processor whose output the pages show.
@@ -50,7 +51,7 @@ def test_there_are_pages_with_commands() -> None:
     assert sum(counts.values()) > 40
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, CONTRIBUTING], ids=lambda page: page.stem)
 def test_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
