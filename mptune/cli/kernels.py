@@ -188,7 +188,7 @@ def backends(json: bool) -> None:
 
 def _described(row: Mapping[str, Any]) -> str:
     """Return device, limits and versions as a paragraph, which any terminal has room for."""
-    memory = "" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB"
+    memory = "" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB memory"
     limits = (text.format(row["limits"][key]) for key, text in _LIMITS.items() if row["limits"].get(key))
     versions = (f"{name} {version}" for name, version in row["versions"].items())
     parts = ((row["device"], row["architecture"], memory), limits, versions, (row["reason"],))
