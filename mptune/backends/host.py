@@ -13,7 +13,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import AddressBuffer, pack_arguments
@@ -41,6 +41,8 @@ _MAX_SHARED_BYTES: Final = 256 * 1024
 #: Indices along an axis of the grid fit an int.
 _MAX_AXIS: Final = 2**31 - 1
 _MAX_PARAMETERS: Final = 256
+#: Room for an fenv_t; x86-64 takes 4, others fewer.
+_FENV_WORDS: Final = 16
 _FAILURES: Final = {
     -1: "the worker threads could not be started",
     -2: "there is no memory for the threads' stacks or the shared memory",
@@ -121,7 +123,8 @@ class HostFunction(Function):
         with self._lock:
             if self._library is None:
                 raise LaunchError(f"{self.function} was launched after it was unloaded")
-            elapsed_ns = int(self._launch(values, grid, block, shape.shared_bytes, workers))
+            with _float_environment_kept():
+                elapsed_ns = int(self._launch(values, grid, block, shape.shared_bytes, workers))
         del keep
         if elapsed_ns < 0:
             raise LaunchError(f"{self.function} could not be launched: {_FAILURES.get(elapsed_ns, elapsed_ns)}")
@@ -260,18 +263,35 @@ def _open(function: str, image: bytes) -> tuple[ctypes.CDLL, int]:
     try:
         with os.fdopen(handle, "wb", closefd=False) as file:
             file.write(image)
-        _load_math_library()
-        return ctypes.CDLL(f"/proc/self/fd/{handle}", mode=os.RTLD_NOW | os.RTLD_LOCAL), handle
+        with _float_environment_kept():
+            return ctypes.CDLL(f"/proc/self/fd/{handle}", mode=os.RTLD_NOW | os.RTLD_LOCAL), handle
     except OSError as error:
         os.close(handle)
         raise LaunchError(f"the library of {function} cannot be opened: {error}") from error
 
 
 @functools.cache
-def _load_math_library() -> None:
-    # Not every binary names the library it takes exp and the like from, nor does every Python come with it.
-    with contextlib.suppress(OSError):  # musl has it in its C library
-        ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+def _math_library() -> ctypes.CDLL:
+    """Load the math library for all: not every binary names the one it takes exp from, nor has every Python one."""
+    try:
+        return ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+    except OSError:  # musl has it in its C library
+        return ctypes.CDLL(None)
+
+
+@contextlib.contextmanager
+def _float_environment_kept() -> Iterator[None]:
+    """Keep how this thread rounds and treats denormals: code of a kernel may change it, and outputs are compared here.
+
+    Threads of a kernel begin with the environment of the thread that launches it.
+    """
+    environment = (ctypes.c_longlong * _FENV_WORDS)()
+    library = _math_library()
+    library.fegetenv(environment)
+    try:
+        yield
+    finally:
+        library.fesetenv(environment)
 
 
 def _close(library: ctypes.CDLL, handle: int) -> None:

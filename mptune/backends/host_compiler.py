@@ -63,7 +63,8 @@ _GCC_FLAGS: Final = (
     *("--param=max-unswitch-insns=16000", "--param=logical-op-non-short-circuit=0"),
 )
 _GCC_LIBRARIES: Final = ("-lgcc", "-lm")
-_CLANG_FLAGS: Final = ("-nostdlib++",)
+#: The start files of a program would, with -ffast-math, have whoever loads the library take denormals as zero.
+_CLANG_FLAGS: Final = ("-nostdlib++", "-nostartfiles")
 _CLANG_LIBRARIES: Final = ("-lm",)
 #: zig would build the C library first, which takes seconds; the process that loads the binary has one.
 _ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")

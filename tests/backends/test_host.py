@@ -20,10 +20,11 @@ from mptune.backends import host_compiler, processor
 from mptune.backends.base import Binary, Buffer, CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend, HostBuffer
-from mptune.backends.host_compiler import find_compiler
+from mptune.backends.host_compiler import HostCompiler, find_compiler, installed_compilers
 from mptune.backends.processor import last_level_cache_bytes
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
+from mptune.testing.backends import launch_on_arrays
 
 AXPY = """
 extern "C" __global__ void axpy(const {type}* __restrict__ x, {type}* __restrict__ y, {type} a, int n) {{
@@ -340,6 +341,28 @@ class TestLaunching:
         binary = backend.compiler.compile(source("f", body), "f", CompileOptions())
         with pytest.raises(LaunchError, match="nobody_has_this"):
             backend.device.load(binary)
+
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="a register of x86")
+    def test_how_numbers_are_treated_here_is_the_kernel_s_business_nowhere_else(self, backend):
+        body = """
+        __attribute__((constructor)) static void loaded() { __builtin_ia32_ldmxcsr(0xffc0); }
+        extern "C" __global__ void f(double* y) { y[0] *= 0.5; __builtin_ia32_ldmxcsr(0xffc0); }
+        """
+        tiny, y = np.full(1, 1e-310), np.full(1, 1e-310)
+        function = build("f", body)
+        assert tiny[0] * 0.5 > 0
+        run(function, (1,), (1,), y)
+        assert 0 < y[0] == tiny[0] * 0.5
+
+    @pytest.mark.parametrize("program", installed_compilers(), ids=lambda program: program.label)
+    def test_fast_math_leaves_denormals_alone(self, program, backend, cache):
+        body = 'extern "C" __global__ void f(double* y) { y[blockIdx.x] *= 0.5; }'
+        text = source("f", body)
+        binary = HostCompiler(program, ("-ffast-math",), cache).compile(text, "f", CompileOptions())
+        assert b"set_fast_math" not in binary.image
+        tiny, y = np.full(64, 1e-310), np.full(64, 1e-310)
+        launch_on_arrays(backend, backend.device.load(binary), (64,), (1,), y)
+        assert ((y > 0) & (y == tiny * 0.5)).all()
 
     def test_the_math_library_is_there(self):
         body = 'extern "C" double exp(double);\nextern "C" __global__ void f(double* x) { x[0] = exp(x[0]); }'
