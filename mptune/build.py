@@ -35,13 +35,37 @@ __all__ = [
 COMPILER: Final = "compiler"
 FLAGS: Final = "compiler_flags"
 
-#: How far from the end of a source its lines are looked for.
-_LONGEST: Final = 2000
-_LINE: Final = re.compile(rf"^// mptune ({COMPILER}|{FLAGS}): (.*)$", re.MULTILINE)
+#: One of the lines that end a source.
+_LINE: Final = re.compile(rf"// mptune ({COMPILER}|{FLAGS}): (.*)")
 #: Values also come from run files, which may come from anyone: a compiler is a plain name, and a flag cannot make it
-#: run or read something else.
+#: load, run, read or write anything else. So every flag is known by how it begins, none takes the next word with it,
+#: and no value is a path.
 _NAME: Final = re.compile(r"g\+\+(-[\d.]+)?|clang\+\+(-[\d.]+)?|zig")
-_FLAG: Final = re.compile(r"-O\w*|-f(?!plugin|.*=.*/)[\w.=+-]+|-m[\w.=+-]+|-D\w+(=[\w.+-]*)?|--param=[\w-]+=\d+")
+_OPTIMISATIONS: Final = (
+    "aggressive|align|allocation|approx|associative|assume|auto-inc|branch-count|caller|cf-protection|code|combine|"
+    "conserve|cprop|crossjumping|cse|cx|data-sections|dce|defer|delayed|delete|denormal|devirtualize|dse|early|excess|"
+    "exceptions|expensive|fast|finite|float|fold|forward|fp|function|gcse|graphite|guess|harden|hoist|honor|if|"
+    "indirect|inline|ipa|ira|isolate|ivopts|jump|lifetime|limit|live|loop|lra|math|merge|modulo|move|non-call|nothrow|"
+    "omit|openmp-simd|optimize|pack-struct|partial|peel|peephole2?|plt|predictive|prefetch|reciprocal|ree|rename|"
+    "reorder|rerun|reschedule|rounding|rtti|sched|schedule|section|sel|semantic|short|shrink|signaling|signed|simd|"
+    "single|slp|split|ssa|stack-(?:clash|protector|reuse)|stdarg|store|strict|thread-jumps|threadsafe|tls|toplevel|"
+    "tracer|trapping|trapv|tree|trivial|unconstrained|unroll|unsafe|unsigned|unswitch|unwind|variable|vect|vectorize|"
+    "veclib|version|visibility|vpt|web|whole|wrapv|zero"
+)
+_PROCESSORS: Final = (
+    r"80387|abm|adx|aes|amx|apxf?|arch|avx|avx2|avx10|avx512\w*|avxifma|avxvnni\w*|bmi2?|branch(?:es)?|cld|clflushopt|clwb|cmodel|"
+    r"cpu|crc32|crypto|cx16|daz-ftz|evex512|f16c|fancy-math|fix|fma4?|fp|fpmath|fpu|fsgsbase|fxsr|general-regs|gfni|"
+    r"hard-float|incoming-stack|indirect-branch|inline|large-data|long-double|low-precision|lzcnt|memcpy|memset|mmx|"
+    r"movbe|movdir\w*|move-max|neon|omit-leaf|outline|partial-vector|pc(?:32|64|80)|pclmul|popcnt|prefer-vector|"
+    r"preferred-stack|prefetchw\w*|push-args|rdrnd|rdseed|recip|red-zone|relax|sahf|serialize|sha|sha512|soft-float|sse\w*|"
+    r"ssse3|stackrealign|store-max|strict-align|sve|tbm|tls|tune|unaligned|vaes|veclibabi|vect8|vpclmulqdq|vzeroupper|"
+    r"xop|xsave\w*"
+)
+_VALUE: Final = r"[\w.:,!+-]+"
+_FLAG: Final = re.compile(
+    rf"-O(\d|[gsz]|fast)?|-f(no-)?({_OPTIMISATIONS})(-[\w-]+)?(={_VALUE})?|-f(no-)?lto(=thin|=full)?|"
+    rf"-m(no-)?({_PROCESSORS})([.-][\w.-]+)?(={_VALUE})?|-D[A-Za-z_]\w*(=[\w.+-]*)?|--param=[\w-]+=\d+"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +116,10 @@ def read_flags(text: str) -> tuple[str, ...]:
         raise MptuneError(f"compiler flags {text!r}: {error}") from error
     for flag in flags:
         if not _FLAG.fullmatch(flag):
-            raise MptuneError(f"compiler flag {flag!r}: expected one that starts with -O, -f, -m, -D or --param=")
+            raise MptuneError(
+                f"compiler flag {flag!r}: expected one of optimisation or a definition, such as -O2, -ffast-math, "
+                "-mavx2, -DNAME=1, --param=NAME=1; any other goes with --compiler-flag"
+            )
     return flags
 
 
@@ -119,7 +146,8 @@ def build_in(source: str) -> Build:
     Raises:
         MptuneError: it names what is no compiler, or a flag that is not one of optimisation.
     """
-    found = dict(_LINE.findall(source[-_LONGEST:]))
+    last = source.rsplit("\n", 3)[-3:]
+    found = {line[1]: line[2] for line in map(_LINE.fullmatch, last) if line}
     compiler = found.get(COMPILER, "")
     if compiler and not _NAME.fullmatch(compiler):
         raise MptuneError(f"the source is to be compiled with {compiler!r}, which is not the name of a compiler")

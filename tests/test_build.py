@@ -12,7 +12,7 @@ from mptune.backends import get_backend, host_choice, host_compiler
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, Program, find_compiler, installed_compilers
-from mptune.build import Build, build_in, build_of, compilers_of, with_build
+from mptune.build import Build, build_in, build_of, compilers_of, read_flags, with_build
 from mptune.emit import emit, winner_of
 from mptune.errors import BackendUnavailableError, MptuneError
 from mptune.kernel import Kernel
@@ -59,10 +59,33 @@ def test_parameters_of_the_space_the_signature_and_the_source(axpy: Kernel) -> N
     [
         (["/tmp/evil"], [], "'/tmp/evil'"),
         (["sh"], [], "'sh'"),
-        ([], ["-O2 -fplugin=evil.so"], "-fplugin=evil.so"),
-        ([], ["-B/tmp"], "-B/tmp"),
-        ([], ["-wrapper /tmp/evil"], "-wrapper"),
-        ([], ["-fuse-ld=/tmp/evil"], "-fuse-ld"),
+        *(
+            ([], [f"-O2 {flag}"], flag.split()[0])
+            for flag in (
+                *("-fplugin=evil.so", "-fplugin-arg-evil-x=1", "-fpass-plugin=evil.so", "-fload-plugin=evil.so"),
+                *("-mllvm=-load=evil.so", "-mllvm -march=x", "-mllvm", "-mthread-model -msse", "-mmcu=evil", "-Xclang"),
+                *("-B/tmp", "-wrapper /tmp/evil", "-fuse-ld=/tmp/evil", "-fuse-ld=evil", "-specs=evil", "--specs=evil"),
+                *("@evil", "-include", "-I.", "-o/tmp/evil", "-o", "-L.", "-levil", "-Wl,-rpath,.", "-Wa,x", "-Wp,x"),
+                *("-fsanitize=address", "-fprofile-use", "-fprofile-use=evil", "-fauto-profile", "-fdump-tree-all"),
+                *(
+                    "-fsave-optimization-record",
+                    "-foptimization-record-file=evil",
+                    "-fmodules",
+                    "-fcrash-diagnostics-dir=.",
+                ),
+                *("-fmodule-file=evil", "-fopt-info=evil", "-fstack-usage", "-flto=8", "-flto=jobserver", "-fopenmp"),
+                *(
+                    "-fveclib=/tmp/evil",
+                    "-march=../evil",
+                    "-DX=/tmp/evil",
+                    "-D",
+                    "-x",
+                    "-O2,evil",
+                    "evil.o",
+                    "-fno-integrated-as",
+                ),
+            )
+        ),
         ([], ["'"], "'"),
     ],
 )
@@ -74,6 +97,27 @@ def test_what_comes_from_a_file_starts_no_program(
     lines = [*(f"// mptune compiler: {c}\n" for c in compilers), *(f"// mptune compiler_flags: {f}\n" for f in flags)]
     with pytest.raises(MptuneError, match=re.escape(message)):
         build_in("".join(lines))
+
+
+def test_flags_of_optimisation_are_allowed() -> None:
+    flags = (
+        "-O0 -O1 -Ofast -ffast-math -funroll-loops -fno-tree-vectorize -fvect-cost-model=unlimited -ffp-contract=off "
+        "-fno-slp-vectorize -fweb -falign-loops=32:16 -finline-limit=1000 -fno-signed-zeros -flto -fno-plt "
+        "-fprefetch-loop-arrays -fdenormal-fp-math=ieee -fveclib=libmvec -fipa-pta -fno-trapping-math "
+        "-march=x86-64-v3 -march=armv8-a+sve -mavx2 -mno-avx512f -mfma -msse4.2 -mprefer-vector-width=256 "
+        "-mrecip=all,!sqrt -mno-red-zone -mdaz-ftz -DX -DX=1 -DY=-1.5e+3 --param=max-unroll-times=4"
+    )
+    assert read_flags(flags) == tuple(flags.split())
+
+
+@needs_compiler
+def test_the_longest_of_flags_are_compiled_with(axpy: Kernel, tmp_path: Path) -> None:
+    flags = tuple(f"-DA{i}={i}" for i in range(1000))
+    program = installed_compilers()[-1]
+    source = first_source(with_build(axpy, [program.label], [" ".join(flags)]))
+    assert build_in(source) == Build(program.label, flags)
+    check = "#ifndef A999\n#error without its flags\n#endif\n"
+    assert HostCompiler(cache=BinaryCache(tmp_path)).compile(check + source, "axpy", CompileOptions()).image
 
 
 def test_what_contradicts_the_kernel_or_itself(axpy: Kernel) -> None:
