@@ -7,6 +7,7 @@ and exits with 2. Anything else that escapes is a defect of mptune itself.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 __all__ = [
     "BackendUnavailableError",
@@ -125,14 +126,18 @@ class SpaceFileError(MptuneError):
     """A recorded search space (cache file, T1, T4) that cannot be read."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], folder: Path | None = None) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known name, or ``""`` when none is near.
 
     Case is ignored, so ``FP32`` finds ``fp32``; of names that are not alike, one that begins the other is near.
+    Names of files are shown with the folder they are in.
     """
     import difflib  # only a mistake needs it
 
     by_lower = {entry.lower(): entry for entry in known}
     near = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.5)
     near = near or [entry for entry in by_lower if len(name) > 2 and entry.startswith(name.lower())]
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+    if not near:
+        return ""
+    found = by_lower[near[0]]
+    return f"; did you mean {found if folder is None else str(folder / found)!r}?"

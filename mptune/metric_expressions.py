@@ -104,7 +104,7 @@ class MetricExpression:
         names: names of the metrics it reads.
 
     Raises:
-        ExpressionError: it neither is a name nor parses.
+        ExpressionError: it neither is a name nor parses, or it gives something other than a number.
     """
 
     __slots__ = ("_expression", "_what", "names", "text")
@@ -122,6 +122,7 @@ class MetricExpression:
             except ExpressionError as error:
                 raise ExpressionError(f"{what} {self.text!r}: {error}") from error
         self.names = self._expression.names
+        self.value(dict.fromkeys(self.names, 1))  # an expression that gives no number is refused before any trial
 
     @property
     def tree(self) -> ast.expr:
@@ -141,7 +142,7 @@ class MetricExpression:
         except ExpressionError as error:
             if isinstance(error.__cause__, ArithmeticError | ValueError):
                 return math.nan
-            raise
+            raise ExpressionError(f"{self._what}: {error}") from error
         try:
             number = float(value)
         except OverflowError:

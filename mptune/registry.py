@@ -65,8 +65,8 @@ def load_kernel(name: str | Path) -> Kernel:
 
 def _load_file(path: Path) -> Kernel:
     if not path.is_file():
-        siblings = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise KernelError(f"no kernel definition file {str(path)!r}{did_you_mean(str(path), siblings)}")
+        siblings = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise KernelError(f"no kernel definition file {str(path)!r}{did_you_mean(path.name, siblings, path.parent)}")
     path = path.resolve()
     version = _version(path)
     module = _run_file(path)

@@ -123,7 +123,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def _unreadable(path: Path, error: OSError | ValueError) -> SpaceFileError:
     if isinstance(error, FileNotFoundError):
-        return SpaceFileError(f"no file {path}{did_you_mean(path.name, _siblings(path.parent))}")
+        return SpaceFileError(f"no file {path}{did_you_mean(path.name, _siblings(path.parent), path.parent)}")
     if isinstance(error, IsADirectoryError):
         names = _siblings(path)
         listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")

@@ -279,7 +279,7 @@ def _missing(path: Path) -> str:
     if not path.parent.is_dir():
         return f"there is no run file {path}: there is no folder {path.parent}"
     others = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
-    return f"there is no run file {path}{did_you_mean(path.name, others)}"
+    return f"there is no run file {path}{did_you_mean(path.name, others, path.parent)}"
 
 
 def _rows(fields: dict[str, Any]) -> list[tuple[str, str]]:

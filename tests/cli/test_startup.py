@@ -102,7 +102,16 @@ def test_what_is_kept_of_the_list_is_never_wrong(monkeypatch: pytest.MonkeyPatch
         changed.write("#")
     rows = [{"kernel": row["kernel"], "now": True} for row in first]
     monkeypatch.setattr(kernels, "_describe", lambda name: {"kernel": name, "now": True})
-    for damaged in (b"", text.replace(b"axpy", b"apxy"), text[:-1], b"\xff" + text, b"[]", text.partition(b"\n")[2]):
+    for damaged in (
+        b"",
+        text.replace(b"axpy", b"apxy"),
+        text[:-1],
+        b"\xff" + text,
+        b"[]",
+        b"5",
+        b'{"axpy":5}',
+        b"[" * 200_000,
+    ):
         kept.write_bytes(damaged)
         assert kernels._kernels() == rows
         assert [file.name for file in kept.parent.iterdir()] == ["kernels.json"]

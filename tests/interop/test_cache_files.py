@@ -301,7 +301,7 @@ def test_bytes_flipped_at_random_are_an_error_or_another_recording(tmp_path: Pat
 
 def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
     write(tmp_path / "gemm-a100.json.gz", "{}")
-    with pytest.raises(SpaceFileError, match=r"no file .*gemm-a100\.jsn; did you mean 'gemm-a100\.json\.gz'\?"):
+    with pytest.raises(SpaceFileError, match=r"no file .*gemm-a100\.jsn; did you mean '.*/gemm-a100\.json\.gz'\?"):
         read_cache(tmp_path / "gemm-a100.jsn")
     with pytest.raises(SpaceFileError, match=r"no file .*missing"):
         read_cache(tmp_path / "nowhere" / "missing.json")
