@@ -22,7 +22,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
 from mptune.backends.processor import last_level_cache_bytes, processor, usable_cores
 from mptune.build import with_build
-from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
+from mptune.errors import LaunchError, MptuneError, OutOfMemoryError
 from mptune.memory import available_memory_bytes, total_memory_bytes
 
 if TYPE_CHECKING:
@@ -240,10 +240,10 @@ class HostBackend(Backend):
 
     @classmethod
     def availability(cls) -> Availability:
-        """Say whether there is a C++ compiler."""
+        """Say whether there is a C++ compiler, and it knows what it is asked for."""
         try:
-            find_compiler()
-        except BackendUnavailableError as error:
+            find_compiler().flags()
+        except MptuneError as error:
             return Availability(can_compile=False, can_run=False, reason=str(error))
         return Availability(can_compile=True, can_run=True)
 

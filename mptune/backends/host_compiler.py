@@ -68,6 +68,8 @@ _CLANG_FLAGS: Final = ("-nostdlib++", "-nostartfiles")
 _CLANG_LIBRARIES: Final = ("-lm",)
 #: zig would build the C library first, which takes seconds; the process that loads the binary has one.
 _ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")
+#: Environment variables that are 0 or 1; whichever is asked for, none may be anything else.
+_SWITCHES: Final = ("MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
 _SOURCE_NAME: Final = "<stdin>"
 _ASSEMBLY_LIMIT_S: Final = 60.0
 _CRASH: Final = re.compile(r"internal compiler error|Please submit a|PLEASE submit a bug report|Killed signal")
@@ -164,8 +166,10 @@ class HostCompiler(Compiler):
         return self.program.flags(options.architecture, (*self._flags, *options.flags))
 
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
-        """Return all flags, and the versions of the compilers that sources may name."""
-        return (*self.flags(options), *(find_compiler(name).version for name in options.compilers))
+        """Return all flags, and the command (as ``$CXX`` may have flags) and version of every compiler there may be."""
+        programs = (self.program, *map(find_compiler, options.compilers))
+        known = (word for program in programs for word in (*program.command, program.version))
+        return (*self.flags(options), *known)
 
     def assembly(self, program: Program, source: str, name: str) -> str:
         """Return what one of the compilers makes of a source, as text; kept on disk.
@@ -278,15 +282,16 @@ def _endless(program: Program, name: str, timeout_s: float) -> CompileError:
 
 
 def switch(name: str) -> bool:
-    """Whether something is on, as it is unless the environment variable of that name is 0.
+    """Whether something of :data:`_SWITCHES` is on, as it is unless the environment variable of that name is 0.
 
     Raises:
-        MptuneError: the variable is neither 0 nor 1.
+        MptuneError: one of the variables is neither 0 nor 1.
     """
-    value = os.environ.get(name) or "1"
-    if value not in ("0", "1"):
-        raise MptuneError(f"{name} is {value!r}; expected 0 (off) or 1 (on)")
-    return value == "1"
+    values = {known: os.environ.get(known) or "1" for known in _SWITCHES}
+    for known, value in values.items():
+        if value not in ("0", "1"):
+            raise MptuneError(f"{known} is {value!r}; expected 0 (off) or 1 (on)")
+    return values[name] == "1"
 
 
 @functools.cache
@@ -330,7 +335,10 @@ def find_compiler(name: str = "") -> Program:
         return found
     chosen = os.environ.get("CXX", "").strip()
     if chosen:
-        command = tuple(shlex.split(chosen))
+        try:
+            command = tuple(shlex.split(chosen))
+        except ValueError as error:
+            raise BackendUnavailableError(f"$CXX is {chosen!r}, which cannot be split into words: {error}") from error
         path = shutil.which(command[0])
         if path is None:
             raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {command[0]!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -86,9 +87,16 @@ class TestFindingACompiler:
         assert find_compiler().command == (compiler,)
         HostBackend(cache=cache).compiler.compile(axpy(), "axpy", CompileOptions())
 
-    def test_a_cxx_that_does_not_exist_is_an_error(self, monkeypatch):
-        monkeypatch.setenv("CXX", "no-such-compiler -O1")
-        with pytest.raises(BackendUnavailableError, match="no program 'no-such-compiler'"):
+    @pytest.mark.parametrize(
+        ("cxx", "message"),
+        [
+            ("no-such-compiler -O1", "no program 'no-such-compiler'"),
+            ("g++ '", r"\$CXX is \"g\+\+ '\", which cannot be split into words: No closing quotation"),
+        ],
+    )
+    def test_a_cxx_that_does_not_exist_is_an_error(self, monkeypatch, cxx, message):
+        monkeypatch.setenv("CXX", cxx)
+        with pytest.raises(BackendUnavailableError, match=message):
             find_compiler()
 
     def test_a_cxx_that_cannot_be_run_is_an_error(self, monkeypatch, tmp_path):
@@ -427,6 +435,8 @@ class TestDevice:
         assert base != HostBackend(cache=cache).identity(CompileOptions(flags=("-ffast-math",)))
         assert base != HostBackend(cache=cache).identity(CompileOptions("x86-64-v2"))
         assert base != HostBackend(workers=77, cache=cache).identity(options)
+        monkeypatch.setenv("CXX", shlex.join([*find_compiler().command, "-DZZ=1"]))
+        assert base != HostBackend(cache=cache).identity(options)
 
     @pytest.mark.parametrize(
         ("flags", "architecture"),

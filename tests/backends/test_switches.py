@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mptune.backends.base import CompileOptions
+from mptune.backends.base import Availability, CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import find_compiler
 from mptune.cli import main
@@ -108,9 +109,15 @@ def test_an_unknown_architecture_is_said_once_before_anything_is_compiled(
     (line,) = capsys.readouterr().err.splitlines()
     assert "unknown architecture in MPTUNE_HOST_ARCH: 'x86-64-v9'; did you mean 'x86-64-v4'?" in line
     assert not run.exists()
+    availability = HostBackend.availability()
+    assert not availability.can_run
+    assert "unknown architecture in MPTUNE_HOST_ARCH: 'x86-64-v9'" in availability.reason
 
 
-def test_a_switch_is_0_or_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MPTUNE_PRECOMPILED_PRELUDE", "no")
-    with pytest.raises(MptuneError, match=r"MPTUNE_PRECOMPILED_PRELUDE is 'no'; expected 0 \(off\) or 1 \(on\)"):
-        compiled_and_run()
+@pytest.mark.parametrize("name", ["MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE"])
+def test_a_switch_is_0_or_1_whatever_is_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "no")
+    message = f"{name} is 'no'; expected 0 (off) or 1 (on)"
+    with pytest.raises(MptuneError, match=re.escape(message)):
+        HostBackend().compiler.compile(prelude() + BODY, "reverse", CompileOptions())
+    assert HostBackend.availability() == Availability(can_compile=False, can_run=False, reason=message)
