@@ -106,8 +106,8 @@ MPTUNE_INLINE rounded<T> fused(rounded<T> a, rounded<T> b, rounded<T> c) {
 }  // namespace detail
 #endif
 
-// How many neighbouring elements a thread takes that is to take `Elements` of the `OfBlock` of its block, where T is the
-// widest type it computes in. A processor that computes in fp16 has 32 of them in a vector: there the first threads of a
+// How many neighbouring elements a thread takes: usually `Elements`. `OfBlock` is how many its whole block takes, and T is
+// the widest type it computes in. A processor that computes in fp16 has 32 of them in a vector: there the first threads of a
 // block take the elements of the others too, whose turn is then over at once.
 namespace detail {
 template <class T>
