@@ -74,15 +74,15 @@ def table_cell(text: object) -> str:
 
 
 def fenced(text: object) -> str:
-    """Return text as a block of code in Markdown."""
-    shown = _visible(str(text), keep="\n\t")
+    """Return text as a block of code in Markdown, of one line."""
+    shown = _visible(str(text))
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     return f"{fence}\n{shown}\n{fence}"
 
 
-def _visible(text: str, keep: str = "") -> str:
+def _visible(text: str) -> str:
     """Return text with the code of each character that is not shown, or changes how others are."""
-    return "".join(char if char.isprintable() or char in keep else f"<U+{ord(char):04X}>" for char in text)
+    return "".join(char if char.isprintable() else f"<U+{ord(char):04X}>" for char in text)
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:

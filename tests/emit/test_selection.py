@@ -205,19 +205,21 @@ def test_readme_shows_every_text_as_text(tmp_path: Path) -> None:
         device=nasty,
         command=f"mptune {nasty}\n```\n# heading",
         versions={nasty: nasty},
+        created_at=f"{nasty}\n# made",
     )
     winner = winner_of(run, kernel=AWKWARD)
     assert winner is not None
     emit(winner, tmp_path)
-    outside, fence = [], ""
+    outside, fenced, fence = [], [], ""
     for line in (tmp_path / "README.md").read_text().splitlines():
         if not fence and line.startswith("```"):
             fence = line
         elif line == fence:
             fence = ""
-        elif not fence:
-            outside.append(line)
-    assert "# heading" not in outside
+        else:
+            (fenced if fence else outside).append(line)
+    assert not [line for line in (*outside, *fenced) if line.startswith(("# heading", "# made"))]
+    assert len(fenced) == 1
     for line in outside:
         rest = line
         while (start := rest.find("`")) >= 0:
