@@ -64,7 +64,8 @@ class Run:
             RunFileError: the file is missing, foreign, corrupt, half-written or of another version.
         """
         with RunFile.open(path, read_only=True) as file:
-            return cls(file.info, file.trials(), file.state)
+            names = [parameter.name for parameter in file.info.parameters]
+            return cls(file.info, file.trials(names=names), file.state)
 
     def __repr__(self) -> str:
         best = self.best

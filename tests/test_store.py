@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import shutil
@@ -56,6 +55,7 @@ def path(tmp_path):
 # -- what goes in comes out --------------------------------------------------------------------
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
+seconds = st.floats(0, allow_infinity=False)
 values = st.one_of(st.integers(), st.booleans(), numbers, st.text(), st.permutations([0, 1, 2, 3]).map(tuple))
 trials = st.builds(
     Trial,
@@ -66,7 +66,7 @@ trials = st.builds(
         Measurement,
         metrics=st.dictionaries(st.text(), numbers, max_size=4),
         times_ms=st.lists(numbers, max_size=4).map(tuple),
-        durations_s=st.dictionaries(st.text(), numbers, max_size=2),
+        durations_s=st.dictionaries(st.text(), seconds, max_size=2),
         reused_error=st.booleans(),
     ),
     warnings=st.lists(st.text(), max_size=2).map(tuple),
@@ -75,7 +75,7 @@ trials = st.builds(
 texts = st.text(max_size=5)
 positive = st.floats(1e-30, 1e30)
 described_values = st.one_of(st.integers(), st.booleans(), st.floats(allow_nan=False), texts, st.just((1, 0)))
-value_tuples = st.lists(described_values, max_size=3).map(tuple)
+value_tuples = st.lists(described_values, min_size=1, max_size=3).map(tuple)
 objectives = st.builds(
     Objective,
     metric=st.sampled_from(["time_ms", "energy_j", "time_ms * energy_j"]),
@@ -100,7 +100,7 @@ infos = st.builds(
     parameters=st.lists(st.builds(ParameterInfo, texts, texts, value_tuples), max_size=2).map(tuple),
     constants=st.dictionaries(texts, described_values, max_size=2),
 )
-states = st.builds(RunState, st.floats(0), st.floats(0), st.floats(0), st.integers(0), st.integers(0))
+states = st.builds(RunState, seconds, seconds, seconds, st.integers(0), st.integers(0))
 
 
 @settings(max_examples=20, deadline=None)
@@ -120,10 +120,10 @@ def test_round_trip(recorded, info, state):
 
 def test_a_run_that_is_set_up_anew_is_described_anew(path):
     with create(path, {"seed": 0, "kernel": "axpy", "wall_s": 1.0}) as file:
-        file.update(RunState(wall_s=math.inf, stale=3), RunInfo(kernel="axpy", seed=1))
+        file.update(RunState(wall_s=2.5, stale=3), RunInfo(kernel="axpy", seed=1))
     with RunFile.open(path, read_only=True) as file:
         assert file.info == RunInfo(kernel="axpy", seed=1)
-        assert file.state == RunState(wall_s=math.inf, stale=3)
+        assert file.state == RunState(wall_s=2.5, stale=3)
 
 
 def test_adding_again_replaces_and_keeps_the_place(path):

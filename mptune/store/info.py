@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self
@@ -231,27 +233,30 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def _is_value(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and _is_number(value)
+
+
+def is_value(value: Any) -> bool:
     """Whether this is a :data:`~mptune.space.configuration.Value`, of which JSON makes a list of a tuple."""
-    return isinstance(value, int | float | str) or (isinstance(value, list | tuple) and all(map(_is_whole, value)))
+    if isinstance(value, list | tuple):
+        return all(map(_is_whole, value))
+    return isinstance(value, bool | float | str) or _is_whole(value)
 
 
 def _is_values(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_value, value))
+    return isinstance(value, list | tuple) and all(map(is_value, value))
 
 
 def _is_parameter(entry: Any) -> bool:
     if not isinstance(entry, Mapping):
         return False
-    return _is_text(entry.get("name")) and _is_text(entry.get("kind")) and _is_values(entry.get("values"))
+    values = entry.get("values")
+    return _is_text(entry.get("name")) and _is_text(entry.get("kind")) and bool(values) and _is_values(values)
 
 
 def _is_threshold(value: Any) -> bool:
@@ -283,11 +288,11 @@ def _by_name(what: str, is_right: Callable[[Any], bool]) -> _Kind:
 
 
 _TEXT: Final = _Kind("a text", _is_text)
-_WHOLE: Final = _Kind("a whole number", _is_whole)
-_NUMBER: Final = _Kind("a number", _is_number)
+_WHOLE: Final = _Kind("a whole number a double can hold", _is_whole)
+_NUMBER: Final = _Kind("a finite number a double can hold", _is_number)
 _TEXTS: Final = _list_of("texts", _is_text)
 _PARAMETERS: Final = _Kind(
-    "a list of parameters, each with a name, a kind and a list of values",
+    "a list of parameters, each with a name, a kind and a list of one or more values",
     lambda v: isinstance(v, list | tuple) and all(map(_is_parameter, v)),
     lambda v: tuple(ParameterInfo(p["name"], p["kind"], _tuples(p["values"])) for p in v),
 )
@@ -299,15 +304,15 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tuple[str, ...]": _TEXTS,
     "tuple[ParameterInfo, ...]": _PARAMETERS,
     "Mapping[str, str]": _by_name("texts", _is_text),
-    "Mapping[str, int]": _by_name("whole numbers", _is_whole),
-    "Mapping[str, Value]": _by_name("values", _is_value),
+    "Mapping[str, int]": _by_name("whole numbers a double can hold", _is_whole),
+    "Mapping[str, Value]": _by_name("values", is_value),
     "Mapping[str, tuple[Value, ...]] | None": _by_name("lists of values", _is_values),
 }
 _OBJECTIVE_FIELDS: Final[Mapping[str, _Kind]] = {
     "objective": _TEXT,
     "objectives": _TEXTS,
     "minimise": _Kind("true or false", lambda v: isinstance(v, bool)),
-    "threshold": _Kind("a number, numbers by output, or null", _is_threshold),
+    "threshold": _Kind("a finite number a double can hold, such numbers by output, or null", _is_threshold),
     "penalty": _TEXT,
     "alpha": _NUMBER,
     "beta": _NUMBER,
@@ -327,8 +332,7 @@ def _read(document: Mapping[str, Any], kinds: Mapping[str, _Kind], where: str) -
         if value is None:
             continue
         if not kind.is_right(value):
-            shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
-            raise RunFileError(f"{where}: its field {name!r} should be {kind.expected}, and is {shown}")
+            raise RunFileError(f"{where}: its field {name!r} should be {kind.expected}, and is {reprlib.repr(value)}")
         found[name] = kind.read(value)
     return found
 

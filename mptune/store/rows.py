@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import math
+import reprlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
-from mptune.errors import MptuneError
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
+from mptune.store.info import is_value
 
 __all__ = ["Row", "from_rows", "many_objects", "to_row"]
 
@@ -21,7 +24,7 @@ __all__ = ["Row", "from_rows", "many_objects", "to_row"]
 Row = tuple[Any, ...]
 
 _STATUSES: Final = {str(status): status for status in Status}
-_DAMAGE: Final = (MptuneError, ValueError, TypeError, AttributeError, KeyError, struct.error)
+_DAMAGE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error)
 
 
 def to_row(trial: Trial, phase: str) -> Row:
@@ -42,21 +45,34 @@ def to_row(trial: Trial, phase: str) -> Row:
     )
 
 
-def from_rows(rows: Sequence[Row]) -> list[Trial]:
+def from_rows(rows: Sequence[Row], names: Collection[str] = ()) -> list[Trial]:
     """Return the trials of rows as :data:`mptune.store.database.SELECT_TRIALS` gives them.
 
+    Args:
+        rows: the rows.
+        names: of the parameters each configuration has to have; empty: any.
+
     Raises:
-        ValueError: a row cannot be read; the message names it by its number.
+        ValueError: a row cannot be read; the message names it by its number, and the cell.
     """
-    try:
-        return _decode(rows)
-    except _DAMAGE:
-        for row in rows:
-            try:
-                _decode([row])
-            except _DAMAGE as error:
-                raise ValueError(f"trial {row[0]} cannot be read ({error})") from error
-        raise
+    if not rows:
+        return []
+    numbers, *columns = zip(*rows, strict=True)
+    cells = (_read(name, numbers, column) for name, column in zip(_CELLS, columns, strict=True))
+    trials = [
+        Trial(configuration, status, message, Measurement(metrics, times_ms, durations_s, reused), warnings, key)
+        for key, configuration, status, message, metrics, times_ms, durations_s, reused, warnings in zip(
+            *cells, strict=True
+        )
+    ]
+    expected = set(names)
+    for number, trial in zip(numbers, trials, strict=True):
+        if expected and set(trial.configuration) != expected:
+            raise ValueError(
+                f"trial {number} cannot be read: its configuration should have a value for each of "
+                f"{', '.join(names)}, and is {reprlib.repr(trial.configuration.to_json())}"
+            )
+    return trials
 
 
 @contextlib.contextmanager
@@ -71,44 +87,76 @@ def many_objects() -> Iterator[None]:
             gc.enable()
 
 
-def _decode(rows: Sequence[Row]) -> list[Trial]:
-    if not rows:
-        return []
-    _, keys, texts, statuses, messages, metrics, times_ms, durations_s, reused_errors, warnings = zip(
-        *rows, strict=True
-    )
-    # One call that parses thousands of small documents takes a fraction of the time of thousands of calls.
-    columns = zip(
-        keys,
-        _parse(texts, dict),
-        statuses,
-        messages,
-        _parse(metrics, dict),
-        times_ms,
-        _parse(durations_s, dict),
-        reused_errors,
-        _parse(warnings, list),
-        strict=True,
-    )
-    return [
-        Trial(
-            Configuration(_with_tuples(values)),
-            _STATUSES[status],
-            message,
-            Measurement(numbers, struct.unpack(f"<{len(times) // 8}d", times), durations, bool(reused)),
-            tuple(remarks),
-            key,
-        )
-        for key, values, status, message, numbers, times, durations, reused, remarks in columns
-    ]
+# -- cells, a column at a time -----------------------------------------------------------------------------
+
+
+def _read(name: str, numbers: Sequence[int], column: Sequence[Any]) -> Sequence[Any]:
+    """Return what the cells of a column hold; of damaged ones, name the first."""
+    expected, read = _CELLS[name]
+    try:
+        return read(column)
+    except _DAMAGE:
+        for number, cell in zip(numbers, column, strict=True):
+            try:
+                read([cell])
+            except _DAMAGE as error:
+                shown = reprlib.repr(cell)
+                raise ValueError(
+                    f"trial {number} cannot be read: its {name} should be {expected}, and is {shown}"
+                ) from error
+        raise
+
+
+def _require(is_right: bool) -> None:
+    if not is_right:
+        raise ValueError
+
+
+def _texts(cells: Sequence[Any]) -> Sequence[str]:
+    _require(set(map(type, cells)) <= {str})
+    return cells
 
 
 def _parse(texts: Sequence[str], kind: type) -> list[Any]:
+    # One call that parses thousands of small documents takes a fraction of the time of thousands of calls.
     values: list[Any] = json.loads(f"[{','.join(texts)}]")
-    if len(values) != len(texts) or not all(type(value) is kind for value in values):
-        raise ValueError(f"expected one JSON {'object' if kind is dict else 'array'} in each cell")
+    _require(len(values) == len(texts) and set(map(type, values)) <= {kind})
     return values
+
+
+def _configurations(texts: Sequence[str]) -> list[Configuration]:
+    found = [_with_tuples(values) for values in _parse(texts, dict)]
+    _require(all(map(is_value, set(chain.from_iterable(map(dict.values, found))))))
+    return [Configuration(values) for values in found]
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Value]:
     return {name: tuple(value) if type(value) is list else value for name, value in values.items()}
+
+
+def _numbers(texts: Sequence[str], *, finite: bool) -> list[dict[str, float]]:
+    found = _parse(texts, dict)
+    # Of what no double can hold, isfinite is an error.
+    are_finite = [math.isfinite(value) for values in found for value in values.values()]
+    _require(not finite or all(are_finite))
+    return found
+
+
+def _warnings(texts: Sequence[str]) -> list[tuple[str, ...]]:
+    found = _parse(texts, list)
+    _texts(list(chain.from_iterable(found)))
+    return list(map(tuple, found))
+
+
+#: What a cell has to hold, in words, and what reads a column of them, in the order of a row after its number.
+_CELLS: Final[Mapping[str, tuple[str, Callable[[Sequence[Any]], Sequence[Any]]]]] = {
+    "key": ("a text", _texts),
+    "configuration": ("values by name", _configurations),
+    "status": ("a status of this mptune", lambda cells: [_STATUSES[cell] for cell in cells]),
+    "message": ("a text", _texts),
+    "metrics": ("numbers a double can hold, by name", lambda cells: _numbers(cells, finite=False)),
+    "times_ms": ("doubles", lambda cells: [struct.unpack(f"<{len(cell) // 8}d", cell) for cell in cells]),
+    "durations_s": ("finite numbers a double can hold, by name", lambda cells: _numbers(cells, finite=True)),
+    "reused_error": ("0 or 1", lambda cells: list(map(bool, cells))),
+    "warnings": ("a list of texts", _warnings),
+}

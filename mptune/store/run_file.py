@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -166,8 +166,12 @@ class RunFile:
         with database.explained(self.path), database.transaction(connection):
             connection.executemany(database.RETIRE_TRIAL, [(t.key, t.configuration.to_json()) for t in trials])
 
-    def trials(self, phase: str | None = None) -> list[Trial]:
+    def trials(self, phase: str | None = None, names: Collection[str] = ()) -> list[Trial]:
         """Return the trials in the order they were recorded, of one phase or of all but "stale".
+
+        Args:
+            phase: which trials.
+            names: of the parameters each has to have; by default any, as of a run whose kernel has changed since.
 
         Raises:
             RunFileError: the file is corrupt.
@@ -177,7 +181,7 @@ class RunFile:
             cursor = self._open_connection().execute(database.SELECT_TRIALS, (phase,))
             while rows := cursor.fetchmany(_ROWS_AT_ONCE):
                 try:
-                    trials += from_rows(rows)
+                    trials += from_rows(rows, names)
                 except ValueError as error:
                     raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
         return trials

@@ -1,0 +1,99 @@
+"""Run files with damaged values: each command that reads one says in one line which value is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from command_line import caller
+
+RECORDED = Path(__file__).parents[1] / "data" / "version0_axpy.db.gz"
+HUGE = "1" + 400 * "0"
+DEEP = 100_000 * "[" + 100_000 * "]"
+
+READING = (
+    "show",
+    "pareto",
+    "plot",
+    "export --format json --output out",
+    "export --format space --output out",
+    "export --format cache --output out",
+    "export --format t4 --output out",
+    "report --output out.html",
+    "emit --output out",
+    "simulate",
+    "compare",
+)
+SETTINGS = [
+    *((name, HUGE) for name in ("threshold", "alpha", "beta", "wall_s", "workers", "budget", "seed")),
+    ("sizes", f'{{"n": {HUGE}}}'),
+    ("threshold", f'{{"y": {HUGE}}}'),
+    ("parameters", '[{"name": "a", "kind": "ordinal", "values": []}]'),
+    ("parameters", f'[{{"name": "a", "kind": "ordinal", "values": [{HUGE}]}}]'),
+    ("parameters", DEEP),
+]
+CELLS = [
+    ("key", b"\xff"),
+    ("configuration", "{}"),
+    ("configuration", '{"a": 1}'),
+    ("configuration", f'{{"a": {HUGE}}}'),
+    ("configuration", '{"a": null}'),
+    ("configuration", DEEP),
+    ("status", b"ok"),
+    ("message", b"\xff"),
+    ("metrics", f'{{"time_ms": {DEEP}}}'),
+    ("metrics", f'{{"time_ms": {HUGE}}}'),
+    ("metrics", '{"time_ms": "1"}'),
+    ("times_ms", "text"),
+    ("durations_s", f'{{"timing": {HUGE}}}'),
+    ("durations_s", '{"timing": 1e400}'),
+    ("warnings", '["a", ["b"]]'),
+    ("warnings", "[1]"),
+    ("warnings", "[null]"),
+]
+
+
+def shortened(case: object) -> str:
+    return repr(case)[:40]
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "value"),
+    [*(("settings", *case) for case in SETTINGS), *(("trials", *case) for case in CELLS)],
+    ids=shortened,
+)
+def test_a_damaged_value_is_named_by_every_command(
+    table: str,
+    name: str,
+    value: str | bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    call = caller(monkeypatch, capfd)
+    monkeypatch.chdir(tmp_path)
+    Path("run.db").write_bytes(gzip.decompress(RECORDED.read_bytes()))
+    with closing(sqlite3.connect("run.db")) as connection:
+        if table == "settings":
+            connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
+        else:
+            connection.execute(f"UPDATE trials SET {name} = ? WHERE id = 3", (value,))
+        connection.commit()
+    # What is wrong with a setting is found before a tuning run begins.
+    resuming = ["tune axpy --size smoke --backend host --resume --output"] if table == "settings" else []
+    for command in (*READING, *resuming):
+        outcome = call(*command.split(), "run.db")
+        assert (outcome.code, outcome.out) == (2, ""), command
+        (line,) = outcome.err.splitlines()
+        assert "run file run.db" in line
+        assert len(line) < 400
+        if value is DEEP and table == "settings":
+            assert "its settings cannot be read" in line
+        elif table == "settings":
+            assert f"its field '{name}' should be " in line
+        else:
+            assert f"trial 3 cannot be read: its {name} should " in line
+        assert [path.name for path in tmp_path.iterdir()] == ["run.db"]
