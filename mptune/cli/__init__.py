@@ -5,7 +5,12 @@ Each command imports what it needs when it runs, so that help, listings and usag
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 import click
 
@@ -23,6 +28,10 @@ _COMMANDS = (
 )
 
 
+#: Why a stream cannot be written to: its reader has gone, or there is no room.
+_UNWRITABLE: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
 class _InOrder(click.Group):
     """Lists the commands as they were added, not by the alphabet."""
 
@@ -37,7 +46,11 @@ def app() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit codes: 0 done, 1 nothing satisfies the threshold, 2 wrong input, 130 interrupted."""
+    """Run the command line; exit codes: 0 done, 1 nothing satisfies the threshold, 2 wrong input, 130 interrupted.
+
+    Output that cannot be written ends it with 2, unless its reader has seen enough.
+    """
+    _open_closed_streams()
     try:
         with app.make_context("mptune", sys.argv[1:]) as context:
             code = app.invoke(context)
@@ -52,7 +65,24 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         print_error("interrupted")
         code = 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        code = 0
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        code = 0 if isinstance(error, BrokenPipeError) else 2
+        if code:
+            with suppress(OSError):
+                print_error(f"output cannot be written: {error}")
+        # What the streams still hold would fail once more when Python ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
     sys.exit(code or 0)
+
+
+def _open_closed_streams() -> None:
+    """Let standard streams that are closed lead nowhere; otherwise the next file opened would take their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode)  # noqa: SIM115 - open until the process ends
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)

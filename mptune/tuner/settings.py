@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mptune.errors import MptuneError
 from mptune.evaluators.device import Limits
@@ -14,6 +14,8 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 
 __all__ = ["Progress", "TuneSettings"]
+
+_LONGEST_TRIAL_S: Final = 1_000_000  #: the system cannot wait for a process longer than 24 days
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,10 @@ class TuneSettings:
             raise MptuneError(f"baseline share {self.baseline_share:g}: expected a number from 0 to 1")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise MptuneError(f"time limit {self.time_limit_s:g} s: expected more than 0")
-        if not self.limits.run_s > 0:
-            raise MptuneError(f"trial limit {self.limits.run_s:g} s: expected more than 0")
+        if not 0 < self.limits.run_s <= _LONGEST_TRIAL_S:
+            raise MptuneError(
+                f"trial limit {self.limits.run_s:g} s: expected more than 0 and at most {_LONGEST_TRIAL_S:,} (11 days)"
+            )
         if self.seed < 0:
             raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
         if self.compilers is not None and self.compilers < 0:

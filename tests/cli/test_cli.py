@@ -7,10 +7,12 @@ import csv
 import io
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -259,6 +261,7 @@ WRONG_INPUT = {
     ),
     "objective unmeasured": (("tune", "axpy", "--backend", "host", "--objective", "energy"), "objective 'energy'"),
     "trial limit": (("tune", "axpy", "--trial-limit", -1), "trial limit -1 s"),
+    "trial limit infinite": (("tune", "axpy", "--trial-limit", "inf"), "trial limit inf s: .* at most 1,000,000"),
     "assignment": (("render", "axpy", "-p", "x_type"), "expected NAME=VALUE"),
     "metric": (("tune", "axpy", "--metric", "NRSME"), "did you mean 'NRMSE'"),
     "strategy": (("tune", "axpy", "--strategy", "bayesain"), "did you mean 'bayesian'"),
@@ -304,6 +307,21 @@ def test_wrong_input_exits_with_two_and_says_what_is_wrong(mptune: Call, case: s
     assert done.code == 2, done.err
     assert done.out == ""
     assert __import__("re").search(message, " ".join(done.err.split())), done.err
+
+
+@pytest.mark.parametrize(("closing", "code"), [(">/dev/full", 2), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0)])
+def test_streams_that_are_full_or_closed(tmp_path: Path, run_file: Path, closing: str, code: int) -> None:
+    mptune = f"{shlex.quote(sys.executable)} -m mptune"
+    tune = f"{mptune} tune axpy --backend host --size smoke --budget 2 -o {shlex.quote(str(tmp_path / 'new.db'))}"
+    show = f"{mptune} pareto {shlex.quote(str(run_file))}"
+    for command in (tune, show):
+        done = subprocess.run(f"{command} {closing}", shell=True, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        assert code == 0 or done.stderr.endswith(
+            "error: output cannot be written: [Errno 28] No space left on device\n"
+        )
+    assert Run.load(tmp_path / "new.db").evaluations == 2
 
 
 def test_output_that_exists_is_kept(mptune: Call, run_file: Path) -> None:
