@@ -128,7 +128,7 @@ def draw(run: Run, look: Look, metrics: Sequence[str] = ()) -> Figure:
     _draw_front(axes, run, _points_of(run, front, x, y), "steps-post" if less_x_is_better else "steps-pre")
     _draw_marks(axes, run, x, y)
     style.write_title(figure, look, title_of(run, *_left_out(run, points)))
-    style.add_legend(figure, axes, columns=4 if look.is_wide else 3)
+    style.add_legend(figure, axes, columns=4 if look.is_wide else 2)
     draw_level_lines(figure, axes, x, y, uniform_levels(run))
     return figure
 
@@ -204,8 +204,8 @@ def _draw_front(axes: Any, run: Run, front: _Points, steps: str) -> None:
         axes.scatter(front.x, front.y, label="front", zorder=4, **_MIXED)
         return
     groups = (
-        ("on the front, the same type everywhere", one_type, _ONE_TYPE),
-        ("on the front, several types", np.logical_not(one_type), _MIXED),
+        ("front, same type everywhere", one_type, _ONE_TYPE),
+        ("front, several types", np.logical_not(one_type), _MIXED),
     )
     for label, mask, look in groups:
         group = front.where(mask)

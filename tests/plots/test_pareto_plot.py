@@ -63,8 +63,8 @@ def test_the_front_is_a_staircase_of_one_type_and_mixtures() -> None:
     assert stairs.get_drawstyle() == "steps-post"
     one_type = [t for t in front if t.configuration["x_type"] == t.configuration["y_type"]]
     assert 0 < len(one_type) < len(front)
-    assert points(figure, "on the front, the same type everywhere") == places(run, one_type)
-    assert points(figure, "on the front, several types") == places(run, [t for t in front if t not in one_type])
+    assert points(figure, "front, same type everywhere") == places(run, one_type)
+    assert points(figure, "front, several types") == places(run, [t for t in front if t not in one_type])
 
 
 def test_lines_stand_where_one_precision_serves_everything() -> None:
