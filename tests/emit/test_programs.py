@@ -19,8 +19,9 @@ from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
 from mptune.emit import emit, emit_all_devices, winner_of
 from mptune.errors import BackendUnavailableError
-from mptune.kernel import Kernel
+from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.run import Run
+from mptune.space.parameters import PrecisionParameter
 
 POLY = own_kernel.kernel
 GXX = shutil.which("g++")
@@ -112,6 +113,29 @@ def test_host_program_gets_the_reported_error(
     reported = run.trials[1].error
     assert reported > 1e-5
     assert error_of(kernel, data, tmp_path / "out") == pytest.approx(reported, rel=1e-9)
+
+
+@needs_gxx
+def test_host_program_keeps_denormals_as_they_were_when_measured(tmp_path: Path) -> None:
+    halved = Kernel(
+        name="halved",
+        parameters=[PrecisionParameter("t", ["fp64", "fp32"])],
+        arguments=[Out("y", "n", precision="t"), In("x", "n", precision="t"), Scalar("n", dtype="int32")],
+        sizes={"default": {"n": 64}},
+        inputs=lambda _, size: {"x": np.full(size.n, 1e-310)},
+        reference=lambda given, _: {"y": given["x"] / 2},
+        grid=[1],
+        block=["n"],
+        template='extern "C" __global__ void halved({{t}}* y, const {{t}}* x, int)\n'
+        "{ y[threadIdx.x] = x[threadIdx.x] * {{t}}(0.5); }",
+    )
+    winner = winner_of(run_of(halved, measured(halved, {})), configuration="1", kernel=halved)
+    assert winner is not None
+    emit(winner, tmp_path)
+    program = build(tmp_path, "tuned_halved_host.cpp", flags="-std=c++17 -O2 -march=native -ffast-math")
+    np.full(64, 1e-310).tofile(tmp_path / "x.f64")
+    assert run_program(program, tmp_path, tmp_path).returncode == 0
+    np.testing.assert_allclose(np.fromfile(tmp_path / "y.f64"), 0.5e-310, rtol=1e-9)
 
 
 @needs_gxx
