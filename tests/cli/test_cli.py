@@ -272,6 +272,8 @@ WRONG_INPUT = {
     "backend": (("tune", "axpy", "--backend", "hots"), "did you mean 'host'"),
     "penalty": (("tune", "axpy", "--penalty", "hrad"), "did you mean 'hard'"),
     "preset": (("tune", "axpy", "--size", "smok"), "did you mean 'smoke'"),
+    "two presets": (("tune", "axpy", "--size", "smoke", "--size", "defualt"), "did you mean 'default'"),
+    "compilers": (("tune", "axpy", "--compilers", "g++"), "'g\\+\\+': expected a number; --compiler chooses"),
     "size": (("tune", "axpy", "--size", "m=3"), "unknown size"),
     "size value": (("tune", "axpy", "--size", "n=three"), "expected a whole number"),
     "budget": (("tune", "axpy", "--budget", 0), "budget 0"),
