@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -63,6 +64,8 @@ def main() -> None:
         error.show()
         code = 2
     except (KeyboardInterrupt, click.Abort):
+        # One more Ctrl-C while Python ends would end it by that signal.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         print_error("interrupted")
         code = 130
     except OSError as error:
