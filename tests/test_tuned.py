@@ -174,7 +174,7 @@ def test_a_definition_newer_than_the_run_is_told(tmp_path: Path) -> None:
     path = tmp_path / "poly.py"
     path.write_text(Path(own_kernel.__file__).read_text())
     run = run_of(POLY, [WIDE, BEST], created_at="2000-01-01T00:00:00+00:00")
-    with pytest.warns(UserWarning, match=r"changed after the run began: poly\.py"):
+    with pytest.warns(UserWarning, match=r"poly\.py was edited after this run"):
         assert mptune.TunedKernel(run, kernel=path).configuration == BEST.configuration
 
 

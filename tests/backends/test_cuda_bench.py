@@ -129,7 +129,7 @@ def test_a_write_past_the_end_is_corrupt_and_the_next_trial_is_whole(bench, fake
     fake.kernel = lambda arguments: blend(arguments, np.float64, weights, past=5)
     trial = evaluate(bench)
     assert trial.status is Status.CORRUPT
-    assert "wrote out of bounds of 'y': 40 bytes past its last element, the nearest at byte 24000" in trial.message
+    assert "wrote out of bounds of 'y': 40 bytes past its last element (element 3000 and after)" in trial.message
     assert bench.is_usable(trial)
     fake.kernel = whole
     assert evaluate(bench).status is Status.OK

@@ -128,7 +128,7 @@ def test_mistakes_are_told(plot: Callable[..., Any], run_file: Path, options: tu
 def test_a_file_that_is_no_run_is_told(plot: Callable[..., Any], run_file: Path) -> None:
     code, _, err = plot(run_file.with_name("axpi.db"))
     assert code == 2
-    assert "did you mean 'axpy.db'" in err
+    assert f"did you mean '{run_file}'" in err
     Path("notes.txt").write_text("nothing")
     code, _, err = plot("notes.txt")
     assert code == 2

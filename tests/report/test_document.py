@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -272,7 +273,7 @@ def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
     with pytest.raises(MptuneError, match=r"run.db is a run file: .*run.html"):
         write_report(file, file)
     assert len(Run.load(file).trials) == 9
-    with pytest.raises(RunFileError, match=r"did you mean 'run\.db'"):
+    with pytest.raises(RunFileError, match=f"did you mean '{re.escape(str(tmp_path / 'run.db'))}'"):
         write_report(tmp_path / "rum.db", tmp_path / "report.html")
     with pytest.raises(MptuneError, match="one run or more"):
         write_report([], tmp_path / "report.html")
