@@ -22,7 +22,7 @@ demo: $(VENV)/run.stamp
 	$(BIN)/mptune tune convolution2d --backend host --max-error 1e-4 --budget 60 --seed 0
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal $(PYTEST_FLAGS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

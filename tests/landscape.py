@@ -24,6 +24,9 @@ SPACE = SearchSpace(
     ["a * b <= 64", "c != 2 or d > 0"],
 )
 EVERY = SPACE.configurations(range(SPACE.size))
+VALUES: dict[str, tuple[object, ...]] = {**ORDINALS, "layout": LAYOUTS}
+#: Of each of these configurations, the place of each value.
+PLACES = np.array([[values.index(c[name]) for name, values in VALUES.items()] for c in EVERY])
 
 
 def ruggedness(c: Configuration) -> float:
@@ -52,17 +55,9 @@ def score(c: Configuration) -> float:
 
 def neighbours(c: Configuration, kind: str) -> list[Configuration]:
     """Return the valid configurations that differ in one parameter, by one step where kind is adjacent."""
-
-    def is_next(other: Configuration) -> bool:
-        differing = [name for name in SPACE.names if c[name] != other[name]]
-        if len(differing) != 1:
-            return False
-        if kind == "hamming" or differing == ["layout"]:
-            return True
-        values = ORDINALS[differing[0]]
-        return abs(values.index(c[differing[0]]) - values.index(other[differing[0]])) == 1
-
-    return [other for other in EVERY if is_next(other)]
+    steps = np.abs(PLACES - [values.index(c[name]) for name, values in VALUES.items()])
+    is_near = (steps <= 1) | (kind == "hamming") | (np.array(list(VALUES)) == "layout")
+    return [EVERY[i] for i in np.flatnonzero(((steps > 0).sum(axis=1) == 1) & is_near.all(axis=1))]
 
 
 def is_local_optimum(c: Configuration, kind: str) -> bool:
