@@ -163,8 +163,9 @@ class Run:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings of the data manager, each once."""
-        return tuple(dict.fromkeys(warning for trial in self.trials for warning in trial.warnings))
+        """The warnings of the run as a whole, then those of single trials, each once."""
+        of_trials = (warning for trial in self.trials for warning in trial.warnings)
+        return tuple(dict.fromkeys((*self.state.warnings, *of_trials)))
 
     # -- what was found ------------------------------------------------------------------------
 

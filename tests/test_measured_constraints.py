@@ -234,6 +234,29 @@ def test_by_default_it_is_a_warning_of_python_s(kernel: Kernel) -> None:
     assert told[0].filename == __file__
 
 
+def test_what_was_said_is_in_the_run_file_once_until_it_no_longer_holds(kernel: Kernel, tmp_path: Path) -> None:
+    path, told = tmp_path / "poly.db", list[str]()
+
+    def shown() -> tuple[str, ...]:
+        return Run.load(path).warnings
+
+    def ended(progress: Progress) -> None:
+        assert shown() == tuple(told)
+        if progress.run().evaluations == 2:
+            raise KeyboardInterrupt
+
+    absent = settings(budget=3, observers=("absent",))
+    with pytest.raises(KeyboardInterrupt):
+        tune(kernel, absent, output=path, on_warning=told.append, on_progress=ended)
+    assert shown() == tuple(told) == ("observer absent is not available here: there is no meter for host: buy one",)
+    again = tune(kernel, absent, output=path, resume=True, on_warning=told.append)
+    assert again.warnings == shown() == tuple(told[:1])
+    assert told == told[:1] * 2
+    assert again.summary()["warnings"] == told[:1]
+    tune(kernel, settings(budget=3), output=path, resume=True)
+    assert shown() == ()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

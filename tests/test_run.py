@@ -293,7 +293,7 @@ def test_failures_statuses_and_warnings(run):
     assert run.failures == (TRIALS[3], TRIALS[6], TRIALS[9])
     assert run.statuses == {"ok": 5, "inaccurate": 2, "non_finite": 1, "compile_error": 1, "timeout": 1}
     remarked = [Trial(Configuration({"a": i}), Status.OK, warnings=w) for i, w in enumerate([("x", "y"), ("y",)])]
-    assert described_run({}, remarked).warnings == ("x", "y")
+    assert described_run({"warnings": ("z", "y")}, remarked).warnings == ("z", "y", "x")
 
 
 def test_summary_is_the_tune_document(run):

@@ -116,7 +116,7 @@ def pairs(values: Mapping[str, Any]) -> str:
 
 
 def print_run(run: Run, *, warnings: bool = True) -> None:
-    """Print what a run found: the winner beside the baseline, how every trial ended, and the data manager's warnings.
+    """Print what a run found: the winner beside the baseline, how every trial ended, and its warnings.
 
     Raises:
         RunFileError: the run file it comes from does not say what the run is.

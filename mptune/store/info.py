@@ -189,6 +189,7 @@ class RunState:
         search_s: of that, the strategy.
         workers: devices that evaluated at the same time; 0 if not known.
         stale: stored trials set aside because source, compiler, device or data have changed.
+        warnings: what the user should know of the run as a whole, one plain line each.
     """
 
     wall_s: float = 0.0
@@ -196,6 +197,7 @@ class RunState:
     search_s: float = 0.0
     workers: int = 0
     stale: int = 0
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -203,7 +205,7 @@ class RunState:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
-        """Return the record of these fields; those that are missing are 0.
+        """Return the record of these fields; those that are missing are 0 or empty.
 
         Raises:
             RunFileError: a field has the wrong type.

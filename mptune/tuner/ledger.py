@@ -14,6 +14,7 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunState, RunStore
+from mptune.tuner.warnings import Warnings
 
 __all__ = ["Ledger"]
 
@@ -33,6 +34,7 @@ class Ledger(Evaluator):
         file: RunStore,
         time_limit_s: float | None,
         start: float,
+        warn: Warnings,
     ) -> None:
         self.objective = objective
         self._space = space
@@ -40,6 +42,8 @@ class Ledger(Evaluator):
         self._file = file
         self._time_limit_s = time_limit_s
         self._start = start
+        self._warn = warn
+        self._warned_before = file.state.warnings
         self._wall_before_s = file.state.wall_s
         self._prepare_s = file.state.prepare_s + time.monotonic() - start
         #: Time in the strategy.
@@ -193,7 +197,18 @@ class Ledger(Evaluator):
         return self._time_limit_s is None or self.elapsed_s < self._time_limit_s
 
     def spent(self) -> RunState:
-        """Return how long the run took so far, and what no trial accounts for."""
+        """Return how long the run took so far, what no trial accounts for, and the warnings of all its sessions."""
         wall_s = self._wall_before_s + self.elapsed_s
         search_s = self.searching.seconds
-        return dataclasses.replace(self._file.state, wall_s=wall_s, prepare_s=self._prepare_s, search_s=search_s)
+        return dataclasses.replace(
+            self._file.state,
+            wall_s=wall_s,
+            prepare_s=self._prepare_s,
+            search_s=search_s,
+            warnings=tuple(dict.fromkeys((*self._warned_before, *self._warn.said))),
+        )
+
+    def finish(self) -> Run:
+        """Record that the run has come to its end, and return everything; what still holds, this session has said."""
+        self._file.update(dataclasses.replace(self.spent(), warnings=self._warn.said))
+        return self.result()

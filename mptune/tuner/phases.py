@@ -26,6 +26,7 @@ from mptune.store import RunStore
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.plan import TuningPlan
 from mptune.tuner.settings import Progress
+from mptune.tuner.warnings import Warnings
 
 __all__ = ["ROUNDS", "Phases", "finalists", "rounds_within"]
 
@@ -54,6 +55,7 @@ class Phases:
         file: RunStore,
         on_progress: Callable[[Progress], None],
         start: float,
+        warn: Warnings,
     ) -> None:
         self._plan = plan
         self._settings = plan.settings
@@ -62,7 +64,7 @@ class Phases:
         self._evaluator = evaluator
         self._file = file
         self._on_progress = on_progress
-        self._ledger = Ledger(plan.objective, space, evaluator, file, plan.settings.time_limit_s, start)
+        self._ledger = Ledger(plan.objective, space, evaluator, file, plan.settings.time_limit_s, start, warn)
         #: How many of the run file's trials were measured under other conditions.
         self.outdated = self._ledger.outdated
 
@@ -85,8 +87,7 @@ class Phases:
         # A smaller budget or a time limit may have ended the run before it came to them.
         ledger.take_leftovers()
         self._settle()
-        self._file.update(ledger.spent())
-        return ledger.result()
+        return ledger.finish()
 
     def _search_baseline(self, budget: int) -> None:
         """Search among the all-fp64, accurate configurations, and measure speedup against the fastest."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
+import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import mptune
 from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
 from mptune.errors import MptuneError, UnknownNameError
@@ -27,12 +31,17 @@ from mptune.store import RunFile, RunInfo, RunState, UnsavedRun
 from mptune.tuner.phases import Phases
 from mptune.tuner.plan import TuningPlan
 from mptune.tuner.settings import Progress, TuneSettings
+from mptune.tuner.warnings import Warnings
 
 __all__ = ["tune"]
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=4)  # where tune was called
+    package = str(Path(mptune.__file__).parent)
+    own = itertools.takewhile(
+        lambda entry: entry[0].f_code.co_filename.startswith(package), traceback.walk_stack(sys._getframe())
+    )
+    warnings.warn(message, stacklevel=len(list(own)) + 1)  # where tune was called
 
 
 def tune(
@@ -57,7 +66,7 @@ def tune(
         output: the run file; none is written when it is None.
         resume: go on with an existing run file.
         on_progress: told about every trial.
-        on_warning: told, before the first trial, about each observer that cannot measure here; by default a warning.
+        on_warning: told each warning of the run, once; the run file keeps them. By default, a warning of Python's.
         command: the command line, kept in the run file.
         overrides: fields of :class:`TuneSettings` that replace those of ``settings``.
 
@@ -69,20 +78,19 @@ def tune(
     if output is not None:
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
-    plan = _with_compilers(plan, on_warning)
+    warn = Warnings(on_warning)
+    plan = _with_compilers(plan, warn)
     with contextlib.ExitStack() as stack:
-        evaluator = _evaluator(plan, stack, on_warning)
+        evaluator = _evaluator(plan, stack, warn)
         ready = evaluator.start()
-        plan.check_observers(ready, on_warning)
+        plan.check_observers(ready, warn)
         space = plan.space_on(ready)
         info = plan.describe(space, ready, command)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
-        phases = Phases(plan, space, evaluator, file, on_progress, start)
+        phases = Phases(plan, space, evaluator, file, on_progress, start, warn)
         if phases.outdated:
-            on_warning(
-                _why_set_aside(phases.outdated, info.changes_since(before), evaluator.unversioned_metrics, output)
-            )
+            warn(_why_set_aside(phases.outdated, info.changes_since(before), evaluator.unversioned_metrics, output))
         return phases.run()
 
 

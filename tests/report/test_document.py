@@ -87,6 +87,7 @@ def test_winners_failures_and_settings() -> None:
     assert shown["command_is_recorded"]
     assert shown["facts"]["compiler"] == "g++ 12.2.0"
     assert shown["durations_s"] == run.durations_s
+    assert shown["run_warnings"] == run.state.warnings
 
 
 def test_values_of_a_parameter_have_the_order_of_the_search_space() -> None:

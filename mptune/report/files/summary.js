@@ -62,7 +62,7 @@ function drawTiles(element, run) {
 
 /** What has to be said before anything else. */
 function drawNotices(element, run) {
-  const notices = [];
+  const notices = [...run.run_warnings];
   if (!run.count) notices.push("This run has no trial yet.");
   else if (run.best === null && run.closest !== null) {
     const why = run.message(run.closest);
