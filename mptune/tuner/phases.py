@@ -64,6 +64,8 @@ class Phases:
         self._evaluator = evaluator
         self._file = file
         self._on_progress = on_progress
+        #: What has been measured again in turn.
+        self._settled: set[Configuration] = set()
         self._ledger = Ledger(plan.objective, space, evaluator, file, plan.settings.time_limit_s, start, warn)
         #: How many of the run file's trials were measured under other conditions.
         self.outdated = self._ledger.outdated
@@ -86,7 +88,7 @@ class Phases:
         self._evaluate("search", budget, strategy.ask, strategy.tell)
         # A smaller budget or a time limit may have ended the run before it came to them.
         ledger.take_leftovers()
-        self._settle()
+        self._settle_reported()
         return ledger.finish()
 
     def _search_baseline(self, budget: int) -> None:
@@ -153,12 +155,18 @@ class Phases:
                     Progress(phase, trial, ledger.result, settings.budget, ledger.elapsed_s, is_replay, ahead)
                 )
 
+    def _settle_reported(self) -> None:
+        """Settle what is going to be reported.
+
+        Whatever may still take away one of them (a check on further inputs) comes after :meth:`_settle`, and
+        ``while it took one away: self._settle()`` settles those that take their place; nothing is settled twice.
+        """
+        if self._ledger.measured_here:
+            self._settle()
+
     def _settle(self) -> None:
         """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
-        ledger = self._ledger
-        if not ledger.measured_here:
-            return
-        settled: set[Configuration] = set()
+        ledger, settled = self._ledger, self._settled
         until = time.monotonic() + _SETTLING_SHARE * ledger.elapsed_s
         for _ in range(_SETTLING):
             run = ledger.result()
