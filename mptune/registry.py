@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -19,8 +22,18 @@ from mptune.plugins import load_point
 
 if TYPE_CHECKING:  # importing it takes longer than finding out that there is no kernel of a name
     from mptune.kernel import Kernel
+    from mptune.space.configuration import Value
+    from mptune.store import RunInfo
 
-__all__ = ["bundled_kernels", "load_kernel", "loaded_modules", "loaded_version"]
+__all__ = [
+    "bundled_kernels",
+    "definition_hash",
+    "kernel_of_run",
+    "load_kernel",
+    "loaded_modules",
+    "loaded_version",
+    "remarks",
+]
 
 _ENTRY_POINTS = "mptune.kernels"
 _MODULE_PREFIX = "_mptune_"
@@ -61,6 +74,130 @@ def load_kernel(name: str | Path) -> Kernel:
     raise UnknownNameError(
         "kernel", text, bundled_kernels(), hint="A kernel of your own is given by the path of its file."
     )
+
+
+def definition_hash(kernel: Kernel) -> str:
+    """Return the SHA-256 of a kernel's definition file as hexadecimal digits; empty for one made in Python."""
+    return hashlib.sha256(kernel.path.read_bytes()).hexdigest() if kernel.path else ""
+
+
+# -- the kernel of a run -------------------------------------------------------------------------
+
+
+def kernel_of_run(
+    info: RunInfo,
+    given: Kernel | str | Path | None = None,
+    *,
+    on_warning: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=3),
+) -> Kernel:
+    """Return the kernel of a run: the bundled one of its name, or the one the user gives.
+
+    A definition file is code, and a run file may come from anyone. So the path it names is never opened: it only tells
+    the user what to give.
+
+    Args:
+        info: what the run is.
+        given: a kernel, a bundled kernel's name, a definition file, or a folder that holds the definition.
+        on_warning: is called with each reason why the kernel may not be what was measured (:func:`remarks`).
+
+    Raises:
+        KernelError: the definition is not found, or is not the one the run was made with.
+        UnknownNameError: no bundled kernel has the name given.
+    """
+    from mptune.build import COMPILER, FLAGS, with_build
+    from mptune.kernel import Kernel
+
+    if given is None:
+        kernel = _bundled_of(info)
+    elif isinstance(given, Kernel):
+        kernel = given
+    else:
+        kernel = load_kernel(_definition_in(Path(given), info.kernel) if Path(given).is_dir() else given)
+    build = {p.name: [str(value) for value in p.values] for p in info.parameters if p.kind == "build"}
+    if build and not any(parameter.kind == "build" for parameter in kernel.parameters):
+        kernel = with_build(kernel, build.get(COMPILER, ()), build.get(FLAGS, ()))
+    _check_same(info, kernel)
+    for remark in remarks(info, kernel):
+        on_warning(remark)
+    return kernel
+
+
+def remarks(info: RunInfo, kernel: Kernel) -> tuple[str, ...]:
+    """Say why a kernel may not be what a run measured: another mptune, or other files than the run's record has."""
+    from mptune import __version__
+    from mptune.rendering import template_hash
+
+    found = []
+    if info.mptune_version and info.mptune_version != __version__:
+        found.append(
+            f"the run was made with mptune {info.mptune_version}, this is {__version__}: the source may differ"
+        )
+    pairs = {
+        "definition": (info.definition_hash, definition_hash(kernel)),
+        "template": (info.template_hash, template_hash(kernel)),
+    }
+    changed = [name for name, (recorded, ours) in pairs.items() if recorded and recorded != ours]
+    if changed:
+        found.append(
+            f"the {' and the '.join(changed)} of kernel {kernel.name} {'is' if len(changed) == 1 else 'are'} not what "
+            "the run was made with (the hash differs). If that changed the kernel, the times and errors of the run "
+            "belong to another one."
+        )
+    return tuple(found)
+
+
+def _bundled_of(info: RunInfo) -> Kernel:
+    """Return the bundled kernel of a run's name, unless the run was made with another kernel of that name."""
+    recorded = Path(info.kernel_path) if info.kernel_path else None
+    file = f" (the run names {recorded})" if recorded else ""
+    if info.kernel not in bundled_kernels():
+        raise KernelError(
+            f"the run is of kernel {info.kernel!r}, which is not a bundled one: give its definition with --kernel "
+            f"FILE.py{file}"
+        )
+    kernel = load_kernel(info.kernel)
+    is_bundled = recorded is None or (recorded.parent.name, recorded.stem) == ("kernels", info.kernel)
+    if not is_bundled and info.definition_hash != definition_hash(kernel):
+        raise KernelError(
+            f"the run is of a kernel {info.kernel!r} that is not the bundled one: give its definition with --kernel "
+            f"FILE.py{file}"
+        )
+    return kernel
+
+
+def _definition_in(folder: Path, name: str) -> Path:
+    """Return the definition file of a kernel in a folder: the one of its name, or the only one."""
+    files = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+    named = [path for path in files if path.stem == name]
+    if not named and (folder / "kernels").is_dir():
+        return _definition_in(folder / "kernels", name)
+    if len(named or files) == 1:
+        return (named or files)[0]
+    what = ", ".join(path.name for path in files) or "no Python file"
+    raise KernelError(f"folder {str(folder)!r} holds {what}: expected {name}.py, or one definition file")
+
+
+def _check_same(info: RunInfo, kernel: Kernel) -> None:
+    """Raise KernelError unless name and parameters are those of the run."""
+    if info.kernel != kernel.name:
+        raise KernelError(f"the run is of kernel {info.kernel!r}, not of {kernel.name!r}")
+    if not info.parameters:
+        return
+    ours = {parameter.name: parameter.values for parameter in kernel.parameters}
+    theirs = {parameter.name: parameter.values for parameter in info.parameters}
+    for name in dict.fromkeys((*theirs, *ours)):
+        if ours.get(name) != theirs.get(name):
+            raise KernelError(
+                f"kernel {kernel.name} has changed since the run: parameter {name!r} had {_said(theirs.get(name))} "
+                f"and has {_said(ours.get(name))}"
+            )
+
+
+def _said(values: tuple[Value, ...] | None) -> str:
+    return "no values" if values is None else f"the values {json.dumps(values)[:200]}"
+
+
+# -- definition files ----------------------------------------------------------------------------
 
 
 def _load_file(path: Path) -> Kernel:

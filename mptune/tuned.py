@@ -11,10 +11,11 @@ from typing import Any, Self
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
-from mptune.emit import kernel_of, remarks, sizes_of
+from mptune.emit import sizes_of
 from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Kernel, Sizes
 from mptune.launching import Launcher, in_memory_of, inputs_from
+from mptune.registry import kernel_of_run, remarks
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuner import device_constraints
@@ -34,7 +35,7 @@ class TunedKernel:
 
     Args:
         runs: run files, or runs, of one kernel; that of this device is taken.
-        kernel: the definition, unless it is a bundled kernel or a file in the current folder.
+        kernel: the definition, unless it is a bundled kernel.
         backend: a backend's name, or "auto": that of the run which is of a device here.
         sizes: the sizes of the arrays, where they are not those of the run.
 
@@ -61,9 +62,8 @@ class TunedKernel:
         if not runs:
             raise MptuneError("a tuned kernel needs a run")
         loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
-        self.kernel = kernel_of(loaded[0], kernel)
-        for run in loaded[1:]:
-            kernel_of(run, self.kernel)
+        for run in loaded:
+            self.kernel = kernel = kernel_of_run(run.info, kernel, on_warning=lambda _: None)
         self._backend, run, matches = _matched(loaded, backend)
         recorded = sizes_of(run, self.kernel)
         self.sizes = self.kernel.resolve_sizes("default", {**recorded, **(sizes or {})})
@@ -73,7 +73,7 @@ class TunedKernel:
         self._launchers: dict[Configuration, Launcher] = {}
         if self.reason:
             warnings.warn(f"{self.kernel.name} uses the baseline: {self.reason}", stacklevel=2)
-        for remark in () if self.reason else remarks(run, self.kernel):
+        for remark in () if self.reason else remarks(run.info, self.kernel):
             warnings.warn(f"{self.kernel.name}: {remark}", stacklevel=2)
 
     def __repr__(self) -> str:

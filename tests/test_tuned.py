@@ -170,11 +170,11 @@ def test_a_run_file_is_read(tmp_path: Path, x: Any) -> None:
     assert np.abs(tuned(x=x) - polynomial(x)).max() < 1e-2
 
 
-def test_a_definition_newer_than_the_run_is_told(tmp_path: Path) -> None:
+def test_a_definition_that_is_not_the_runs_is_told(tmp_path: Path) -> None:
     path = tmp_path / "poly.py"
     path.write_text(Path(own_kernel.__file__).read_text())
-    run = run_of(POLY, [WIDE, BEST], created_at="2000-01-01T00:00:00+00:00")
-    with pytest.warns(UserWarning, match=r"poly\.py was edited after this run"):
+    run = run_of(POLY, [WIDE, BEST], definition_hash="0")
+    with pytest.warns(UserWarning, match="the definition of kernel poly is not what the run was made with"):
         assert mptune.TunedKernel(run, kernel=path).configuration == BEST.configuration
 
 

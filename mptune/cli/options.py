@@ -131,6 +131,11 @@ def _positive(text: str) -> float:
 # -- shared options ------------------------------------------------------------------------------
 
 kernel_name = click.argument("kernel", metavar="KERNEL|FILE.py")
+kernel_of_run = option(
+    "--kernel",
+    "KERNEL|FILE.py|DIR",
+    "The kernel of the run. Only a bundled one is found without it: the path in a run file is never opened.",
+)
 as_json = option("--json", "", "Print one JSON document.")
 backend = option("--backend", "NAME", "auto, host, cuda or hip.", default="auto")
 size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")

@@ -203,7 +203,7 @@ def report(run_files: Sequence[Path], output: Path, kernels: Sequence[str], sour
     default="",
     show_default="the best",
 )
-@option("--kernel", "KERNEL|FILE.py", "The kernel, if its definition is not in the current folder.")
+@options.kernel_of_run
 @option("--output -o folder", "DIR", "Folder to write to.", show_default="tuned/KERNEL")
 @option("--all-devices", "", "Write a header that selects by device among several run files.")
 @options.as_json
@@ -253,7 +253,8 @@ def _winners(
     paths: Sequence[Path], max_error: float | Mapping[str, float] | None, configuration: str, kernel: str | None
 ) -> list[Winner]:
     """Return the winner of each run; an empty list if one of them has none."""
-    from mptune.emit import remarks, winner_of
+    from mptune.emit import winner_of
+    from mptune.registry import remarks
     from mptune.run import Run
 
     winners = []
@@ -268,7 +269,7 @@ def _winners(
             print_note(
                 f"{path}: {winner.configuration} was asked for by name, but is not feasible ({winner.trial.message})"
             )
-        for note in remarks(run, winner.kernel):
+        for note in remarks(run.info, winner.kernel):
             print_note(f"{path}: {note}")
         winners.append(winner)
     return winners

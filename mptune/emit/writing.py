@@ -18,10 +18,11 @@ from mptune.backends.host_compiler import X86_FLAGS
 from mptune.build import Build, build_of, compilers_of
 from mptune.emit.sizes import NotTranslatableError, fixed_sizes, formula
 from mptune.emit.text import fill, identifier
-from mptune.emit.winner import Winner, kernel_of, remarks, select, sizes_of
+from mptune.emit.winner import Winner, select, sizes_of
 from mptune.errors import MptuneError
 from mptune.expressions import Expression
 from mptune.kernel import Argument, Kernel, Role
+from mptune.registry import kernel_of_run, remarks
 from mptune.results import Trial
 from mptune.run import Run, json_document
 
@@ -121,7 +122,7 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "speedup": _number(run.speedup(trial), 3),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
-        "remarks": (*trial.warnings, *remarks(run, winner.kernel)),
+        "remarks": (*trial.warnings, *remarks(run.info, winner.kernel)),
     }
 
 
@@ -246,12 +247,13 @@ def winner_of(
         run: the run.
         max_error: a threshold instead of the run's own.
         configuration: which trial instead of the best.
-        kernel: the definition, unless it is a bundled kernel or a file in the current folder.
+        kernel: the definition, unless it is a bundled kernel.
 
     Raises:
         MptuneError: the kernel is not found or has changed, or no trial or several match.
     """
-    definition = kernel_of(run, kernel)
+    # What may differ from the run stands in what is emitted.
+    definition = kernel_of_run(run.info, kernel, on_warning=lambda _: None)
     sizes = sizes_of(run, definition)
     trial = select(run, max_error=max_error, configuration=configuration, kernel=definition)
     if trial is None:

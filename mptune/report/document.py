@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.emit import kernel_of, remarks, sizes_of
+from mptune.emit import sizes_of
 from mptune.errors import MptuneError
 from mptune.kernel import Kernel
-from mptune.registry import bundled_kernels
+from mptune.registry import bundled_kernels, kernel_of_run, remarks
 from mptune.rendering import render_body
 from mptune.results import Trial
 from mptune.run import Run, json_document
@@ -106,7 +106,7 @@ def _sources_of(run: Run, kernel: Kernel | None = None, count: int = SOURCES) ->
     if count < 1 or not run.trials:
         return _sources((), {}, ["The report was made without sources."] if run.trials else [])
     try:
-        definition = kernel_of(run, kernel)
+        definition = kernel_of_run(run.info, kernel, on_warning=lambda _: None)
         sizes = sizes_of(run, definition)
     except MptuneError as error:
         if kernel is not None:
@@ -115,7 +115,7 @@ def _sources_of(run: Run, kernel: Kernel | None = None, count: int = SOURCES) ->
     positions: dict[str, int] = {}
     numbers = {trial.configuration: number for number, trial in enumerate(run.trials)}
     by_trial = {}
-    told = [f"{remark[0].upper()}{remark[1:]}." for remark in remarks(run, definition)]
+    told = [f"{remark[0].upper()}{remark[1:]}." for remark in remarks(run.info, definition)]
     for trial in _chosen(run, count):
         try:
             text = render_body(definition, trial.configuration, sizes)

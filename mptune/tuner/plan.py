@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from mptune.kernel import Kernel, Sizes
 from mptune.metric_expressions import chosen_objectives, short_names
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
-from mptune.registry import load_kernel
+from mptune.registry import definition_hash, load_kernel
 from mptune.rendering import render_body, template_hash
 from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunInfo
@@ -165,7 +164,7 @@ class TuningPlan:
             configurations=space.size,
             signature=self.kernel.signature_names,
             template_hash=template_hash(self.kernel),
-            definition_hash=hashlib.sha256(self.kernel.path.read_bytes()).hexdigest() if self.kernel.path else "",
+            definition_hash=definition_hash(self.kernel),
             data_key=ready.data_key,
             mptune_version=__version__,
             command=command,

@@ -42,7 +42,7 @@ def test_a_report_has_a_name_unless_it_is_given_one(report: Callable[..., Any], 
     code, out, err = report("run.db")
     assert code == 0
     assert out.startswith("report.html (")
-    assert "run: No source is shown: the run of poly names" in err
+    assert "run: No source is shown: the run is of kernel 'poly', which is not a bundled one" in err
     code, out, err = report(run_file, run_file, "--kernel", OWN, "-o", "both/two.html")
     assert (code, err) == (0, "")
     text = (tmp_path / "both" / "two.html").read_text()

@@ -13,11 +13,12 @@ import own_kernel
 import pytest
 from awkward_kernel import AWKWARD, NASTY, run_of
 
-from mptune.emit import emit, emit_all_devices, kernel_of, remarks, sizes_of, winner_of
+from mptune.emit import emit, emit_all_devices, sizes_of, winner_of
 from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
 from mptune.folders import bundled_folder
 from mptune.kernel import Kernel
-from mptune.registry import load_kernel
+from mptune.registry import definition_hash, kernel_of_run, load_kernel, remarks
+from mptune.rendering import template_hash
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.parameters import OrdinalParameter
@@ -97,47 +98,56 @@ def test_permutations_have_commas_of_their_own() -> None:
 # -- the definition ------------------------------------------------------------------------------
 
 
+def ignored(_: str) -> None:
+    pass
+
+
 def test_a_bundled_kernel_is_found_wherever_the_run_was_made() -> None:
     axpy = load_kernel("axpy")
     here = bundled_folder("kernels") / "axpy.py"
     for path in (str(here), "/elsewhere/site-packages/mptune/kernels/axpy.py", None):
-        assert kernel_of(run_of(axpy, [], kernel_path=path)).path == here
+        assert kernel_of_run(run_of(axpy, [], kernel_path=path).info, on_warning=ignored).path == here
 
 
-def test_what_a_run_file_names_is_run_only_in_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A definition file that leaves a trace where it is run, in a folder of its own."""
     path = tmp_path / "there" / "poly.py"
     path.parent.mkdir()
     path.write_text(Path(own_kernel.__file__).read_text() + f"\nopen({str(tmp_path / 'ran')!r}, 'w').close()\n")
-    run = run_of(POLY, [], kernel_path=str(path))
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    with pytest.raises(KernelError, match=f"outside the current folder.*--kernel {path}"):
-        kernel_of(run)
-    assert not (tmp_path / "ran").exists()
-    assert kernel_of(run, path).name == "poly"
-    (tmp_path / "ran").unlink()
-    monkeypatch.chdir(path.parent)
-    assert kernel_of(run).name == "poly"
-    assert (tmp_path / "ran").exists()
-    path.unlink()
-    with pytest.raises(KernelError, match="which is not here"):
-        kernel_of(run)
-    with pytest.raises(KernelError, match="does not say where the kernel is defined"):
-        kernel_of(run_of(POLY, []))
+    return path
+
+
+@pytest.mark.parametrize("name", ["poly", "axpy"])
+def test_what_a_run_file_names_is_never_run(own: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(own.parent)
+    info = dataclasses.replace(run_of(POLY, [], kernel_path=str(own)).info, kernel=name)
+    with pytest.raises(KernelError, match=f"not (a|the) bundled one: give its definition with --kernel.*names {own}"):
+        kernel_of_run(info)
+    assert not own.parent.with_name("ran").exists()
+
+
+def test_a_definition_is_given_as_a_file_or_a_folder(own: Path) -> None:
+    info = run_of(POLY, []).info
+    for given in (own, str(own), own.parent):
+        assert kernel_of_run(info, given, on_warning=ignored).path == own
+    (own.parent / "another.py").write_text("")
+    assert kernel_of_run(info, own.parent, on_warning=ignored).path == own
+    own.rename(own.with_name("renamed.py"))
+    with pytest.raises(KernelError, match=r"holds another.py, renamed.py: expected poly.py, or one definition file"):
+        kernel_of_run(info, own.parent)
 
 
 def test_another_kernel_or_a_changed_one_is_refused(run: Run) -> None:
     with pytest.raises(KernelError, match="the run is of kernel 'poly', not of 'awkward'"):
-        kernel_of(run, AWKWARD)
+        kernel_of_run(run.info, AWKWARD)
     changed = dataclasses.replace(POLY, parameters=[OrdinalParameter("block", [32, 64]), *POLY.parameters[1:]])
     with pytest.raises(
         KernelError, match=r"parameter 'block' had the values \[32, 64, 128, 256\] and has .*\[32, 64\]"
     ):
-        kernel_of(run, changed)
+        kernel_of_run(run.info, changed)
     with pytest.raises(KernelError, match=r"parameter 'unroll' had the values .* and has no values"):
-        kernel_of(run, dataclasses.replace(POLY, parameters=[p for p in POLY.parameters if p.name != "unroll"],
+        kernel_of_run(run.info, dataclasses.replace(POLY, parameters=[p for p in POLY.parameters if p.name != "unroll"],
                                            grid=["ceildiv(n, block)"]))  # fmt: skip
 
 
@@ -152,16 +162,18 @@ def test_sizes_are_those_of_the_run(run: Run) -> None:
             sizes_of(Run(dataclasses.replace(run.info, sizes=sizes), []), POLY)
 
 
-def test_what_is_newer_than_the_run_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "poly.py"
-    path.write_text(Path(own_kernel.__file__).read_text())
-    kernel = load_kernel(path)
-    assert remarks(run_of(kernel, [], created_at="2000-01-01T00:00:00+00:00"), kernel) == (
-        "poly.py was edited after this run. If that changed the kernel, the times and errors shown belong to the old "
-        "one.",
-    )
-    assert remarks(run_of(kernel, [], created_at="2999-01-01T00:00:00+00:00"), kernel) == ()
-    assert "made with mptune 0.0.1" in remarks(run_of(kernel, [], mptune_version="0.0.1"), kernel)[0]
+def test_what_differs_from_the_run_is_told(own: Path) -> None:
+    kernel = load_kernel(own)
+    info = run_of(kernel, [], template_hash=template_hash(kernel), definition_hash=definition_hash(kernel)).info
+    told: list[str] = []
+    assert kernel_of_run(info, own, on_warning=told.append).path == own
+    assert not told
+    own.write_text(own.read_text() + "# edited\n")
+    with pytest.warns(UserWarning, match="the definition of kernel poly is not what the run was made with"):
+        kernel_of_run(info, own)
+    (both,) = remarks(dataclasses.replace(info, template_hash="0"), load_kernel(own))
+    assert both.startswith("the definition and the template of kernel poly are not")
+    assert "made with mptune 0.0.1" in remarks(dataclasses.replace(info, mptune_version="0.0.1"), kernel)[0]
 
 
 # -- the files -----------------------------------------------------------------------------------
