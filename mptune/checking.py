@@ -15,7 +15,7 @@ import numpy as np
 from mptune.backends.base import Backend, CompileOptions
 from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes
-from mptune.rendering import render
+from mptune.rendering import cited, render
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering, representatives
 
@@ -93,7 +93,9 @@ def check(
         try:
             binary = backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, options)
             compiled = Compilation(configuration, binary.compile_s)
-        except (CompileError, ExpressionError, KernelError, TemplateError) as error:
+        except CompileError as error:
+            compiled = Compilation(configuration, 0.0, cited(str(error), kernel, configuration, sizes))
+        except (ExpressionError, KernelError, TemplateError) as error:
             compiled = Compilation(configuration, 0.0, str(error))
         on_compiled(compiled)
         return compiled

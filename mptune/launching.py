@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions
 from mptune.buffers.conversion import convert
-from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.errors import CompileError, KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.precision import Precision, holds_real_numbers
-from mptune.rendering import render
+from mptune.rendering import cited, render
 from mptune.space.configuration import Configuration
 
 __all__ = ["Arrays", "DeviceArrays", "Launcher", "in_memory_of", "inputs_from"]
@@ -201,7 +201,10 @@ class Launcher:
         self._configuration = configuration
         self._sizes = sizes
         self._shape = kernel.launch_shape(configuration, sizes)
-        binary = backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, CompileOptions())
+        try:
+            binary = backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, CompileOptions())
+        except CompileError as error:
+            raise CompileError(cited(str(error), kernel, configuration, sizes)) from error
         self._function = backend.device.load(binary)
         self._buffers: dict[str, Buffer] = {}
         try:

@@ -1,16 +1,18 @@
 """Rendering a kernel's template: prelude, instantiated template and host entry as one source.
 
 The source is the same for every backend; the prelude tells by itself which compiler reads it. Errors of a
-compiler carry the line of the instantiated template, because a ``#line`` directive starts it.
+compiler carry the line of the instantiated template, because a ``#line`` directive starts it; :func:`cited` says which
+line of the template that is.
 """
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,14 +23,14 @@ import jinja2.nodes
 
 from mptune.build import build_lines
 from mptune.dialect import declared_types, portable, without_comments
-from mptune.errors import KernelError, TemplateError, UnknownNameError, did_you_mean
+from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Kernel, Sizes
 from mptune.precision import Precision, precision
 from mptune.prelude import prelude
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["TypeName", "render", "render_body"]
+__all__ = ["TemplateLines", "TypeName", "cited", "render", "render_body", "template_hash", "template_lines"]
 
 _KERNEL_FUNCTION: Final = re.compile(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(")
 
@@ -259,8 +261,8 @@ class _Template:
 
 
 @functools.lru_cache(maxsize=64)
-def _compile(source: _Source) -> _Template:
-    environment = _environment(source.folder)
+def _compile(source: _Source, environment_of: Callable[[Path], jinja2.Environment] | None = None) -> _Template:
+    environment = (environment_of or _environment)(source.folder)
     try:
         text = str(source.version) if source.path is None else source.path.read_text(encoding="utf-8")
         tree = environment.parse(text, source.name)
@@ -278,8 +280,8 @@ def _compile(source: _Source) -> _Template:
 
 
 @functools.lru_cache(maxsize=16)
-def _environment(folder: Path) -> jinja2.Environment:
-    environment = jinja2.Environment(
+def _environment(folder: Path, kind: type[jinja2.Environment] = jinja2.Environment) -> jinja2.Environment:
+    environment = kind(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -291,6 +293,101 @@ def _environment(folder: Path) -> jinja2.Environment:
     environment.globals.update(_HELPERS)
     environment.globals["namespace"] = jinja2.utils.Namespace
     return environment
+
+
+# -- which line of the template ------------------------------------------------------------------
+
+#: Around the name and line of a template, in what is rendered to find out where its parts come from.
+_MARK: Final = re.compile("\ue000([^\ue000\ue001]*):(\\d+)\ue001")
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLines:
+    """Where the parts of an instantiated template come from.
+
+    Attributes:
+        name: what the parts without a name come from.
+        starts: by line of the instantiated template, the columns at which parts begin, ascending, and for each the name
+            and the line of its template.
+    """
+
+    name: str
+    starts: tuple[tuple[tuple[int, ...], tuple[tuple[str, int], ...]], ...]
+
+    def at(self, line: int, column: int = 1) -> str:
+        """Return ``file:line`` of what stands there in the instantiated template; both count from 1."""
+        columns, places = self.starts[min(line, len(self.starts)) - 1]
+        name, number = places[max(0, bisect.bisect_right(columns, column) - 1)]
+        return f"{name or self.name}:{number}"
+
+
+class _Marking(jinja2.Environment):
+    """Renders a mark before every piece of a template's text and before every expression."""
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
+        tree = super()._parse(source, name, filename)
+        for output in tree.find_all(jinja2.nodes.Output):
+            output.nodes = [part for node in output.nodes for part in _marked(node, name or "")]
+        return tree
+
+
+def _marked(node: jinja2.nodes.Expr, name: str) -> Iterator[jinja2.nodes.Expr]:
+    def mark(line: int) -> str:
+        return f"\ue000{name}:{line}\ue001"
+
+    if isinstance(node, jinja2.nodes.TemplateData):
+        pieces = node.data.splitlines(keepends=True)
+        text = "".join(f"{mark(node.lineno + i)}{piece}" for i, piece in enumerate(pieces))
+        yield jinja2.nodes.TemplateData(text, lineno=node.lineno)
+    else:
+        yield jinja2.nodes.TemplateData(mark(node.lineno), lineno=node.lineno)
+        yield node
+
+
+def _marking_environment(folder: Path) -> jinja2.Environment:
+    return _environment(folder, _Marking)
+
+
+def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> TemplateLines | None:
+    """Return where the lines of :func:`render_body` come from; None if the template looks at its own text.
+
+    Raises:
+        TemplateError: as for :func:`render`.
+    """
+    source = _locate(kernel)
+    context = _context(kernel, configuration, sizes)
+    marked = _compile(source, _marking_environment).render(context)
+    if _MARK.sub("", marked) != _compile(source).render(context):
+        return None
+    starts, last = [], ("", 1)
+    for line in marked.split("\n"):
+        columns, places, skipped = [1], [last], 0
+        for match in _MARK.finditer(line):
+            columns.append(match.start() - skipped + 1)
+            places.append((match[1], int(match[2])))
+            skipped += len(match[0])
+        last = places[-1]
+        starts.append((tuple(columns), tuple(places)))
+    return TemplateLines(source.name, tuple(starts))
+
+
+def cited(message: str, kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
+    """Return a compiler's message with the lines of the template in place of those of what was made of it."""
+    try:
+        source = _locate(kernel)
+        name = re.escape(source.name.removesuffix(".j2"))
+        place = re.compile(rf"(?<![\w./-]){name}(?::(\d+)(?::(\d+))?(?=:|,|$)|\((\d+)\))", re.MULTILINE)
+        lines = template_lines(kernel, configuration, sizes) if place.search(message) else None
+    except MptuneError:
+        return message
+    if lines is None:
+        return message
+
+    def cite(match: re.Match[str]) -> str:
+        line = int(match[1] or match[3])
+        return f"{lines.at(line, int(match[2] or 1))} (line {line} rendered)"
+
+    return place.sub(cite, message)
 
 
 # -- messages ------------------------------------------------------------------------------------

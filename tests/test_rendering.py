@@ -8,13 +8,16 @@ import re
 import subprocess
 
 import pytest
+from vendor_compilers import needs
 
+from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
+from mptune.checking import check
 from mptune.errors import CompileError, KernelError, TemplateError
 from mptune.kernel import In, InOut, Kernel, Scalar
 from mptune.prelude import PRELUDE_FILES, prelude
-from mptune.rendering import TypeName, render, render_body
+from mptune.rendering import TypeName, cited, render, render_body, template_lines
 from mptune.space.parameters import (
     BooleanParameter,
     CategoricalParameter,
@@ -353,3 +356,77 @@ def test_dynamic_shared_memory_outside_a_function_is_placed():
 def test_static_and_mentioned_shared_memory_stay_as_they_are():
     text = "__shared__ float part[64];\nextern float other[];"
     assert body(text) == text
+
+
+# -- which line of the template -------------------------------------------------------------------
+
+LINES = """// {# a comment
+of two lines #}one
+{% set twice = 2 %}
+{% macro sum(count) %}
+{% for k in range(count) %}
+    y[0] = {{ k }};
+{% endfor %}
+{% endmacro %}
+{% include 'part.j2' %}
+FUNCTION {
+{{ sum(twice) }}
+    {%- if twice %}
+
+    const int odd = {{ n }};
+
+    {% endif %}
+    y[1] =
+        {{ oops }};
+}
+"""
+
+
+@pytest.fixture
+def several(tmp_path):
+    """A template whose lines move about, in a folder of its own."""
+    (tmp_path / "own.cu.j2").write_text(LINES.replace("FUNCTION", FUNCTION).replace("{{ oops }}", "unknown_name + n"))
+    (tmp_path / "part.j2").write_text("\n// of a part\n")
+    return dataclasses.replace(kernel(None), path=tmp_path / "own.py")
+
+
+def test_every_line_knows_where_it_is_from(several):
+    configuration, sizes = several.configuration({}), several.resolve_sizes()
+    text = render_body(several, configuration, sizes)
+    lines = template_lines(several, configuration, sizes)
+    found = {line.strip(): lines.at(number, 5) for number, line in enumerate(text.splitlines(), 1)}
+    assert found["// one"] == "own.cu.j2:2"
+    assert found["// of a part"] == "part.j2:2"
+    assert found["y[0] = 0;"] == found["y[0] = 1;"] == "own.cu.j2:6"
+    assert found["const int odd = 1000;"] == "own.cu.j2:14"
+    assert found["y[1] ="] == "own.cu.j2:17"
+    assert lines.at(10**6).startswith("own.cu.j2:")
+
+
+def test_a_template_that_looks_at_its_text_has_no_lines():
+    text = "{% set part %}a{% endset %}{% if part == 'a' %}// a{% endif %}"
+    instance = kernel(f"{FUNCTION} {{\n{text}\n}}\n")
+    assert template_lines(instance, instance.configuration({}), instance.resolve_sizes()) is None
+
+
+def test_a_message_without_a_line_or_of_another_file_stays(several):
+    configuration, sizes = several.configuration({}), several.resolve_sizes()
+    for message in ("g++ crashed on scale", "town.cu:3:1: error", "own.cub:3", "arguments of scale:3:4: error"):
+        assert cited(message, several, configuration, sizes) == message
+    assert cited("own.cu(1): error: x", several, configuration, sizes) == "own.cu.j2:1 (line 1 rendered): error: x"
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("host", ""),
+        pytest.param("cuda", "sm_80", marks=needs("cuda")),
+        pytest.param("hip", "gfx90a", marks=needs("hip")),
+    ],
+)
+def test_a_compiler_s_message_names_the_line_of_the_template(several, name, architecture):
+    (failure,) = check(several, get_backend(name), architecture=architecture, sample=1).failures
+    rendered = render_body(several, failure.configuration, several.resolve_sizes()).splitlines()
+    line = next(number for number, text in enumerate(rendered, 1) if "unknown_name" in text)
+    assert line != 18
+    assert f"own.cu.j2:18 (line {line} rendered): error: " in failure.message

@@ -21,7 +21,7 @@ from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.kernel import Kernel, Sizes
 from mptune.policy import Action, Facts, MeasurementPolicy
-from mptune.rendering import render
+from mptune.rendering import cited, render
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
 
@@ -176,7 +176,7 @@ class DeviceEvaluator(Evaluator):
         self._settled.clear()
         if not trials:
             trials = [
-                dataclasses.replace(trial, key=self._under_way.pop(trial.configuration))
+                dataclasses.replace(trial, key=self._under_way.pop(trial.configuration), message=self._cited(trial))
                 for trial in self._devices.finished()
             ]
         for trial in trials:
@@ -208,6 +208,11 @@ class DeviceEvaluator(Evaluator):
     def close(self) -> None:
         """End the compilers and the workers, and what is under way."""
         self._devices.close()
+
+    def _cited(self, trial: Trial) -> str:
+        """Return a trial's message; a compiler's names the lines of the template."""
+        is_compiler_s = trial.status is Status.COMPILE_ERROR
+        return cited(trial.message, self._kernel, trial.configuration, self._sizes) if is_compiler_s else trial.message
 
     def _key(self, source: str, launch: str = "") -> str:
         ready = self.start()
