@@ -1,0 +1,154 @@
+"""How often a wrong kernel wins, and how often a right one is not found: hostile kernels, tuned.
+
+Each kernel of ``hostile.py`` is tuned with several seeds, in a process of its own. With ``--before PYTHON`` the same is
+done by the mptune of another interpreter, so that two versions stand side by side.
+
+    python benchmarks/trust.py [--seeds 3] [--budget 24] [--only NAME ...] [--before PYTHON] [--output FILE.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.hostile import HOSTILE, THRESHOLD, Hostile  # noqa: E402
+
+OUTPUT: Final = Path(__file__).parent / "results" / "trust.md"
+#: A run that takes longer has failed.
+LONGEST_RUN_S: Final = 300.0
+
+
+class Outcome(StrEnum):
+    """How a run ended."""
+
+    RIGHT = "right"
+    WRONG = "wrong winner"
+    NOTHING = "nothing feasible"
+    REFUSED = "no winner named"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How one run ended, and the last thing it said."""
+
+    outcome: Outcome
+    detail: str
+    wrong_baseline: bool = False
+
+
+def judge(case: Hostile, document: dict[str, Any]) -> Result:
+    """Say how a run of a hostile kernel ended."""
+    baseline, best = document["baseline"], document["best"]
+    wrong_baseline = baseline is not None and case.is_wrong(baseline["configuration"])
+    if best is None:
+        refused = document.get("refused") or ""
+        statuses = ", ".join(f"{count} {status}" for status, count in document["statuses"].items())
+        return Result(Outcome.REFUSED if refused else Outcome.NOTHING, refused or statuses, wrong_baseline)
+    shown = ", ".join(f"{name}={value}" for name, value in best["configuration"].items())
+    return Result(Outcome.WRONG if case.is_wrong(best["configuration"]) else Outcome.RIGHT, shown, wrong_baseline)
+
+
+def run_apart(python: str, case: Hostile, seed: int, budget: int) -> Result:
+    """Tune a hostile kernel in a process of its own."""
+    command = [python, str(ROOT / "benchmarks" / "hostile.py"), case.name, "--seed", str(seed), "--budget", str(budget)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_RUN_S, check=False)
+    except subprocess.TimeoutExpired:
+        return Result(Outcome.FAILED, f"it took longer than {LONGEST_RUN_S:g} s")
+    if done.returncode:
+        return Result(Outcome.FAILED, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    return judge(case, json.loads(done.stdout))
+
+
+def counted(results: Sequence[Result]) -> str:
+    """Return how runs ended, in a table's cell."""
+    counts = Counter(result.outcome for result in results)
+    return ", ".join(
+        f"{count} {outcome}" if outcome is Outcome.RIGHT else f"**{count} {outcome}**"
+        for outcome in Outcome
+        if (count := counts[outcome])
+    )
+
+
+def report(found: dict[str, dict[str, list[Result]]], seeds: int, budget: int) -> str:
+    """Return the results as a page.
+
+    Args:
+        found: by version ("before", "now") and kernel, the results of the seeds.
+        seeds: how many there were.
+        budget: evaluations of each run.
+    """
+    from mptune.backends.processor import processor, usable_cores
+
+    names = list(next(iter(found.values())))
+
+    def row(title: str, is_counted: Callable[[Result], bool]) -> str:
+        counts = [sum(is_counted(r) for each in by_name.values() for r in each) for by_name in found.values()]
+        return f"| {title} | " + " | ".join(f"{count} of {len(names) * seeds}" for count in counts) + " |"
+
+    lines = [
+        "# Hostile kernels",
+        "",
+        "    python benchmarks/trust.py",
+        "",
+        f"{processor().name}, {usable_cores()} cores; {datetime.now(UTC):%Y-%m-%d}. {len(names)} kernels, {seeds} "
+        f"seeds each, {budget} evaluations of 48 configurations, threshold {THRESHOLD:g}. A winner is wrong if its "
+        "answer, or that of a launch its time was taken of, is wrong by construction; all have right configurations.",
+        "",
+        "| | " + " | ".join(found) + " |",
+        "|---|" + "--:|" * len(found),
+    ]
+    lines += [
+        row("wrong winners", lambda result: result.outcome is Outcome.WRONG),
+        row("false 'nothing feasible'", lambda result: result.outcome is Outcome.NOTHING),
+        row("no winner named, with the reason", lambda result: result.outcome is Outcome.REFUSED),
+        row("failed runs", lambda result: result.outcome is Outcome.FAILED),
+        row("wrong baselines", lambda result: result.wrong_baseline),
+    ]
+    lines += ["", "| kernel | what it does | " + " | ".join(found) + " |", "|---|---|" + "---|" * len(found)]
+    for name in names:
+        cells = [counted(by_name[name]) for by_name in found.values()]
+        lines.append(f"| {name} | {HOSTILE[name].what} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 0 when no run of the present version ended wrong, 1 when one did."""
+    parser = argparse.ArgumentParser(description="How often hostile kernels win.")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--budget", type=int, default=24)
+    parser.add_argument("--only", nargs="+", choices=sorted(HOSTILE), metavar="NAME", default=list(HOSTILE))
+    parser.add_argument("--before", metavar="PYTHON", help="interpreter of the mptune to compare with")
+    parser.add_argument("--output", type=Path, default=None, help=f"by default {OUTPUT.name}, if all kernels are tuned")
+    given = parser.parse_args(arguments)
+    versions = {**({"before": given.before} if given.before else {}), "now": sys.executable}
+    found: dict[str, dict[str, list[Result]]] = {version: {} for version in versions}
+    for name in given.only:
+        for version, python in versions.items():
+            results = [run_apart(python, HOSTILE[name], seed, given.budget) for seed in range(given.seeds)]
+            found[version][name] = results
+            bad = [f"{r.outcome}: {r.detail}" for r in results if r.outcome is not Outcome.RIGHT]
+            print(f"{name:24} {version:7} {counted(results)}  {'; '.join(bad[:1])}", file=sys.stderr, flush=True)
+    text = report(found, given.seeds, given.budget)
+    print(text)
+    output = given.output or (OUTPUT if len(given.only) == len(HOSTILE) else None)
+    if output is not None:
+        output.write_text(text)
+    return int(any(r.outcome is not Outcome.RIGHT for results in found["now"].values() for r in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
