@@ -18,7 +18,7 @@ from mptune.metric_expressions import MORE_IS_BETTER
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Status, Trial
-from mptune.store import RunFile, RunInfo, RunState
+from mptune.store import PROBE, RunFile, RunInfo, RunState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,11 +49,15 @@ class Run:
         trials: in the order of evaluation. Of several trials of one configuration (it was evaluated again
             after the kernel or compiler had changed) the last counts.
         state: how far it has come.
+        probes: configurations measured to explain the run (:mod:`mptune.sensitivity`), which are none of its trials.
     """
 
-    def __init__(self, info: RunInfo, trials: Sequence[Trial], state: RunState | None = None) -> None:
+    def __init__(
+        self, info: RunInfo, trials: Sequence[Trial], state: RunState | None = None, probes: Sequence[Trial] = ()
+    ) -> None:
         self.info = info
         self.state = state or RunState()
+        self.probes = tuple(probes)
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
 
     @classmethod
@@ -65,7 +69,7 @@ class Run:
         """
         with RunFile.open(path, read_only=True) as file:
             names = [parameter.name for parameter in file.info.parameters]
-            return cls(file.info, file.trials(names=names), file.state)
+            return cls(file.info, file.trials(names=names), file.state, file.trials(PROBE, names))
 
     def __repr__(self) -> str:
         best = self.best

@@ -64,7 +64,7 @@ def plot(
     if max_error is not None:
         _check_errors(shown)
         objective = dataclasses.replace(shown.info.objective, threshold=max_error)
-        shown = Run(dataclasses.replace(shown.info, objective=objective), shown.trials, shown.state)
+        shown = Run(dataclasses.replace(shown.info, objective=objective), shown.trials, shown.state, shown.probes)
     if not shown.trials:
         raise PlotError(f"the run of {shown.kernel or 'no kernel'} has no trial yet: there is nothing to draw")
     with styled():

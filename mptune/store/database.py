@@ -14,12 +14,15 @@ from typing import Final
 from mptune.errors import RunFileError
 
 __all__ = [
-    "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_TRIALS", "UPSERT_SETTING", "connect",
-    "create_tables", "explained", "recognise", "sign", "transaction", "writer",
+    "FORMAT_VERSION", "INSERT_TRIAL", "PROBE", "RETIRE_TRIAL", "SELECT_TRIALS", "UPSERT_SETTING",
+    "connect", "create_tables", "explained", "recognise", "sign", "transaction", "writer",
 ]  # fmt: skip
 
 #: Raised with every change of the tables that an older mptune could not read.
 FORMAT_VERSION: Final = 1
+
+#: The phase of what was measured to explain a run, which is none of its trials.
+PROBE: Final = "probe"
 
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
 _BUSY_TIMEOUT_S: Final = 60.0
@@ -56,7 +59,7 @@ INSERT_TRIAL: Final = (
 )
 SELECT_TRIALS: Final = (
     "SELECT id, key, configuration, status, message, metrics, times_ms, durations_s, reused_error, warnings "
-    "FROM trials WHERE phase = ?1 OR (?1 IS NULL AND phase != 'stale') ORDER BY id"
+    f"FROM trials WHERE phase = ?1 OR (?1 IS NULL AND phase NOT IN ('stale', '{PROBE}')) ORDER BY id"
 )
 RETIRE_TRIAL: Final = "UPDATE trials SET phase = 'stale' WHERE key = ? AND configuration = ?"
 UPSERT_SETTING: Final = (

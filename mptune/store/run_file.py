@@ -167,7 +167,7 @@ class RunFile:
             connection.executemany(database.RETIRE_TRIAL, [(t.key, t.configuration.to_json()) for t in trials])
 
     def trials(self, phase: str | None = None, names: Collection[str] = ()) -> list[Trial]:
-        """Return the trials in the order they were recorded, of one phase or of all but "stale".
+        """Return the trials in the order they were recorded, of one phase or of all but "stale" and "probe".
 
         Args:
             phase: which trials.

@@ -1,0 +1,646 @@
+"""Why a winner has the types it has: what each of them costs and gains, which one limits the accuracy, why others lost.
+
+Each precision and policy parameter is changed alone, the winner's other values kept: narrowed, and restored towards
+fp64. What that does is looked up among the trials of the run and among its probes: trials measured for the explanation
+alone, side by side in turn with the winner (:mod:`mptune.probing`), which are no evaluations of the run. Nothing here
+runs anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+
+from mptune.errors import MptuneError
+from mptune.metric_expressions import is_error
+from mptune.objective import Objective
+from mptune.precision import POLICIES, PRECISIONS
+from mptune.results import Measurement, Trial
+from mptune.run import Run, in_short, json_document
+from mptune.space.configuration import Configuration, Value
+
+__all__ = [
+    "LEAST_DIGITS", "LEAST_GAIN", "WINNER", "Change", "Explanation", "Reason", "Tradeoff", "changed_alone",
+    "explanation_of", "percent", "probe_key",
+]  # fmt: skip
+
+#: What a probe's metrics of the winner, measured in the same rounds, are called: ``winner.time_ms``, ...
+WINNER: Final = "winner."
+#: Fewer digits than these say nothing: errors of siblings differ by as much.
+LEAST_DIGITS: Final = 0.3
+#: A time that differs by less is taken to be equal, where no interval is known.
+LEAST_GAIN: Final = 0.02
+_KINDS: Final = ("precision", "policy")
+#: From this share of the measured bandwidth, or peak, on, a launch waits for it.
+_BOUND_SHARE: Final = 0.6
+#: Widest or most accurate first.
+_ORDER: Final = {name: place for place, name in enumerate((*PRECISIONS, *POLICIES))}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a change does not pay, with the numbers that show it.
+
+    Attributes:
+        kind: "accuracy", "failed", "conversions", "vectorisation", "spills", "registers", "memory", "arithmetic",
+            "same code" or "unexplained".
+        text: in words, with the numbers.
+        winner: the number of the winner; None if there is none.
+        changed: the number of the changed configuration.
+    """
+
+    kind: str
+    text: str
+    winner: float | None = None
+    changed: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A configuration beside the winner.
+
+    Attributes:
+        trial: of the configuration.
+        digits: decimal digits it has more than the winner; infinite for an exact one, NaN if not known.
+        speed: the winner's time divided by its own, NaN if not known.
+        gain: the same ratio in what the run optimises, above 1 if it is better; ``speed`` where that is time.
+        interval: 95% interval of ``speed``, if both were measured in the same rounds.
+        source: "measured" (a trial of the run), "probed", or "signature": its error was measured on another trial,
+            which differs in nothing that is known to change the numbers.
+    """
+
+    trial: Trial
+    digits: float
+    speed: float
+    gain: float
+    interval: tuple[float, float] | None = None
+    source: str = "measured"
+
+    @property
+    def is_better(self) -> bool:
+        """Whether it is better than the winner in what the run optimises, beyond the noise."""
+        return self.gain > 1.0 + LEAST_GAIN if self.interval is None else self.interval[0] > 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One parameter changed alone.
+
+    Attributes:
+        parameter: its name.
+        before: its value in the winner.
+        after: its value here.
+        is_restored: whether that is wider or more accurate than the winner's, else it is narrower.
+        outcome: what came out; None if nothing is known.
+        is_feasible: whether error and measured constraints are within their limits; None if not known.
+        reasons: why it does not pay, if it does not.
+        retuned: the best checked trial with these types and other values of the other parameters, if it beats this.
+    """
+
+    parameter: str
+    before: Value
+    after: Value
+    is_restored: bool
+    outcome: Outcome | None = None
+    is_feasible: bool | None = None
+    reasons: tuple[Reason, ...] = ()
+    retuned: Outcome | None = None
+
+    @property
+    def digits(self) -> float:
+        """Digits gained, negative if lost; NaN if not known."""
+        return math.nan if self.outcome is None else self.outcome.digits
+
+    @property
+    def speed(self) -> float:
+        """How many times as fast, NaN if not known."""
+        return math.nan if self.outcome is None else self.outcome.speed
+
+    @property
+    def gain(self) -> float:
+        """How many times as good in what the run optimises, NaN if not known."""
+        return math.nan if self.outcome is None else self.outcome.gain
+
+
+@dataclass(frozen=True, slots=True)
+class Tradeoff:
+    """The best there is under a limit that is ten times tighter or looser.
+
+    Attributes:
+        digits: 1 for one more digit, -1 for one less.
+        limit: the limit in words.
+        best: the best that was measured under it, None if nothing was.
+        changed: values of precisions and policies that differ from the winner's, by name.
+    """
+
+    digits: int
+    limit: str
+    best: Outcome | None
+    changed: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What can be said about why a run's winner has its types.
+
+    Attributes:
+        kernel: name of the kernel.
+        subject: what is explained: "best", or "closest" if nothing is feasible; empty if no trial has numbers.
+        trial: the trial explained.
+        speedup: over the baseline, NaN if not known.
+        measure: what ``gain`` is about: "speed", or the objective.
+        minimise: whether less of the objective is better.
+        metric: the error metric.
+        digits_spare: decimal digits between the trial's error and its limit, negative if it exceeds it; NaN without.
+        changes: every change of one parameter, by parameter, the widest value first.
+        tradeoffs: one digit more, and one less where there is a threshold to relax.
+        unprobed: why configurations that are missing were not measured; empty if none is missing.
+    """
+
+    kernel: str
+    subject: str
+    trial: Trial | None
+    speedup: float = math.nan
+    measure: str = "speed"
+    minimise: bool = True
+    metric: str = ""
+    digits_spare: float = math.nan
+    changes: tuple[Change, ...] = ()
+    tradeoffs: tuple[Tradeoff, ...] = ()
+    unprobed: str = ""
+
+    @property
+    def limiting(self) -> Change | None:
+        """The change that gains most digits, if any gains some that count; of equals the cheapest."""
+        restored = [c for c in self.changes if c.is_restored and c.digits >= LEAST_DIGITS]
+        most = max((c.digits for c in restored), default=math.nan)
+        near = [c for c in restored if c.digits == most or most - c.digits < LEAST_DIGITS / 3]
+        return max(near, key=lambda c: -math.inf if math.isnan(c.gain) else c.gain, default=None)
+
+    @property
+    def missing(self) -> int:
+        """How many changes nothing, or not everything, is known of."""
+        return sum(c.outcome is None or c.outcome.source == "signature" for c in self.changes)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What a reader should take away, one statement each."""
+        return tuple(_sentences(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document ``mptune explain --json`` prints."""
+        trial, limiting = self.trial, self.limiting
+        return json_document(
+            {
+                "kernel": self.kernel,
+                "subject": self.subject or None,
+                "configuration": None if trial is None else trial.configuration,
+                "time_ms": None if trial is None else trial.time_ms,
+                "error": None if trial is None else trial.error,
+                "speedup": self.speedup,
+                "measure": self.measure,
+                "metric": self.metric,
+                "digits_spare": self.digits_spare,
+                "limiting": None if limiting is None else limiting.parameter,
+                "changes": [_change_document(change) for change in self.changes],
+                "tradeoffs": [
+                    {
+                        "digits": each.digits,
+                        "limit": each.limit,
+                        "changed": each.changed,
+                        "best": None if each.best is None else _outcome_document(each.best),
+                    }
+                    for each in self.tradeoffs
+                ],
+                "sentences": self.sentences,
+                "unprobed": self.unprobed,
+            }
+        )
+
+
+def explanation_of(run: Run, *, key: str = "", unprobed: str = "") -> Explanation:
+    """Explain a run from its trials and probes.
+
+    Args:
+        run: the run.
+        key: the :func:`probe_key` of the probes to use; by default that of the kernel as it was tuned.
+        unprobed: why what is missing was not measured.
+    """
+    best = run.best
+    trial = best if best is not None else run.closest
+    if trial is None:
+        return Explanation(run.kernel, "", None, metric=run.info.metric)
+    found = _Reader(run, trial, key or probe_key(trial, run.info.template_hash, run.info.definition_hash))
+    explanation = Explanation(
+        kernel=run.kernel,
+        subject="closest" if best is None else "best",
+        trial=trial,
+        speedup=run.speedup(trial),
+        measure=found.measure,
+        minimise=run.info.objective.minimise,
+        metric=run.info.metric,
+        digits_spare=-found.objective.error_excess(trial) if found.objective.threshold is not None else math.nan,
+        changes=tuple(found.changes()),
+        tradeoffs=tuple(found.tradeoffs()),
+    )
+    return replace(explanation, unprobed=unprobed if explanation.missing else "")
+
+
+def probe_key(winner: Trial, template_hash: str, definition_hash: str) -> str:
+    """Return the key of the probes beside a winner: of another winner, or of an edited kernel, they are others."""
+    text = "\0".join(("probe", winner.key, winner.configuration.to_json(), template_hash, definition_hash))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def changed_alone(run: Run, winner: Configuration) -> Iterator[tuple[str, Configuration]]:
+    """Yield each precision and policy parameter with the winner changed in it alone, the widest value first."""
+    for parameter in run.info.parameters:
+        if parameter.kind in _KINDS and parameter.name in winner:
+            for value in sorted(parameter.values, key=_place):
+                if value != winner[parameter.name]:
+                    yield parameter.name, Configuration({**winner, parameter.name: value})
+
+
+def percent(ratio: float) -> str:
+    """Return a ratio as what it adds or takes: ``+12%``, ``-18%``; from three times on ``3.0x``."""
+    if math.isnan(ratio):
+        return "-"
+    return f"{ratio:.1f}x" if ratio >= 3 else f"{ratio - 1:+.0%}"
+
+
+def _place(value: Value) -> int:
+    return _ORDER.get(str(value), len(_ORDER))
+
+
+class _Reader:
+    """Looks up a run's trials and probes beside its winner."""
+
+    def __init__(self, run: Run, winner: Trial, key: str) -> None:
+        self.run = run
+        self.winner = winner
+        self.objective = run.info.objective
+        self._trials = {trial.configuration: trial for trial in run.trials}
+        self._probes = {trial.configuration: trial for trial in run.probes if trial.key == key}
+        reads_time_alone = self.objective.metric == "time_ms"
+        is_about_errors = all(map(is_error, self.objective.names))
+        self.measure = "speed" if reads_time_alone or is_about_errors else self.objective.metric
+
+    # -- one configuration ---------------------------------------------------------------------
+
+    def outcome(self, configuration: Configuration) -> Outcome | None:
+        """Return what is known of a configuration, the most trustworthy first."""
+        probe, trial = self._probes.get(configuration), self._trials.get(configuration)
+        if trial is not None and (not trial.is_valid or _is_whole(trial)):
+            return self.beside(trial)
+        if probe is not None and (not probe.is_valid or "time_ms" in probe.measurement.metrics):
+            return self.beside_in_turn(probe)
+        known = trial if trial is not None and trial.is_valid else self._sibling(configuration)
+        if known is None:
+            return None
+        if known is not trial:
+            errors = {name: value for name, value in known.measurement.metrics.items() if name.startswith("error")}
+            known = Trial(configuration, known.status, known.message, Measurement(errors, reused_error=True))
+        return replace(self.beside(known), source="signature")
+
+    def beside(self, trial: Trial) -> Outcome:
+        """Return a trial of the run beside the winner."""
+        speed = _ratio(self.winner.time_ms, trial.time_ms)
+        return Outcome(trial, self._digits(trial, self.winner), speed, self._gain(trial, self.winner, speed))
+
+    def beside_in_turn(self, probe: Trial) -> Outcome:
+        """Return a probe beside the winner as both were measured in the same rounds."""
+        metrics = probe.measurement.metrics
+        theirs = {name.removeprefix(WINNER): v for name, v in metrics.items() if name.startswith(WINNER)}
+        winner = replace(self.winner, measurement=replace(self.winner.measurement, metrics=theirs))
+        speed = _ratio(winner.time_ms, probe.time_ms)
+        interval = (metrics.get("speed_low", math.nan), metrics.get("speed_high", math.nan))
+        return Outcome(
+            probe,
+            self._digits(probe, winner),
+            speed,
+            self._gain(probe, winner, speed),
+            interval if all(map(math.isfinite, interval)) else None,
+            "probed",
+        )
+
+    def _digits(self, trial: Trial, winner: Trial) -> float:
+        if not trial.is_valid:
+            return math.nan
+        if isinstance(self.objective.threshold, Mapping):
+            # Each output has a limit of its own: what counts is how much closer to it the worst one comes.
+            before, after = self.objective.error_excess(winner), self.objective.error_excess(trial)
+        else:
+            before, after = _log10(winner.error), _log10(trial.error)
+        return 0.0 if before == after else before - after
+
+    def _gain(self, trial: Trial, winner: Trial, speed: float) -> float:
+        if self.measure == "speed":
+            return speed
+        try:
+            before, after = self.objective.value(winner), self.objective.value(trial)
+        except MptuneError:  # the metric was not observed while probing
+            return math.nan
+        return _ratio(before, after) if self.objective.minimise else _ratio(after, before)
+
+    def _sibling(self, configuration: Configuration) -> Trial | None:
+        return next((trial for trial in self._siblings(configuration) if _is_checked(trial)), None)
+
+    def _siblings(self, configuration: Configuration) -> list[Trial]:
+        names = self.run.info.signature
+        wanted = [configuration.get(name) for name in names]
+        return self._by_signature.get(tuple(wanted), []) if names else []
+
+    @cached_property
+    def _by_signature(self) -> dict[tuple[Value | None, ...], list[Trial]]:
+        found: dict[tuple[Value | None, ...], list[Trial]] = {}
+        for trial in self.run.trials:
+            if trial.is_valid:
+                values = tuple(trial.configuration.get(name) for name in self.run.info.signature)
+                found.setdefault(values, []).append(trial)
+        return found
+
+    # -- one parameter -------------------------------------------------------------------------
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what every change of one parameter does."""
+        winner = self.winner.configuration
+        for name, configuration in changed_alone(self.run, winner):
+            outcome = self.outcome(configuration)
+            change = Change(
+                name,
+                winner[name],
+                configuration[name],
+                _place(configuration[name]) < _place(winner[name]),
+                outcome,
+                self._feasible(outcome),
+            )
+            yield replace(change, reasons=tuple(self._reasons(change)), retuned=self._retuned(change, configuration))
+
+    def _feasible(self, outcome: Outcome | None) -> bool | None:
+        if outcome is None:
+            return None
+        objective = self.objective
+        try:
+            if objective.error_excess(outcome.trial) > 0:
+                return False
+            return objective.is_feasible(outcome.trial) if outcome.source != "signature" else None
+        except MptuneError:  # a constraint's metric was not observed while probing
+            return None
+
+    def _retuned(self, change: Change, configuration: Configuration) -> Outcome | None:
+        """Return the best sibling where it is better than the changed configuration itself."""
+        siblings = [self.beside(t) for t in self._siblings(configuration) if _is_whole(t)]
+        best = max((s for s in siblings if not math.isnan(s.gain)), key=lambda s: s.gain, default=None)
+        if best is None or best.trial.configuration == configuration:
+            return None
+        return best if math.isnan(change.gain) or best.gain > change.gain * (1 + LEAST_GAIN) else None
+
+    def _reasons(self, change: Change) -> Iterator[Reason]:
+        outcome = change.outcome
+        if outcome is None:
+            return
+        trial = outcome.trial
+        if not trial.is_valid:
+            message = in_short(trial.message)
+            yield Reason("failed", f"{trial.status}{f': {message}' if message else ''}")
+            return
+        excess = self.objective.error_excess(trial)
+        if excess > 0 and not change.is_restored:
+            far = f", {10**excess:.3g} times the limit" if math.isfinite(excess) else ""
+            yield Reason("accuracy", f"error {trial.error:.3g}{far}", self.winner.error, trial.error)
+        if math.isnan(outcome.speed) or outcome.is_better:
+            return
+        probe = self._probes.get(trial.configuration)
+        noted = probe.measurement.metrics if probe is not None else {}
+        before = {**self.winner.measurement.metrics, **_of_winner(noted)}
+        yield from _machine_reasons(before, {**trial.measurement.metrics, **noted}, is_slower=outcome.speed < 1)
+
+    # -- one digit more or less ----------------------------------------------------------------
+
+    def tradeoffs(self) -> Iterator[Tradeoff]:
+        """Yield the best under a limit ten times as tight and, if there is a limit, ten times as loose."""
+        threshold = self.objective.threshold
+        candidates = [
+            self.beside(self.winner),
+            *(self.beside(t) for t in self.run.trials if _is_whole(t) and t is not self.winner),
+            *(self.beside_in_turn(p) for p in self._probes.values() if _is_whole(p)),
+        ]
+        for digits in (1, -1) if threshold is not None else (1,):
+            within = [c for c in candidates if not math.isnan(c.gain) and self._is_within(c.trial, digits)]
+            best = max(within, key=lambda c: c.gain, default=None)
+            if best is not None and not best.is_better and any(c.trial is self.winner for c in within):
+                best = candidates[0]
+            yield Tradeoff(digits, _limit(self.objective, self.winner, digits), best, self._types_changed(best))
+
+    def _is_within(self, trial: Trial, digits: int) -> bool:
+        objective = self.objective
+        if objective.threshold is None:
+            excess = _log10(trial.error) - _log10(self.winner.error)
+        else:
+            excess = objective.error_excess(trial)
+        try:
+            return excess <= -digits and objective.constraint_excess(trial) <= 0
+        except MptuneError:  # a constraint's metric was not observed while probing
+            return False
+
+    def _types_changed(self, outcome: Outcome | None) -> dict[str, Value]:
+        if outcome is None:
+            return {}
+        winner, other = self.winner.configuration, outcome.trial.configuration
+        names = [p.name for p in self.run.info.parameters if p.kind in _KINDS and p.name in winner]
+        return {name: other[name] for name in names if other[name] != winner[name]}
+
+
+def _is_checked(trial: Trial) -> bool:
+    return trial.is_valid and not trial.measurement.reused_error
+
+
+def _is_whole(trial: Trial) -> bool:
+    """Whether a trial's own error and time are known."""
+    return _is_checked(trial) and not math.isnan(trial.error) and not math.isnan(trial.time_ms)
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below > 0 else math.nan
+
+
+def _log10(error: float) -> float:
+    if math.isnan(error):
+        return math.nan
+    return math.log10(error) if error > 0 else -math.inf
+
+
+def _limit(objective: Objective, winner: Trial, digits: int) -> str:
+    factor, threshold = 10.0**-digits, objective.threshold
+    if isinstance(threshold, Mapping):
+        return ", ".join(f"{name} <= {limit * factor:g}" for name, limit in threshold.items())
+    return f"error <= {(winner.error if threshold is None else threshold) * factor:.3g}"
+
+
+def _of_winner(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name.removeprefix(WINNER): value for name, value in metrics.items() if name.startswith(WINNER)}
+
+
+# -- why a type lost -------------------------------------------------------------------------------------
+
+#: Metrics of which more is worse, with the kind of reason and its words.
+_MORE_IS_WORSE: Final = (
+    ("conversions", "conversions", "{after:g} conversions between types instead of {before:g}"),
+    ("spilled_registers", "spills", "{after:g} spilled registers instead of {before:g}"),
+    ("stack_stores", "spills", "{after:g} registers saved on the stack instead of {before:g}"),
+    ("local_bytes", "spills", "{after:g} bytes of local memory a thread instead of {before:g}"),
+    ("registers", "registers", "{after:g} registers a thread instead of {before:g}"),
+)
+
+
+def _machine_reasons(before: Mapping[str, float], after: Mapping[str, float], *, is_slower: bool) -> list[Reason]:
+    """Say what machine code, bytes and operations explain of a change that is not faster."""
+    if after.get("same_code"):
+        return [Reason("same code", "the compiler makes the same machine code of both")]
+    found = []
+    vectors = [_share(m.get("vector_operations"), m.get("scalar_operations")) for m in (before, after)]
+    if vectors[0] is not None and vectors[1] is not None and vectors[1] <= vectors[0] - 0.1:
+        words = f"{_vectors(after)} instead of {_vectors(before)}"
+        found.append(Reason("vectorisation", words, vectors[0], vectors[1]))
+    for name, kind, words in _MORE_IS_WORSE:
+        ours, theirs = before.get(name), after.get(name)
+        if ours is not None and theirs is not None and theirs > ours * 1.1:
+            found.append(Reason(kind, words.format(before=ours, after=theirs), ours, theirs))
+    found += _bound_reasons(before, after, is_slower=is_slower)
+    if not found and "conversions" in after:
+        counts = f"{_vectors(after)}, {after['conversions']:g} conversions"
+        found.append(Reason("unexplained", f"bytes and machine code do not explain it ({counts})"))
+    return found
+
+
+def _bound_reasons(before: Mapping[str, float], after: Mapping[str, float], *, is_slower: bool) -> list[Reason]:
+    bytes_ = [m.get("traffic_bytes", m.get("memory_bytes", math.nan)) for m in (before, after)]
+    time_ms = before.get("time_ms", math.nan)
+    shares = {name: _ratio(before.get(f"{name}_bound_ms", math.nan), time_ms) for name in ("memory", "compute")}
+    at = f"the winner runs at {shares['memory']:.0%} of the measured bandwidth"
+    if is_slower and bytes_[1] > 1.01 * bytes_[0]:
+        more = f"moves {bytes_[1] / 1e6:.4g} MB instead of {bytes_[0] / 1e6:.4g}"
+        bound = f"; {at}" if shares["memory"] >= _BOUND_SHARE else ""
+        return [Reason("memory", more + bound, bytes_[0], bytes_[1])]
+    if shares["memory"] >= _BOUND_SHARE and abs(bytes_[1] - bytes_[0]) <= 0.01 * bytes_[0]:
+        return [Reason("memory", f"memory-bound anyway: both move {bytes_[0] / 1e6:.4g} MB, and {at}", *bytes_)]
+    computed = [m.get("compute_bound_ms", math.nan) for m in (before, after)]
+    if is_slower and computed[1] > 1.01 * computed[0] and shares["compute"] >= _BOUND_SHARE / 2:
+        words = f"its operations take {computed[1]:.3g} ms at the measured peak instead of {computed[0]:.3g} ms"
+        return [Reason("arithmetic", words, computed[0], computed[1])]
+    return []
+
+
+def _share(vector: float | None, scalar: float | None) -> float | None:
+    return None if vector is None or scalar is None or not vector + scalar else vector / (vector + scalar)
+
+
+def _vectors(metrics: Mapping[str, float]) -> str:
+    vector, scalar = metrics.get("vector_operations", 0.0), metrics.get("scalar_operations", 0.0)
+    return f"{vector:g} of {vector + scalar:g} operations on vectors"
+
+
+# -- words -----------------------------------------------------------------------------------------------
+
+
+def _sentences(e: Explanation) -> Iterator[str]:
+    if e.trial is None:
+        yield "No trial has numbers: there is nothing to explain."
+        return
+    if e.subject == "closest":
+        yield f"Nothing is feasible: explained is the closest trial, {_misses(e.digits_spare)}."
+    if not e.changes:
+        yield "The kernel has no precision or policy parameter with more than one value: no type can be changed."
+        return
+    yield _limit_sentence(e)
+    for tradeoff in e.tradeoffs:
+        yield _tradeoff_sentence(e, tradeoff)
+    if e.missing:
+        why = f": {e.unprobed}" if e.unprobed else ""
+        yield f"Not measured: {e.missing} of {len(e.changes)} changes{why}."
+
+
+def _misses(spare: float) -> str:
+    return f"which exceeds its limit by {-spare:.1f} digits" if math.isfinite(spare) and spare < 0 else "as measured"
+
+
+def _limit_sentence(e: Explanation) -> str:
+    restored = [c for c in e.changes if c.is_restored]
+    known = [c for c in restored if not math.isnan(c.digits)]
+    limiting = e.limiting
+    if not restored:
+        return "Every type is the widest there is: none limits the accuracy."
+    if not known:
+        return "Which type limits the accuracy is not known: none was measured wider than the winner has it."
+    if limiting is None:
+        most = max(known, key=lambda c: c.digits)
+        return (
+            f"No single type limits the accuracy: the most any one gains alone is {max(most.digits, 0.0):.1f} digits "
+            f"({most.parameter} in {most.after})."
+        )
+    gains = "makes the result exact" if limiting.digits == math.inf else f"gains {_counted(limiting.digits)}"
+    return (
+        f"{limiting.parameter} limits the accuracy: restoring it from {limiting.before} to {limiting.after} {gains} "
+        f"and {_price(e, limiting.gain)}."
+    )
+
+
+def _tradeoff_sentence(e: Explanation, tradeoff: Tradeoff) -> str:
+    what = "One more digit" if tradeoff.digits > 0 else "One digit less"
+    best, types = tradeoff.best, ", ".join(f"{name} {value}" for name, value in tradeoff.changed.items())
+    if best is None:
+        return f"{what} ({tradeoff.limit}): nothing that was measured meets it."
+    if e.trial is not None and best.trial.configuration == e.trial.configuration:
+        how = "costs nothing: the winner has it already" if tradeoff.digits > 0 else "gains nothing that was measured"
+        return f"{what} ({tradeoff.limit}) {how}."
+    return f"{what} ({tradeoff.limit}) {_price(e, best.gain)}, with {types or 'the same types, tuned otherwise'}."
+
+
+def _price(e: Explanation, gain: float) -> str:
+    """Say what a ratio costs or gains."""
+    if math.isnan(gain):
+        return "its price is not known"
+    if e.measure != "speed":
+        return f"multiplies {e.measure} by {1 / gain if e.minimise else gain:.3g}"
+    if abs(gain - 1) <= LEAST_GAIN:
+        return "costs no speed"
+    return f"costs {1 - gain:.0%} of the speed" if gain < 1 else f"gains {percent(gain).lstrip('+')} speed"
+
+
+def _counted(digits: float) -> str:
+    return f"{digits:.1f} digit{'' if f'{digits:.1f}' == '1.0' else 's'}"
+
+
+# -- documents -------------------------------------------------------------------------------------------
+
+
+def _outcome_document(outcome: Outcome) -> dict[str, Any]:
+    trial = outcome.trial
+    return {
+        "configuration": trial.configuration,
+        "status": trial.status.value,
+        "source": outcome.source,
+        "error": trial.error,
+        "time_ms": trial.time_ms,
+        "digits": outcome.digits,
+        "speed": outcome.speed,
+        "speed_interval": outcome.interval,
+        "gain": outcome.gain,
+    }
+
+
+def _change_document(change: Change) -> dict[str, Any]:
+    return {
+        "parameter": change.parameter,
+        "before": change.before,
+        "after": change.after,
+        "direction": "restored" if change.is_restored else "narrowed",
+        "feasible": change.is_feasible,
+        "outcome": None if change.outcome is None else _outcome_document(change.outcome),
+        "retuned": None if change.retuned is None else _outcome_document(change.retuned),
+        "reasons": [{"kind": r.kind, "text": r.text, "winner": r.winner, "changed": r.changed} for r in change.reasons],
+    }
