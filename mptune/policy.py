@@ -1,8 +1,12 @@
 """What is measured of a configuration, and why: every rule about work that may be left out is here.
 
-The rules rest on one observation: the error of a configuration depends on its accuracy signature alone, so once one
-configuration of a signature has been checked, its siblings need not be. And on one promise: nothing is ever reported on
-the strength of an error that was measured on another configuration.
+The rules rest on one observation: the error of a configuration depends on its accuracy signature alone, so once it is
+known its siblings need not be checked. On one doubt: the first configuration of a signature may be wrong by a mistake
+of its own. So an error within the threshold is known from one configuration, since whatever could win by it is checked;
+any other needs as many as share no value of a parameter outside the signature, which then cannot be the cause. Where
+two configurations of a signature disagree, the observation does not hold for this kernel, and everything is checked
+from then on. And on one promise: nothing is ever reported on the strength of an error that was measured on another
+configuration.
 
 Nothing here does any work, reads a clock or keeps a state. :class:`MeasurementPolicy` turns facts into a :class:`Plan`
 for one configuration, or into a :class:`Decision` about a trial that exists already; each says why in plain words.
@@ -17,6 +21,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from mptune.evidence import shared_values, values_text
 from mptune.objective import Objective
 from mptune.results import Status, Trial
 
@@ -55,11 +60,15 @@ class Facts:
         siblings: trials of its accuracy signature whose error was measured on themselves, the earliest first.
         checked: all trials whose error was measured on themselves.
         best_ms: the time to beat (:meth:`MeasurementPolicy.time_to_beat`); infinite if every time matters.
+        free: names of the parameters outside the signature that have several values.
+        holds: whether no two configurations of one signature have disagreed (:func:`~mptune.evidence.disagree`).
     """
 
     siblings: Sequence[Trial] = ()
     checked: Sequence[Trial] = ()
     best_ms: float = math.inf
+    free: Sequence[str] = ()
+    holds: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +163,9 @@ class MeasurementPolicy:
     def plan(self, facts: Facts) -> Plan:
         """Decide what to do with a configuration that has not been evaluated."""
         limits = dict(self.error_limits)
-        if not self.reuses_errors:
-            return Plan(reason="errors are not reused", best_ms=facts.best_ms, error_limits=limits)
-        if not facts.siblings:
-            reason = "the first of its accuracy signature"
-            return Plan(reason=reason, best_ms=facts.best_ms, error_limits=limits)
+        is_known = self.knows_error(facts)
+        if not is_known:
+            return Plan(reason=is_known.reason, best_ms=facts.best_ms, error_limits=limits)
         errors = errors_of(facts.siblings[0])
         if any(errors[name] > limit for name, limit in limits.items()):
             reason = "not timed: its error is above the threshold"
@@ -166,12 +173,33 @@ class MeasurementPolicy:
         as_accurate = (t.time_ms for t in facts.checked if t.error <= errors["error"] and not math.isnan(t.time_ms))
         return Plan(
             Action.REUSE,
-            "the error of its accuracy signature is known",
+            is_known.reason,
             errors,
             check_below_ms=min(as_accurate, default=math.inf),
             best_ms=facts.best_ms,
             error_limits=limits,
         )
+
+    def knows_error(self, facts: Facts) -> Decision:
+        """Decide whether the error of a signature is known well enough to be reused."""
+        if not self.reuses_errors:
+            return Decision(False, "errors are not reused")
+        if not facts.holds:
+            return Decision(False, "errors are not reused: two configurations of one accuracy signature disagree")
+        if not facts.siblings:
+            return Decision(False, "the first of its accuracy signature")
+        is_met = [self.objective.error_excess(trial) <= 0 for trial in facts.siblings]
+        if any(is_met) and not all(is_met):
+            return Decision(False, "configurations of its accuracy signature lie on both sides of the threshold")
+        # Where the error is an objective too, a smaller one would win.
+        if all(is_met) and self.objective.threshold is not None and "error" not in self.objective.metrics:
+            return Decision(True, "the error of its accuracy signature is known")
+        if not any(is_met) and not any(self.objective.error_excess(trial) <= 0 for trial in facts.checked):
+            return Decision(False, "no configuration is known to meet the threshold")
+        shared = shared_values((trial.configuration for trial in facts.siblings), facts.free)
+        if shared:
+            return Decision(False, f"its signature's error is only known where {values_text(shared)}")
+        return Decision(True, "the error of its accuracy signature is known")
 
     def plan_again(self, trial: Trial) -> Plan:
         """Decide how a valid trial is measured again in turn with others: timed in full, its own error kept."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import pickle
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ HARD = MeasurementPolicy(Objective(threshold=1e-3, penalty="hard"))
 BY_OUTPUT = MeasurementPolicy(Objective(threshold={"y": 1e-3, "z": 1e-9}, penalty="linear"))
 MEMORY = MeasurementPolicy(Objective("memory_bytes"))
 EVERY = MeasurementPolicy(may_reuse_errors=False)
+FREE = MeasurementPolicy(Objective())
+FRONT = MeasurementPolicy(Objective(threshold=1e-3, also=("error",)))
 SAME = "the error of its accuracy signature is known"
 FIRST = "the first of its accuracy signature"
 
@@ -66,37 +70,63 @@ def test_inaccurate_trials_are_timed_only_where_their_speed_scores(
 
 
 GOOD, BAD = trial(5.0, 1e-5), trial(5.0, 1e-2)
+#: Another configuration of the signature of the bad one, and as inaccurate.
+ALSO_BAD = trial(6.0, 1e-2)
 CHECKED = [trial(math.nan, 1e-6), trial(9.0, 1e-9), trial(7.0, 1e-5), trial(3.0, 1e-1)]
+
+
+def known(
+    siblings: Sequence[Trial] = (), checked: Sequence[Trial] = (), *, free: Sequence[str] = ("block",), **more: bool
+) -> Facts:
+    return Facts(siblings, checked, 2.5, free, **more)
 
 
 @pytest.mark.parametrize(
     ("policy", "facts", "action", "check_below_ms", "reason"),
     [
-        (TIMED, Facts(), Action.CHECK, 0.0, FIRST),
-        (TIMED, Facts(checked=CHECKED), Action.CHECK, 0.0, FIRST),
-        (TIMED, Facts([GOOD]), Action.REUSE, math.inf, SAME),
+        (TIMED, known(), Action.CHECK, 0.0, FIRST),
+        (TIMED, known(checked=CHECKED), Action.CHECK, 0.0, FIRST),
+        # One that meets the threshold speaks for its signature: what could win by it is checked.
+        (TIMED, known([GOOD]), Action.REUSE, math.inf, SAME),
         # The fastest among those that are as accurate; one as accurate to the last bit counts, one not timed does not.
-        (TIMED, Facts([GOOD], CHECKED), Action.REUSE, 7.0, SAME),
-        (TIMED, Facts([BAD], CHECKED), Action.REUSE, 7.0, SAME),
-        (TIMED, Facts([trial(1.0, 1.0)], CHECKED), Action.REUSE, 3.0, SAME),
-        # The earliest of the signature speaks for it.
-        (HARD, Facts([GOOD, BAD], CHECKED), Action.REUSE, 7.0, SAME),
-        (HARD, Facts([BAD, GOOD], CHECKED), Action.REJECT, 0.0, "not timed: its error is above the threshold"),
-        (HARD, Facts([trial(1.0, 1e-3)]), Action.REUSE, math.inf, SAME),
-        (BY_OUTPUT, Facts([trial(1.0, 1e-5, **{"error.z": 1e-9})]), Action.REUSE, math.inf, SAME),
-        (BY_OUTPUT, Facts([trial(1.0, 1e-5, **{"error.z": 1e-8})]), Action.REJECT, 0.0, "not timed: .*"),
-        (MEMORY, Facts([GOOD], CHECKED), Action.CHECK, 0.0, "errors are not reused"),
-        (EVERY, Facts([GOOD], CHECKED), Action.CHECK, 0.0, "errors are not reused"),
-        (dataclasses.replace(HARD, may_reuse_errors=False), Facts([BAD]), Action.CHECK, 0.0, "errors are not reused"),
+        (TIMED, known([GOOD], CHECKED), Action.REUSE, 7.0, SAME),
+        # One that does not meet it speaks for itself, and so do two that have a value in common.
+        (TIMED, known([BAD], CHECKED), Action.CHECK, 0.0, ".* only known where block=5.0"),
+        (HARD, known([BAD], CHECKED), Action.CHECK, 0.0, ".* only known where block=5.0"),
+        (TIMED, known([BAD, BAD], CHECKED), Action.CHECK, 0.0, ".* only known where block=5.0"),
+        (TIMED, known([BAD, ALSO_BAD], CHECKED), Action.REUSE, 7.0, SAME),
+        (HARD, known([BAD, ALSO_BAD], CHECKED), Action.REJECT, 0.0, "not timed: its error is above the threshold"),
+        # Where a signature is all there is to a configuration nothing else can be at fault.
+        (HARD, known([BAD], CHECKED, free=()), Action.REJECT, 0.0, "not timed: its error is above the threshold"),
+        # As long as nothing is feasible, nothing is condemned.
+        (HARD, known([BAD, ALSO_BAD], [BAD, ALSO_BAD]), Action.CHECK, 0.0, "no configuration is known to meet .*"),
+        (TIMED, known([BAD, ALSO_BAD], [BAD, ALSO_BAD]), Action.CHECK, 0.0, "no configuration is known to meet .*"),
+        # On both sides of the threshold: rounding decides, so each is checked.
+        (HARD, known([GOOD, BAD], CHECKED), Action.CHECK, 0.0, ".* both sides of the threshold"),
+        (HARD, known([BAD, ALSO_BAD, GOOD], CHECKED), Action.CHECK, 0.0, ".* both sides of the threshold"),
+        # Without a threshold, or where a smaller error wins, no error is good enough to be taken from one.
+        (FREE, known([GOOD], CHECKED), Action.CHECK, 0.0, ".* only known where block=5.0"),
+        (FREE, known([GOOD, trial(6.0, 1e-5)], CHECKED), Action.REUSE, 7.0, SAME),
+        (FRONT, known([GOOD], CHECKED), Action.CHECK, 0.0, ".* only known where block=5.0"),
+        (FRONT, known([GOOD, trial(6.0, 1e-5)], CHECKED), Action.REUSE, 7.0, SAME),
+        # Once two configurations of any signature have disagreed, nothing is reused.
+        (TIMED, known([GOOD], CHECKED, holds=False), Action.CHECK, 0.0, ".*: two .* disagree"),
+        (HARD, known([BAD, ALSO_BAD], CHECKED, holds=False), Action.CHECK, 0.0, ".*: two .* disagree"),
+        (HARD, known([trial(1.0, 1e-3)]), Action.REUSE, math.inf, SAME),
+        (BY_OUTPUT, known([trial(1.0, 1e-5, **{"error.z": 1e-9})]), Action.REUSE, math.inf, SAME),
+        (BY_OUTPUT, known([trial(1.0, 1e-5, **{"error.z": 1e-8})]), Action.CHECK, 0.0, "no configuration is known .*"),
+        (MEMORY, known([GOOD], CHECKED), Action.CHECK, 0.0, "errors are not reused"),
+        (EVERY, known([GOOD], CHECKED), Action.CHECK, 0.0, "errors are not reused"),
+        (dataclasses.replace(HARD, may_reuse_errors=False), known([BAD]), Action.CHECK, 0.0, "errors are not reused"),
     ],
 )
 def test_plan_of_a_configuration(
     policy: MeasurementPolicy, facts: Facts, action: Action, check_below_ms: float, reason: str
 ) -> None:
-    plan = policy.plan(dataclasses.replace(facts, best_ms=2.5))
+    plan = policy.plan(facts)
     assert plan.action is action
     assert plan.check_below_ms == check_below_ms
-    assert plan.reason == reason or reason == "not timed: .*"
+    assert re.fullmatch(reason, plan.reason)
     assert plan.error_limits == policy.error_limits
     assert plan.best_ms == (math.inf if action is Action.REJECT else 2.5)
     assert plan.errors == ({} if action is Action.CHECK else errors_of(facts.siblings[0]))

@@ -19,6 +19,7 @@ from mptune.evaluators.identity import launch_identity, metric_identity, trial_k
 from mptune.evaluators.protocol import Job, Rounds
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
+from mptune.evidence import dependence, disagree
 from mptune.kernel import Kernel, Sizes
 from mptune.policy import Action, Facts, MeasurementPolicy
 from mptune.rendering import cited, render
@@ -89,6 +90,9 @@ class DeviceEvaluator(Evaluator):
         self._siblings: defaultdict[tuple[Value, ...], list[Trial]] = defaultdict(list)
         #: Keys of the configurations on a device.
         self._under_way: dict[Configuration, str] = {}
+        #: Names of the parameters outside the signature that have several values.
+        self._free = [p.name for p in kernel.parameters if p.name not in kernel.signature_names and len(p.values) > 1]
+        self._holds = True
         #: Trials that needed no device.
         self._settled: deque[Trial] = deque()
 
@@ -112,10 +116,26 @@ class DeviceEvaluator(Evaluator):
         return self._key(source, launch)
 
     def remember(self, trial: Trial) -> None:
-        """Take in a trial measured before, so that its signature's error is not measured again."""
-        if trial.is_valid and not trial.measurement.reused_error:
-            self._siblings[self._kernel.signature_of(trial.configuration)].append(trial)
-            self._checked.append(trial)
+        """Take in a trial, so that its signature's error is not measured again and again."""
+        if not trial.is_valid or trial.measurement.reused_error:
+            return
+        siblings = self._siblings[self._kernel.signature_of(trial.configuration)]
+        roundoff = self._kernel.roundoff_of(trial.configuration)
+        if any(disagree(trial, sibling, roundoff) for sibling in siblings):
+            self._holds = False
+        siblings.append(trial)
+        self._checked.append(trial)
+
+    def doubts(self) -> str:
+        """Say in one line that errors depend on more than the accuracy signature, and on what; empty if they do not."""
+        if self._holds:
+            return ""
+        roundoff = max(self._kernel.roundoff_of(trial.configuration) for trial in self._checked)
+        return (
+            f"errors of kernel {self._kernel.name} do not depend on its accuracy signature "
+            f"({', '.join(self._kernel.signature_names)}) alone: {dependence(self._siblings, self._free, roundoff)}; "
+            "every configuration is checked itself"
+        )
 
     @property
     def capacity(self) -> int:
@@ -163,7 +183,7 @@ class DeviceEvaluator(Evaluator):
             return
         key = self._key(source, launch)
         siblings = self._siblings[self._kernel.signature_of(configuration)]
-        plan = self.policy.plan(Facts(siblings, self._checked, best_ms))
+        plan = self.policy.plan(Facts(siblings, self._checked, best_ms, self._free, self._holds))
         if plan.action is Action.REJECT:
             rejected = Measurement(plan.errors, reused_error=True)
             self._settled.append(Trial(configuration, Status.INACCURATE, plan.reason, rejected, key=key))
@@ -203,6 +223,9 @@ class DeviceEvaluator(Evaluator):
         ]
         before = {trial.configuration: trial for trial in trials}
         again = self._devices.remeasure(Rounds(tuple(requests), rounds))
+        for trial in again:
+            if before[trial.configuration].measurement.reused_error:
+                self.remember(trial)
         return [_measured_again(before[trial.configuration], trial) for trial in again]
 
     def close(self) -> None:

@@ -138,6 +138,13 @@ class Kernel:
         """Return the values that can change the numbers of ``configuration``."""
         return configuration.subset(self.signature_names)
 
+    def roundoff_of(self, configuration: Configuration) -> float:
+        """Return the unit roundoff of the coarsest type in a configuration: of a buffer, or of a variable."""
+        chosen = [configuration[p.name] for p in self.parameters if isinstance(p, PrecisionParameter)]
+        found = [self.precision_of(argument, configuration) for argument in self.arguments]
+        types = [precision("fp64"), *(precision(str(name)) for name in chosen), *(p for p in found if p is not None)]
+        return max(p.unit_roundoff for p in types)
+
     # -- sizes ---------------------------------------------------------------------------------
 
     def resolve_sizes(self, preset: str = "default", overrides: Mapping[str, int] | None = None) -> Sizes:

@@ -210,5 +210,7 @@ class Ledger(Evaluator):
 
     def finish(self) -> Run:
         """Record that the run has come to its end, and return everything; what still holds, this session has said."""
+        if doubts := self._evaluator.doubts():
+            self._warn(doubts)
         self._file.update(dataclasses.replace(self.spent(), warnings=self._warn.said))
         return self.result()

@@ -25,6 +25,7 @@ from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.devices import LocalDevices
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
+from mptune.objective import Objective
 from mptune.policy import MeasurementPolicy
 from mptune.registry import load_kernel
 from mptune.rendering import render
@@ -46,7 +47,8 @@ WAYS = {"params": [0, 2], "ids": ["compiling in turn", "compiling ahead"]}
 @pytest.fixture(**WAYS)
 def evaluator(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[DeviceEvaluator]:
     sizes = kernel.resolve_sizes()
-    with DeviceEvaluator(kernel, sizes, "host", plan=PLAN, limits=LIMITS, compilers=request.param) as made:
+    options = {"plan": PLAN, "limits": LIMITS, "policy": MeasurementPolicy(Objective(threshold=1e-3))}
+    with DeviceEvaluator(kernel, sizes, "host", compilers=request.param, **options) as made:
         yield made
 
 
