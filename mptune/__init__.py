@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mptune.kernel import InOut as InOut
     from mptune.kernel import Kernel as Kernel
     from mptune.kernel import Out as Out
+    from mptune.kernel import Range as Range
     from mptune.kernel import Scalar as Scalar
     from mptune.notebook import tune as tune
     from mptune.plots import plot as plot
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "errors": ("MptuneError",),
-    "kernel": ("Constant", "In", "InOut", "Kernel", "Out", "Scalar"),
+    "kernel": ("Constant", "In", "InOut", "Kernel", "Out", "Range", "Scalar"),
     "notebook": ("tune",),
     "plots": ("plot",),
     "registry": ("load_kernel",),

@@ -242,7 +242,16 @@ class Objective:
         """
         if not trial.is_valid:
             return trial
-        if self.error_excess(trial) > 0:
+        excess = self.error_excess(trial)
+        if excess > 0 and trial.metric("unseen_violations") > 0:
+            count, drawn = trial.metric("unseen_violations"), trial.metric("unseen_inputs")
+            factor = f", a factor of {10**excess:.3g}" if excess < 300 else ""
+            message = (
+                f"its error is above the threshold on {count:,.0f} of {drawn:,.0f} unseen inputs: up to "
+                f"{trial.error:.3g}{factor}"
+            )
+            return replace(trial, status=Status.FRAGILE, message=message)
+        if excess > 0:
             message = f"error {trial.error:.3g} is above the threshold"
             return replace(trial, status=Status.INACCURATE, message=message)
         broken = [constraint for constraint in self._constraints if constraint.text in self.broken(trial)]

@@ -14,14 +14,16 @@ __all__ = ["Measurement", "Status", "Trial"]
 
 
 class Status(StrEnum):
-    """How a trial ended. Only ``OK``, ``INACCURATE`` and ``VIOLATION`` trials have numbers that mean something.
+    """How a trial ended. Only a valid one (:attr:`is_valid`) has numbers that mean something.
 
-    An inaccurate trial's error is above the threshold; a violation is accurate enough, but breaks a constraint on what
-    was measured (``CONSTRAINT`` is one on parameters, known before running).
+    An inaccurate trial's error is above the threshold; a fragile one's is so on an input nobody searched with; a
+    violation is accurate enough, but breaks a constraint on what was measured (``CONSTRAINT`` is one on parameters,
+    known before running).
     """
 
     OK = "ok"
     INACCURATE = "inaccurate"
+    FRAGILE = "fragile"
     VIOLATION = "violation"
     NON_FINITE = "non_finite"
     UNWRITTEN = "unwritten"
@@ -37,7 +39,7 @@ class Status(StrEnum):
     @property
     def is_valid(self) -> bool:
         """Whether the kernel ran to its end and gave finite numbers."""
-        return self in (Status.OK, Status.INACCURATE, Status.VIOLATION)
+        return self in (Status.OK, Status.INACCURATE, Status.FRAGILE, Status.VIOLATION)
 
 
 @dataclass(frozen=True, slots=True)

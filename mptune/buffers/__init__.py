@@ -1,5 +1,6 @@
 """The data manager: a kernel's inputs and references, and typed copies of them made when first needed."""
 
+from mptune.buffers.draws import FIRST, Draw, Stream
 from mptune.buffers.manager import DataManager
 
-__all__ = ["DataManager"]
+__all__ = ["FIRST", "DataManager", "Draw", "Stream"]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.buffers.conversion import pieces
+from mptune.buffers.draws import FIRST, Draw
 from mptune.errors import KernelError, MptuneError, ReferenceDataError, UnknownNameError, did_you_mean
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.precision import holds_real_numbers
@@ -17,7 +18,7 @@ from mptune.precision import holds_real_numbers
 __all__ = ["checked_references", "compute_references", "make_inputs"]
 
 
-def make_inputs(kernel: Kernel, sizes: Sizes, seed: int) -> Mapping[str, Any]:
+def make_inputs(kernel: Kernel, sizes: Sizes, seed: int, draw: Draw = FIRST) -> Mapping[str, Any]:
     """Call ``kernel.inputs`` and return fp64 (or integer) arrays and scalars by argument name.
 
     Arrays are C-contiguous and read-only. A scalar that is missing and named like a size has its value.
@@ -28,7 +29,8 @@ def make_inputs(kernel: Kernel, sizes: Sizes, seed: int) -> Mapping[str, Any]:
         UnknownNameError: an input no argument has the name of.
     """
     try:
-        given = kernel.inputs(np.random.default_rng(seed), sizes)
+        rng = draw.generator(seed)
+        given = kernel.inputs(rng, sizes, **draw.range_values(kernel, rng))
     except (MptuneError, MemoryError):
         raise
     except Exception as error:
@@ -53,13 +55,17 @@ def make_inputs(kernel: Kernel, sizes: Sizes, seed: int) -> Mapping[str, Any]:
                 f"inputs of kernel {kernel.name} has {name!r}, which the kernel only writes: declare it InOut, "
                 "or leave it out"
             )
-    return MappingProxyType({name: _input(kernel, a, given, sizes) for name, a in by_name.items() if a.is_input})
+    made = {name: _input(kernel, a, given, sizes, draw.scale) for name, a in by_name.items() if a.is_input}
+    return MappingProxyType(made)
 
 
-def _input(kernel: Kernel, argument: Argument, given: Mapping[str, Any], sizes: Sizes) -> Any:
+def _input(kernel: Kernel, argument: Argument, given: Mapping[str, Any], sizes: Sizes, scale: float) -> Any:
     name = argument.name
     if name in given:
         value = np.asarray(given[name])
+        if scale != 1 and argument.dtype is None and argument.role is not Role.SCALAR:
+            with np.errstate(over="ignore"):
+                value = value * scale
     elif argument.role is Role.SCALAR and name in sizes:
         value = np.asarray(sizes[name])
     else:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mptune.buffers.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
 from mptune.buffers.data import checked_references, compute_references, make_inputs
+from mptune.buffers.draws import FIRST, Draw
 from mptune.buffers.reference_cache import ReferenceCache, reference_key, update_digest
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.folders import cache_folder
@@ -38,6 +39,8 @@ class DataManager:
         budget_bytes: the most memory for typed copies, in addition to inputs and references; the least recently used
             are dropped first. None: a quarter of the available memory.
         cache_dir: folder of cached references. None: ``$MPTUNE_CACHE_DIR/references`` or the user's cache folder.
+        draw: which sample of the inputs.
+        caches: whether references are kept on disk, and looked for there.
     """
 
     def __init__(
@@ -48,10 +51,14 @@ class DataManager:
         seed: int = 0,
         budget_bytes: int | None = None,
         cache_dir: Path | None = None,
+        draw: Draw = FIRST,
+        caches: bool = True,
     ) -> None:
         self.kernel = kernel
         self.sizes = sizes
         self._seed = seed
+        self._draw = draw
+        self._caches = caches
         self._budget_bytes = available_memory_bytes() // 4 if budget_bytes is None else budget_bytes
         self._cache = ReferenceCache(cache_folder("references") if cache_dir is None else cache_dir)
         self._typed: OrderedDict[tuple[str, str], NDArray[Any]] = OrderedDict()
@@ -70,7 +77,7 @@ class DataManager:
         """
         self.require(available_memory_bytes())
         try:
-            return make_inputs(self.kernel, self.sizes, self._seed)
+            return make_inputs(self.kernel, self.sizes, self._seed, self._draw)
         except MemoryError as error:
             raise OutOfMemoryError(
                 f"{self.sizes}: making the inputs of {self.kernel.name} ran out of memory"
@@ -84,7 +91,7 @@ class DataManager:
             ReferenceDataError: there is no reference, it fails, or it does not fit the declared outputs.
             OutOfMemoryError: the sizes do not fit the available memory.
         """
-        key = reference_key(self.kernel, self._inputs_key, self.sizes)
+        key = reference_key(self.kernel, self._inputs_key, self.sizes) if self._caches else None
         cached = self._cache.load(key) if key is not None else None
         if cached is not None:
             try:

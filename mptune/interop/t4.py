@@ -52,6 +52,7 @@ _WORD_OF: Final[Mapping[Status, str]] = MappingProxyType(
     {
         Status.OK: "correct",
         Status.INACCURATE: "correctness",
+        Status.FRAGILE: "correctness",
         Status.VIOLATION: "constraints",
         Status.COMPILE_ERROR: "compile",
         Status.TIMEOUT: "timeout",

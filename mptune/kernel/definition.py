@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import numpy as np
 
 from mptune.errors import KernelError, UnknownNameError
 from mptune.expressions import Expression
-from mptune.kernel.declarations import Argument, Role, Sizes, check_expression, check_precision
+from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_expression, check_precision
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.precision import Precision, precision
 from mptune.space.configuration import Configuration, NamedValues, Value
@@ -24,6 +25,8 @@ __all__ = ["Kernel", "LaunchShape", "Metric"]
 
 #: Every configuration asks for the same few.
 _parsed = functools.lru_cache(maxsize=1024)(Expression)
+
+_TUPLES = ("parameters", "arguments", "constraints", "signature", "ranges")
 
 Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool]
@@ -51,7 +54,7 @@ class Kernel:
             anywhere among them those in constant memory (:func:`Constant`), which it has no parameters for.
         sizes: problem sizes by preset name; ``default`` must be among them.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
-            argument named like a size may be left out.
+            argument named like a size may be left out. Each of ``ranges`` comes as a keyword.
         reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
             None: ``reference`` of the file of the same stem in the sibling folder ``references``.
         grid: one expression over sizes and parameters per axis: blocks in the grid.
@@ -65,6 +68,8 @@ class Kernel:
         signature: parameters, in addition to precisions and policies, that can change the results.
         function: name of the ``__global__`` function.
         shared_bytes: expression for the bytes of dynamic shared memory.
+        ranges: numbers that ``inputs`` takes by keyword (:class:`Range`): each draw of the inputs has its own, and
+            ``mptune verify --hunt`` looks for the worst.
         flops: floating-point operations of a launch, independent of the optimisation parameters: an expression over
             sizes and parameters, or a function of the sizes. Or such counts by the precision they are computed in:
             that of a precision parameter, a fixed one, or the one the types of several promote to, given as a tuple:
@@ -81,7 +86,7 @@ class Kernel:
     parameters: Sequence[Parameter]
     arguments: Sequence[Argument]
     sizes: Mapping[str, Mapping[str, int]]
-    inputs: Callable[[np.random.Generator, Sizes], Inputs]
+    inputs: Callable[..., Inputs]
     grid: Sequence[str | int]
     block: Sequence[str | int]
     reference: Callable[[Inputs, Sizes], Any] | None = None
@@ -92,13 +97,14 @@ class Kernel:
     function: str = ""
     shared_bytes: str | int = 0
     flops: Flops | None = None
+    ranges: Sequence[Range] = ()
     description: str = ""
     path: Path | None = None
     _by_name: Mapping[str, Parameter] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         frozen: dict[str, Any] = {
-            **{name: tuple(getattr(self, name)) for name in ("parameters", "arguments", "constraints", "signature")},
+            **{name: tuple(getattr(self, name)) for name in _TUPLES},
             **{name: tuple(map(str, getattr(self, name))) for name in ("grid", "block")},
             "function": self.function or self.name,
             "sizes": NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
@@ -258,6 +264,7 @@ class Kernel:
             if name not in self._by_name:
                 raise UnknownNameError(f"signature parameter of kernel {self.name}:", name, self._by_name)
         self._validate_metric()
+        self._validate_ranges()
         self._validate_types_and_expressions()
         for what, axes in (("grid", self.grid), ("block", self.block)):
             if not 1 <= len(axes) <= 3:
@@ -285,6 +292,18 @@ class Kernel:
         for name in outputs:
             if name not in self.metric:
                 raise KernelError(f"kernel {self.name}: output {name!r} has no error metric; the others have one")
+
+    def _validate_ranges(self) -> None:
+        names = [entry.name for entry in self.ranges]
+        if len(set(names)) < len(names):
+            raise KernelError(f"kernel {self.name}: two ranges have the same name")
+        try:
+            inspect.signature(self.inputs).bind(None, None, **dict.fromkeys(names))
+        except ValueError:
+            return  # a callable that does not tell what it takes
+        except TypeError as error:
+            given = ", ".join(("rng", "size", *names))
+            raise KernelError(f"kernel {self.name}: inputs is called as inputs({given}), but: {error}") from error
 
     def _validate_types_and_expressions(self) -> None:
         precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]

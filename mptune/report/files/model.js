@@ -1,6 +1,6 @@
 // A run as the page asks about it. A trial is its position in the order of evaluation; people count from 1.
 
-const VALID = new Set(["ok", "inaccurate", "violation"]);
+const VALID = new Set(["ok", "inaccurate", "fragile", "violation"]);
 const FEASIBLE = 0;
 const INFEASIBLE = 1;
 const FAILED = 2;

@@ -1,0 +1,137 @@
+"""What draws of inputs that nobody searched with say of a configuration, in numbers and in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mptune.objective import Objective
+from mptune.results import Trial
+
+__all__ = ["CONFIDENCE", "METRICS", "Verified", "rate_bound", "with_draws"]
+
+#: Of every statement about inputs that were not drawn.
+CONFIDENCE: Final = 0.95
+#: Metrics of a verified trial: unseen inputs it ran on, how many of them it broke its error limits on, and the largest
+#: error on them.
+METRICS: Final = ("unseen_inputs", "unseen_violations", "unseen_error")
+
+
+def rate_bound(violations: int, inputs: int, confidence: float = CONFIDENCE) -> float:
+    """Return the share of all inputs that, with that confidence, at most break a limit.
+
+    The one-sided upper limit of Clopper and Pearson (1934): the largest rate at which so few violations, or fewer,
+    still have a probability of 1 - confidence.
+
+    Args:
+        violations: how many of the inputs broke it.
+        inputs: how many were drawn, independently and without looking at any of them before.
+        confidence: of the statement.
+    """
+    if violations >= inputs:
+        return 1.0
+    if not violations:
+        return -math.expm1(math.log1p(-confidence) / inputs)
+    from scipy.special import betaincinv  # takes longer to load than all runs that need no more than the line above
+
+    return float(betaincinv(violations + 1, inputs - violations, confidence))
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What verification found of a configuration.
+
+    Attributes:
+        inputs: unseen inputs it ran on.
+        violations: how many of them it broke its error limits on; 0 where there are none.
+        worst_error: the largest error on them.
+    """
+
+    inputs: int
+    violations: int
+    worst_error: float
+
+    @classmethod
+    def of(cls, trial: Trial, objective: Objective) -> Verified | None:
+        """Return what is known of a trial under the limits of an objective; None if it was never verified.
+
+        Under other limits than those it was verified with, the violations of a trial that breaks them are those of
+        before.
+        """
+        inputs = trial.metric("unseen_inputs")
+        if not inputs > 0:
+            return None
+        broken = trial.metric("unseen_violations") if objective.error_excess(trial) > 0 else 0
+        return cls(int(inputs), int(broken), trial.metric("unseen_error"))
+
+    @property
+    def at_most(self) -> float:
+        """The share of such inputs that, with :data:`CONFIDENCE`, at most break the limits (:func:`rate_bound`)."""
+        return rate_bound(self.violations, self.inputs)
+
+    def words(self, limit: str = "") -> str:
+        """Say what it means.
+
+        Args:
+            limit: the error limit, such as "1e-4"; empty where there is none, which makes it a statement about the
+                largest error found.
+        """
+        held, share = self.inputs - self.violations, _percent(self.at_most)
+        counted = f"{held:,} of {self.inputs:,} unseen inputs"
+        sure = f"with {CONFIDENCE:.0%} confidence at most {share} of such inputs"
+        if not limit:
+            return f"error at most {self.worst_error:.3g} on {counted}: {sure} exceed it"
+        broken = f", up to {self.worst_error:.3g} on the others" if self.violations else ""
+        return f"within {limit} on {counted}{broken}: {sure} break it"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry ``verified`` of a document."""
+        return {**dataclasses.asdict(self), "at_most": self.at_most, "confidence": CONFIDENCE}
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent with two digits, rounded up: what is promised must hold."""
+    percent = 100 * share
+    step = 10.0 ** (math.floor(math.log10(percent)) - 1)
+    return f"{min(math.ceil(percent / step - 1e-9) * step, 100.0):.3g}%"
+
+
+def with_draws(trial: Trial, found: Sequence[Mapping[str, float]], objective: Objective, *, unseen: bool) -> Trial:
+    """Return a trial after it ran on further draws of the inputs.
+
+    Its error, and each output's, is the worst of all draws; ``error_mean`` is their mean, ``error_draws`` how many
+    there are. Those that are ``unseen`` are counted by :data:`METRICS`, too.
+
+    Args:
+        trial: valid, and its errors were measured on itself.
+        found: the error metrics on each of the draws.
+        objective: whose error limits count.
+        unseen: whether nobody searched with these draws.
+    """
+    before = dict(trial.measurement.metrics)
+    draws = before.get("error_draws", 1.0)
+    mean = before.get("error_mean", trial.error)
+    errors = [one["error"] for one in found]
+    after = {**before, **worst_errors(before, *found)}
+    after["error_draws"] = draws + len(found)
+    after["error_mean"] = (mean * draws + math.fsum(errors)) / after["error_draws"]
+    if unseen:
+        broken = [one for one in found if objective.error_excess(_with(trial, one)) > 0]
+        after["unseen_inputs"] = before.get("unseen_inputs", 0.0) + len(found)
+        after["unseen_violations"] = before.get("unseen_violations", 0.0) + len(broken)
+        after["unseen_error"] = max(before.get("unseen_error", 0.0), *errors)
+    return _with(trial, after)
+
+
+def worst_errors(*found: Mapping[str, float]) -> dict[str, float]:
+    """Return the largest of each error among several measurements of one configuration; NaN counts as the largest."""
+    names = dict.fromkeys(name for one in found for name in one if name.startswith(("error", "log10_error")))
+    values = {name: [one[name] for one in found if name in one] for name in names}
+    return {name: math.nan if any(map(math.isnan, each)) else max(each) for name, each in values.items()}
+
+
+def _with(trial: Trial, metrics: Mapping[str, float]) -> Trial:
+    return dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))

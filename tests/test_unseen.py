@@ -1,0 +1,133 @@
+"""What verification says: the bound of Clopper and Pearson, the words, and errors over several draws."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import beta, binom
+
+from mptune.objective import Objective
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.unseen import Verified, rate_bound, with_draws
+
+
+def trial(**metrics: float) -> Trial:
+    given = {"time_ms": 1.0, "error": 1e-5, "log10_error": -5.0, "error.y": 1e-5, **metrics}
+    return Trial(Configuration({"x": 1}), Status.OK, measurement=Measurement(given))
+
+
+def drawn(error: float) -> dict[str, float]:
+    return {"error": error, "log10_error": math.log10(error), "error.y": error}
+
+
+@pytest.mark.parametrize("inputs", [1, 5, 20, 59, 1000, 10_000])
+def test_the_bound_is_the_quantile_of_the_beta_distribution(inputs):
+    for violations in sorted({0, 1, 2, inputs // 3, inputs - 1}):
+        if violations < inputs:
+            expected = beta.ppf(0.95, violations + 1, inputs - violations)
+            assert rate_bound(violations, inputs) == pytest.approx(expected, rel=1e-9)
+    assert rate_bound(inputs, inputs) == 1.0
+
+
+@pytest.mark.parametrize(("violations", "inputs"), [(0, 5), (0, 59), (1, 20), (7, 300)])
+def test_at_the_bound_so_few_violations_have_a_probability_of_one_in_twenty(violations, inputs):
+    assert binom.cdf(violations, inputs, rate_bound(violations, inputs)) == pytest.approx(0.05, rel=1e-9)
+
+
+def test_the_bound_covers_the_true_rate_in_at_least_95_percent_of_all_runs():
+    rng = np.random.default_rng(0)
+    for rate, inputs in ((0.01, 20), (0.1, 20), (0.3, 59), (0.5, 7)):
+        counts = rng.binomial(inputs, rate, 20_000)
+        covered = np.array([rate_bound(int(k), inputs) for k in range(inputs + 1)])[counts] >= rate
+        assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 20_000)
+
+
+@pytest.mark.parametrize(
+    ("verified", "limit", "words"),
+    [
+        (
+            Verified(59, 0, 3e-5),
+            "1e-4",
+            "within 1e-4 on 59 of 59 unseen inputs: with 95% confidence at most 5% of such inputs break it",
+        ),
+        (
+            Verified(20, 0, 3e-5),
+            "1e-4",
+            "within 1e-4 on 20 of 20 unseen inputs: with 95% confidence at most 14% of such inputs break it",
+        ),
+        (
+            Verified(20, 2, 1.31e-4),
+            "1e-4",
+            "within 1e-4 on 18 of 20 unseen inputs, up to 0.000131 on the others: with 95% confidence at most 29% of "
+            "such inputs break it",
+        ),
+        (
+            Verified(10_000, 0, 3e-5),
+            "y 1e-4",
+            "within y 1e-4 on 10,000 of 10,000 unseen inputs: with 95% confidence at most 0.03% of such inputs break "
+            "it",
+        ),
+        (
+            Verified(5, 5, 2.0),
+            "1",
+            "within 1 on 0 of 5 unseen inputs, up to 2 on the others: with 95% confidence at most 100% of such inputs "
+            "break it",
+        ),
+        (
+            Verified(20, 0, 3e-5),
+            "",
+            "error at most 3e-05 on 20 of 20 unseen inputs: with 95% confidence at most 14% of such inputs exceed it",
+        ),
+    ],
+)
+def test_words(verified, limit, words):
+    assert verified.words(limit) == words
+
+
+def test_a_percentage_is_never_rounded_below_the_bound():
+    for inputs in range(1, 400):
+        for violations in {0, 1, inputs // 2}:
+            verified = Verified(inputs, min(violations, inputs), 1.0)
+            said = float(verified.words("1").partition("at most ")[2].partition("%")[0])
+            assert said / 100 >= verified.at_most - 1e-12
+
+
+def test_the_error_is_the_worst_over_all_draws_and_the_mean_is_kept():
+    objective = Objective(threshold=1e-4)
+    searched = with_draws(trial(), [drawn(3e-5), drawn(2e-5)], objective, unseen=False)
+    assert searched.error == searched.metric("error.y") == 3e-5
+    assert searched.metric("log10_error") == math.log10(3e-5)
+    assert searched.metric("error_mean") == pytest.approx(2e-5)
+    assert searched.metric("error_draws") == 3
+    assert Verified.of(searched, objective) is None
+    verified = with_draws(searched, [drawn(1e-5), drawn(8e-5)], objective, unseen=True)
+    assert verified.error == 8e-5
+    assert verified.metric("error_draws") == 5
+    assert verified.metric("error_mean") == pytest.approx(3e-5)
+    assert Verified.of(verified, objective) == Verified(2, 0, 8e-5)
+    assert objective.judge(verified).status is Status.OK
+
+
+def test_one_violation_makes_a_trial_fragile_and_the_message_says_by_how_much():
+    objective = Objective(threshold=1e-4)
+    found = objective.judge(with_draws(trial(), [drawn(2e-5), drawn(1.5e-4)], objective, unseen=True))
+    assert found.status is Status.FRAGILE
+    assert found.is_valid
+    assert not objective.is_feasible(found)
+    assert found.message == "its error is above the threshold on 1 of 2 unseen inputs: up to 0.00015, a factor of 1.5"
+    assert Verified.of(found, objective) == Verified(2, 1, 1.5e-4)
+    # Under a limit that holds it is as good as any other.
+    wider = Objective(threshold=1e-3)
+    assert wider.judge(found).status is Status.OK
+    assert Verified.of(found, wider) == Verified(2, 0, 1.5e-4)
+
+
+def test_verification_adds_up_over_sessions():
+    objective = Objective(threshold=1e-4)
+    first = with_draws(trial(), [drawn(2e-5)] * 5, objective, unseen=True)
+    both = with_draws(first, [drawn(4e-4), drawn(3e-5)], objective, unseen=True)
+    assert Verified.of(both, objective) == Verified(7, 1, 4e-4)
+    assert with_draws(trial(), [drawn(2e-5)] * 5 + [drawn(4e-4), drawn(3e-5)], objective, unseen=True) == both
