@@ -487,9 +487,11 @@ def _of_winner(metrics: Mapping[str, float]) -> dict[str, float]:
 
 # -- why a type lost -------------------------------------------------------------------------------------
 
+#: More by less than this factor, or than so many instructions, is no reason.
+_MORE: Final = 1.1
+_FEW: Final = 4
 #: Metrics of which more is worse, with the kind of reason and its words.
 _MORE_IS_WORSE: Final = (
-    ("conversions", "conversions", "{after:g} conversions between types instead of {before:g}"),
     ("spilled_registers", "spills", "{after:g} spilled registers instead of {before:g}"),
     ("stack_stores", "spills", "{after:g} registers saved on the stack instead of {before:g}"),
     ("local_bytes", "spills", "{after:g} bytes of local memory a thread instead of {before:g}"),
@@ -502,19 +504,29 @@ def _machine_reasons(before: Mapping[str, float], after: Mapping[str, float], *,
     if after.get("same_code"):
         return [Reason("same code", "the compiler makes the same machine code of both")]
     found = []
-    vectors = [_share(m.get("vector_operations"), m.get("scalar_operations")) for m in (before, after)]
-    if vectors[0] is not None and vectors[1] is not None and vectors[1] <= vectors[0] - 0.1:
+    vectors = [_ratio(m.get("vector_operations", math.nan), _operations(m)) for m in (before, after)]
+    if vectors[1] <= vectors[0] - 0.1:
         words = f"{_vectors(after)} instead of {_vectors(before)}"
         found.append(Reason("vectorisation", words, vectors[0], vectors[1]))
+    found += _conversion_reasons(before, after)
     for name, kind, words in _MORE_IS_WORSE:
         ours, theirs = before.get(name), after.get(name)
-        if ours is not None and theirs is not None and theirs > ours * 1.1:
+        if ours is not None and theirs is not None and theirs > ours * _MORE and theirs - ours >= _FEW:
             found.append(Reason(kind, words.format(before=ours, after=theirs), ours, theirs))
     found += _bound_reasons(before, after, is_slower=is_slower)
-    if not found and "conversions" in after:
+    if not found and "vector_operations" in after:
         counts = f"{_vectors(after)}, {after['conversions']:g} conversions"
         found.append(Reason("unexplained", f"bytes and machine code do not explain it ({counts})"))
     return found
+
+
+def _conversion_reasons(before: Mapping[str, float], after: Mapping[str, float]) -> list[Reason]:
+    """Compare conversions for each operation: how far loops are unrolled differs from type to type."""
+    ours, theirs = (_ratio(m.get("conversions", math.nan), _operations(m)) for m in (before, after))
+    if not theirs > ours * _MORE:
+        return []
+    words = " instead of ".join(f"{m['conversions']:g} beside {_operations(m):g} operations" for m in (after, before))
+    return [Reason("conversions", f"conversions between types: {words}", ours, theirs)]
 
 
 def _bound_reasons(before: Mapping[str, float], after: Mapping[str, float], *, is_slower: bool) -> list[Reason]:
@@ -535,13 +547,12 @@ def _bound_reasons(before: Mapping[str, float], after: Mapping[str, float], *, i
     return []
 
 
-def _share(vector: float | None, scalar: float | None) -> float | None:
-    return None if vector is None or scalar is None or not vector + scalar else vector / (vector + scalar)
+def _operations(metrics: Mapping[str, float]) -> float:
+    return metrics.get("vector_operations", math.nan) + metrics.get("scalar_operations", math.nan)
 
 
 def _vectors(metrics: Mapping[str, float]) -> str:
-    vector, scalar = metrics.get("vector_operations", 0.0), metrics.get("scalar_operations", 0.0)
-    return f"{vector:g} of {vector + scalar:g} operations on vectors"
+    return f"{metrics['vector_operations']:g} of {_operations(metrics):g} operations on vectors"
 
 
 # -- words -----------------------------------------------------------------------------------------------

@@ -232,6 +232,14 @@ class Compiler(ABC):
         """
         return None
 
+    def listing(self, source: str, function: str, options: CompileOptions) -> str | None:  # noqa: ARG002
+        """Return the assembly of a rendered source; None if this compiler gives none.
+
+        Raises:
+            CompileError: the compiler rejected the source, crashed or ran out of time.
+        """
+        return None
+
     def expect(self, options: CompileOptions) -> None:  # noqa: B027 - optional
         """Get ready for many compilations with the same options, up to :meth:`close`."""
 

@@ -41,8 +41,8 @@ def _nvrtc_paths() -> list[str]:
 
 
 @functools.cache
-def _nvrtc() -> RuntimeCompiler:
-    return RuntimeCompiler("NVRTC", "nvrtc", "CUBIN", _nvrtc_paths(), _INSTALL)
+def _nvrtc(code: str = "CUBIN") -> RuntimeCompiler:
+    return RuntimeCompiler("NVRTC", "nvrtc", code, _nvrtc_paths(), _INSTALL)
 
 
 class CudaBackend(GpuBackend):
@@ -57,6 +57,15 @@ class CudaBackend(GpuBackend):
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:
         return _nvrtc()
+
+    @staticmethod
+    def assembler() -> RuntimeCompiler:
+        return _nvrtc("PTX")
+
+    @staticmethod
+    def assembler_flag(flag: str) -> str:
+        # PTX is of a virtual architecture.
+        return flag.replace("=sm_", "=compute_") if flag.startswith(CudaBackend.architecture_flag) else flag
 
     @staticmethod
     def require_device() -> None:

@@ -175,6 +175,19 @@ class GpuCompiler(Compiler):
         except BackendUnavailableError as error:
             raise BackendUnavailableError(f"{error}; to compile without a device, give an architecture") from error
 
+    def listing(self, source: str, function: str, options: CompileOptions) -> str | None:
+        library = self._backend.assembler()
+        if library is None:
+            return None
+        flags = tuple(self._backend.assembler_flag(flag) for flag in self.identity(self.resolved(options)))
+
+        def compile_one() -> tuple[bytes, str]:
+            return library.compile(source, function, flags, options.timeout_s)
+
+        key = [library.name, library.version, "listing", *flags, source]
+        image: bytes = compile_cached(self._cache, key, function, compile_one).image
+        return image.rstrip(b"\0").decode(errors="replace")
+
     def resources(self, binary: Binary) -> Resources:
         return self._backend.read_resources(binary.image, binary.function)
 
@@ -271,6 +284,20 @@ class GpuBackend(Backend):
         Raises:
             BackendUnavailableError: it is not installed.
         """
+
+    @staticmethod
+    def assembler() -> RuntimeCompiler | None:
+        """Return the compiler that stops at assembly; None if there is none.
+
+        Raises:
+            BackendUnavailableError: it is not installed.
+        """
+        return None
+
+    @staticmethod
+    def assembler_flag(flag: str) -> str:
+        """Return the flag for :meth:`assembler` that stands for one of the compiler's."""
+        return flag
 
     @staticmethod
     @abstractmethod

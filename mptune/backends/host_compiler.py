@@ -150,9 +150,7 @@ class HostCompiler(Compiler):
         return self._program or find_compiler()
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        build = build_in(source)
-        program = find_compiler(build.compiler) if build.compiler else self.program
-        flags = program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
+        program, flags = self._build(source, options)
 
         def compile_one() -> tuple[bytes, str]:
             with self._cache.workspace() as folder:
@@ -177,7 +175,14 @@ class HostCompiler(Compiler):
         Raises:
             CompileError: the compiler rejected it, crashed or took longer than a minute.
         """
-        flags = program.flags(extra=self._flags)
+        return self._assembly(program, program.flags(extra=self._flags), source, name)
+
+    def listing(self, source: str, function: str, options: CompileOptions) -> str:
+        """Return the assembly of a kernel without that of the runtime, which is the same for all."""
+        program, flags = self._build(source, options)
+        return self._assembly(program, ("-DMPTUNE_RUNTIME_APART=1", *flags), source, function)
+
+    def _assembly(self, program: Program, flags: Sequence[str], source: str, name: str) -> str:
         flags = ("-S", *(flag for flag in flags if flag != "-shared"))
 
         def compile_one() -> tuple[bytes, str]:
@@ -188,6 +193,12 @@ class HostCompiler(Compiler):
         key = [program.version, *program.command, processor().fingerprint, *flags, source]
         image: bytes = compile_cached(self._cache, key, name, compile_one).image
         return image.decode()
+
+    def _build(self, source: str, options: CompileOptions) -> tuple[Program, tuple[str, ...]]:
+        """Return what compiles a source, which may say so itself, and all flags."""
+        build = build_in(source)
+        program = find_compiler(build.compiler) if build.compiler else self.program
+        return program, program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
 
     def versions(self) -> Mapping[str, str]:
         return {"compiler": self.program.version}

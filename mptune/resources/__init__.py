@@ -1,8 +1,12 @@
-"""What a compiled kernel takes of a multiprocessor, read from its binary, and how many of its threads fit there."""
+"""What a compiled kernel takes of a multiprocessor, read from its binary, and what its assembly is made of."""
 
 from __future__ import annotations
 
 from mptune.resources.binaries import Resources, read_code_object, read_cubin
+from mptune.resources.listing import Instructions, count_instructions
 from mptune.resources.occupancy import Multiprocessor, multiprocessor, occupancy
 
-__all__ = ["Multiprocessor", "Resources", "multiprocessor", "occupancy", "read_code_object", "read_cubin"]
+__all__ = [
+    "Instructions", "Multiprocessor", "Resources", "count_instructions", "multiprocessor", "occupancy",
+    "read_code_object", "read_cubin",
+]  # fmt: skip
