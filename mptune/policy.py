@@ -25,9 +25,16 @@ from mptune.evidence import shared_values, values_text
 from mptune.objective import Objective
 from mptune.results import Status, Trial
 
-__all__ = ["Action", "Decision", "Facts", "MeasurementPolicy", "Plan", "errors_of"]
+__all__ = ["Action", "Decision", "Facts", "MeasurementPolicy", "Plan", "errors_of", "is_error", "worst_errors"]
 
 _NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
+
+#: What differs from launch to launch only because sums are added up in another order has errors of one magnitude, ...
+_ROUNDING_FACTOR: Final = 10.0
+#: ... or errors of no more than this many roundings of the narrowest type, each relative to the largest value. A
+#: difference above a thousandth is none of rounding, whatever the type.
+_ROUNDINGS: Final = 1000.0
+_MOST_BY_ROUNDING: Final = 1e-3
 
 
 class Action(StrEnum):
@@ -83,6 +90,8 @@ class Plan:
         best_ms: launches stop early once the median is clearly above this.
         error_limits: the largest errors, by the names of their metrics, of a configuration that is timed.
         observe: whether the optional observers measure too.
+        is_own: REUSE only: whether those errors were measured on this very configuration.
+        thresholds: errors, by the names of their metrics, up to which launches may differ by whatever they like.
     """
 
     action: Action = Action.CHECK
@@ -92,6 +101,8 @@ class Plan:
     best_ms: float = math.inf
     error_limits: Mapping[str, float] = field(default_factory=dict)
     observe: bool = True
+    is_own: bool = False
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
     def times_after_check(self, errors: Mapping[str, float]) -> Decision:
         """Decide whether a configuration with these errors, just measured, is timed."""
@@ -105,6 +116,40 @@ class Plan:
         if self.action is Action.REUSE and time_ms < self.check_below_ms:
             return Decision(True, "faster than every checked trial that is as accurate: it would join the front")
         return Decision(False, "a checked trial is as fast and as accurate")
+
+    def compares_after_timing(self, time_ms: float) -> Decision:
+        """Decide whether the outputs are compared as the last timed launch left them.
+
+        A check of the first launch says nothing about the launches that are timed.
+        """
+        if self.action is Action.CHECK:
+            return Decision(True, "it can be reported")
+        if self.is_own:
+            return Decision(True, "it is about to be reported")
+        return self.checks_after_timing(time_ms)
+
+    def is_stable(
+        self, first: Mapping[str, float], last: Mapping[str, float], roundoff: float, scale: float
+    ) -> Decision:
+        """Decide whether the errors of two launches differ by no more than rounding, or not enough to matter.
+
+        Where the first errors are known from before they may be of other data, and only larger ones tell.
+
+        Args:
+            first: errors by name, of the first launch.
+            last: of the last one.
+            roundoff: unit roundoff of the narrowest type of the configuration.
+            scale: the largest magnitude in the references.
+        """
+        floor = min(_ROUNDINGS * roundoff, _MOST_BY_ROUNDING) * max(1.0, scale)
+        for name in (name for name in first if is_error(name)):
+            least, worst = (first[name], last[name]) if self.is_own else sorted((first[name], last[name]))
+            allowed = max(self.thresholds.get(name, 0.0), _ROUNDING_FACTOR * least, floor)
+            if not worst <= allowed:
+                return Decision(
+                    False, f"{name} was {first[name]:.3g} at first and {last[name]:.3g} after the timed launches"
+                )
+        return Decision(True, "the launches agree but for rounding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +187,13 @@ class MeasurementPolicy:
 
         Under the penalty ``decay`` an inaccurate trial scores by its speed, so it is timed too.
         """
+        return _NO_LIMITS if self.objective.penalty == "decay" else self.thresholds
+
+    @property
+    def thresholds(self) -> Mapping[str, float]:
+        """The largest errors, by the names of their metrics, of a feasible trial."""
         threshold = self.objective.threshold
-        if threshold is None or self.objective.penalty == "decay":
+        if threshold is None:
             return _NO_LIMITS
         if isinstance(threshold, Mapping):
             return {f"error.{output}": tau for output, tau in threshold.items()}
@@ -162,10 +212,10 @@ class MeasurementPolicy:
 
     def plan(self, facts: Facts) -> Plan:
         """Decide what to do with a configuration that has not been evaluated."""
-        limits = dict(self.error_limits)
+        limits, thresholds = dict(self.error_limits), dict(self.thresholds)
         is_known = self.knows_error(facts)
         if not is_known:
-            return Plan(reason=is_known.reason, best_ms=facts.best_ms, error_limits=limits)
+            return Plan(reason=is_known.reason, best_ms=facts.best_ms, error_limits=limits, thresholds=thresholds)
         errors = errors_of(facts.siblings[0])
         if any(errors[name] > limit for name, limit in limits.items()):
             reason = "not timed: its error is above the threshold"
@@ -178,6 +228,7 @@ class MeasurementPolicy:
             check_below_ms=min(as_accurate, default=math.inf),
             best_ms=facts.best_ms,
             error_limits=limits,
+            thresholds=thresholds,
         )
 
     def knows_error(self, facts: Facts) -> Decision:
@@ -203,9 +254,11 @@ class MeasurementPolicy:
 
     def plan_again(self, trial: Trial) -> Plan:
         """Decide how a valid trial is measured again in turn with others: timed in full, its own error kept."""
+        thresholds = dict(self.thresholds)
         if trial.measurement.reused_error:
-            return Plan(reason="its error was measured on another configuration")
-        return Plan(Action.REUSE, "its error has been measured", errors_of(trial))
+            return Plan(reason="its error was measured on another configuration", thresholds=thresholds)
+        reason = "its error has been measured"
+        return Plan(Action.REUSE, reason, errors_of(trial), is_own=True, thresholds=thresholds)
 
     # -- trials there are ----------------------------------------------------------------------
 
@@ -244,9 +297,40 @@ class MeasurementPolicy:
         """Decide whether a trial that is about to be reported (best, front or baseline) is checked first."""
         if trial.measurement.reused_error:
             return Decision(True, "its error was measured on another configuration")
+        if not math.isnan(trial.time_ms) and math.isnan(trial.metric("error_spread")):
+            return Decision(True, "its outputs were not compared after it was timed")
         return Decision(False, "its error has been measured")
 
 
 def errors_of(trial: Trial) -> dict[str, float]:
     """Return the error metrics of a trial, by name."""
     return {k: v for k, v in trial.measurement.metrics.items() if k.startswith(("error", "log10_error"))}
+
+
+def is_error(name: str) -> bool:
+    """Whether a metric is the error of an output, or of the worst one."""
+    return name == "error" or name.startswith("error.")
+
+
+def worst_errors(first: Mapping[str, float], last: Mapping[str, float], *, is_own: bool = False) -> dict[str, float]:
+    """Return the error metrics over two launches: the worst of each, and by how much the launches differ.
+
+    Args:
+        first: error metrics of the first launch, or those known from before (``is_own``) of whatever data.
+        last: of the last one.
+        is_own: whether an error below the first one is no news.
+    """
+    worst = {name: _larger(first[name], last[name]) for name in first if is_error(name)}
+    spread = last["error"] - first["error"]
+    known = first.get("error_spread", 0.0)
+    error = worst["error"]
+    return {
+        **first,
+        **worst,
+        "log10_error": math.log10(error) if error else -math.inf,
+        "error_spread": max(known, spread if is_own else abs(spread)),
+    }
+
+
+def _larger(a: float, b: float) -> float:
+    return math.nan if math.isnan(a) or math.isnan(b) else max(a, b)

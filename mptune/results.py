@@ -18,7 +18,8 @@ class Status(StrEnum):
 
     An inaccurate trial's error is above the threshold; a fragile one's is so on an input nobody searched with; a
     violation is accurate enough, but breaks a constraint on what was measured (``CONSTRAINT`` is one on parameters,
-    known before running).
+    known before running). An unstable one gave different results from launch to launch; a corrupt one changed memory it
+    must not write to.
     """
 
     OK = "ok"
@@ -27,6 +28,7 @@ class Status(StrEnum):
     VIOLATION = "violation"
     NON_FINITE = "non_finite"
     UNWRITTEN = "unwritten"
+    UNSTABLE = "unstable"
     CONSTRAINT = "constraint"
     COMPILE_ERROR = "compile_error"
     LAUNCH_ERROR = "launch_error"
@@ -48,7 +50,8 @@ class Measurement:
 
     Attributes:
         metrics: every scalar by name, the unit in the name: ``time_ms`` (median), ``time_min_ms``,
-            ``error`` (worst output), ``error.<output>``, ``log10_error``, ``memory_bytes``, ...
+            ``error`` (worst output of the worst launch), ``error.<output>``, ``log10_error``, ``error_spread`` (largest
+            less smallest error over launches), ``memory_bytes``, ...
         times_ms: the raw launch times the median is taken of.
         durations_s: wall time the evaluation spent, by phase ("compile", "transfer", "accuracy", "timing").
         reused_error: the error was measured on another configuration of the same accuracy signature.

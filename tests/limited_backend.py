@@ -129,6 +129,12 @@ class LimitedFunction(Function):
         buffer.write(data)
         self._constants[name] = buffer
 
+    def read_constant(self, name: str, data: NDArray[Any]) -> None:
+        buffer = self._constants.get(name)
+        if buffer is None:
+            raise LaunchError(f"there is no __constant__ array {name!r}")
+        buffer.read(data)
+
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         passed = [a.for_kernel() if isinstance(a, LimitedBuffer) else a for a in arguments]
         constants = [buffer for buffer in self._constants.values() if buffer is not None]

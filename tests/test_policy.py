@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mptune.objective import Objective
-from mptune.policy import Action, Facts, MeasurementPolicy, Plan, errors_of
+from mptune.policy import Action, Facts, MeasurementPolicy, Plan, errors_of, worst_errors
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
@@ -172,7 +172,7 @@ def test_nothing_is_timed_coarsely_unless_less_time_alone_wins() -> None:
 def test_measured_again_in_full_and_with_an_error_of_its_own(reused: bool, action: Action) -> None:
     plan = HARD.plan_again(trial(5.0, 1e-2, reused=reused))
     errors = {} if reused else {"error": 1e-2, "error.y": 1e-2, "log10_error": -3.0}
-    assert plan == Plan(action, plan.reason, errors)
+    assert plan == Plan(action, plan.reason, errors, is_own=not reused, thresholds={"error": 1e-3})
 
 
 TIMEOUT = Trial(Configuration({"block": 1}), Status.TIMEOUT, measurement=Measurement({"limit_s": 30.0}))
@@ -223,9 +223,81 @@ def test_a_stored_trial_with_a_reused_error_stands_if_it_cannot_win(
 
 def test_nothing_is_reported_on_an_error_measured_elsewhere() -> None:
     for is_reused in (True, False):
-        decision = TIMED.checks_before_report(trial(1.0, 1e-9, reused=is_reused))
+        decision = TIMED.checks_before_report(trial(1.0, 1e-9, reused=is_reused, error_spread=0.0))
         assert bool(decision) is is_reused
         assert decision.reason
+
+
+@pytest.mark.parametrize(("time_ms", "checks"), [(1.0, True), (math.nan, False)])
+def test_nothing_is_reported_that_was_timed_and_not_compared_again(time_ms: float, checks: bool) -> None:
+    decision = TIMED.checks_before_report(trial(time_ms, 1e-9))
+    assert bool(decision) is checks
+    assert decision.reason
+
+
+@pytest.mark.parametrize(
+    ("plan", "compares"),
+    [
+        (Plan(), True),
+        (Plan(Action.REUSE, check_below_ms=5.0), True),
+        (Plan(Action.REUSE, check_below_ms=1.0), False),
+        (Plan(Action.REUSE, is_own=True), True),
+    ],
+)
+def test_outputs_are_compared_after_timing_where_the_trial_can_be_reported(plan: Plan, compares: bool) -> None:
+    decision = plan.compares_after_timing(2.0)
+    assert bool(decision) is compares
+    assert decision.reason
+
+
+ROUNDOFF = 2.0**-24
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "more", "is_stable"),
+    [
+        (1e-3, 1e-3, {}, True),
+        (1e-3, 9e-3, {}, True),
+        (9e-3, 1e-3, {}, True),
+        (1e-3, 2e-2, {}, False),
+        (2e-2, 1e-3, {}, False),
+        (1e-3, math.nan, {}, False),
+        (1e-3, math.inf, {}, False),
+        (0.0, 1e-7, {}, True),
+        (0.0, 1e-4, {}, False),
+        (0.0, 1e-4, {"scale": 100.0}, True),
+        (0.0, 1e-4, {"roundoff": 2.0**-11}, True),
+        (0.0, 1e-2, {"roundoff": 2.0**-3}, False),
+        (0.0, 1e-2, {"thresholds": {"error": 1e-2, "error.y": 1e-2}}, True),
+        (0.0, 1.1e-2, {"thresholds": {"error": 1e-2, "error.y": 1e-2}}, False),
+        # One output is within its threshold, the worst is not.
+        (0.0, 1e-2, {"thresholds": {"error.y": 1e-2}}, False),
+        # What is known from before is of several inputs: a smaller error tells nothing.
+        (2e-2, 1e-3, {"is_own": True}, True),
+        (1e-3, 2e-2, {"is_own": True}, False),
+    ],
+)
+def test_launches_may_differ_by_rounding(first: float, last: float, more: dict[str, Any], is_stable: bool) -> None:
+    roundoff, scale = more.pop("roundoff", ROUNDOFF), more.pop("scale", 0.0)
+    plan = Plan(Action.REUSE, **more)
+    errors = [{"error": e, "error.y": e, "log10_error": -3.0, "error_spread": 9.0} for e in (first, last)]
+    decision = plan.is_stable(*errors, roundoff, scale)
+    assert bool(decision) is is_stable
+    assert decision.reason
+
+
+def test_the_worst_errors_and_how_far_launches_differ() -> None:
+    first = {"error": 0.5, "error.y": 0.25, "error.z": 0.5, "log10_error": -0.3, "error_mean": 0.1}
+    last = {"error": 1.0, "error.y": 1.0, "error.z": 0.0, "log10_error": 0.0}
+    both = worst_errors(first, last)
+    assert both == {
+        "error": 1.0, "error.y": 1.0, "error.z": 0.5, "log10_error": 0.0, "error_mean": 0.1, "error_spread": 0.5
+    }  # fmt: skip
+    assert worst_errors(last, first)["error_spread"] == 0.5
+    assert worst_errors(last, first, is_own=True)["error_spread"] == 0.0
+    assert worst_errors({**last, "error_spread": 0.75}, first, is_own=True)["error_spread"] == 0.75
+    assert worst_errors({"error": 0.0}, {"error": 0.0})["log10_error"] == -math.inf
+    assert math.isnan(worst_errors(first, {**last, "error": math.nan})["error"])
 
 
 @pytest.mark.parametrize("changed", [{"action": Action.REUSE}, {"observe": False}])

@@ -44,6 +44,10 @@ __all__ = [
 ]
 
 
+#: What is compared with the host at a time.
+_PIECE_BYTES: Final = 1 << 22
+
+
 @dataclass(frozen=True, slots=True)
 class Availability:
     """Whether a backend can compile and run here; where not, why and what to install."""
@@ -123,6 +127,19 @@ class Buffer(ABC):
     def read(self, data: NDArray[Any]) -> None:
         """Copy the device memory into a contiguous host array of ``nbytes`` bytes."""
 
+    def holds(self, data: NDArray[Any]) -> bool:
+        """Whether the device memory is, byte by byte, a contiguous host array of ``nbytes`` bytes."""
+        import numpy as np
+
+        expected = data.reshape(-1).view(np.uint8)
+        found = np.empty(min(self.nbytes, _PIECE_BYTES), np.uint8)
+        for start in range(0, self.nbytes, _PIECE_BYTES):
+            piece = found[: self.nbytes - start]
+            self.part(start, piece.nbytes).read(piece)
+            if not np.array_equal(piece, expected[start : start + piece.nbytes]):
+                return False
+        return True
+
     @abstractmethod
     def copy_from(self, other: Buffer) -> None:
         """Copy another buffer of the same backend and size, on the device."""
@@ -156,6 +173,14 @@ class Function(ABC):
     @abstractmethod
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
         """Copy a contiguous array into the ``__constant__`` array of that name and size.
+
+        Raises:
+            LaunchError: there is none.
+        """
+
+    @abstractmethod
+    def read_constant(self, name: str, data: NDArray[Any]) -> None:
+        """Copy the ``__constant__`` array of that name and size into a contiguous array.
 
         Raises:
             LaunchError: there is none.

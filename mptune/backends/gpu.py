@@ -107,6 +107,11 @@ class GpuFunction(Function):
             raise LaunchError(f"{self.name} was given {name!r} after it was unloaded")
         self._driver.copy_in(self._driver.symbol(self._module, name), int(data.ctypes.data), data.nbytes)
 
+    def read_constant(self, name: str, data: NDArray[Any]) -> None:
+        if self._module is None:
+            raise LaunchError(f"{name!r} of {self.name} was read after it was unloaded")
+        self._driver.copy_out(int(data.ctypes.data), self._driver.symbol(self._module, name), data.nbytes)
+
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._check(shape)
         pointers, values = pack_arguments(self.name, arguments, GpuBuffer)

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import math
+import mmap
 import os
 import threading
 import weakref
@@ -26,14 +27,18 @@ from mptune.errors import LaunchError, MptuneError, OutOfMemoryError
 from mptune.memory import available_memory_bytes, total_memory_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from mptune.kernel import Kernel, LaunchShape, Sizes
 
 __all__ = ["HostBackend", "HostBuffer", "HostDevice", "HostFunction"]
 
-_ALIGNMENT: Final = 64
+#: Unused addresses on each side of a buffer: what 32 bits can index, of 8 bytes each; less where there is no room.
+_MARGINS: Final = (1 << 34, 1 << 30, 1 << 26, 1 << 20)
+_RESERVE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+_MAP_FAILED: Final = ctypes.c_void_p(-1).value
+#: Buffers of so many bytes may lie in huge pages.
+_HUGE_FROM: Final = 1 << 22
 #: As on every CUDA device.
 _MAX_THREADS_PER_BLOCK: Final = 1024
 #: More than any GPU's block has (227 KiB on sm_90), and still inside a core's second-level cache.
@@ -50,22 +55,45 @@ _FAILURES: Final = {
 }
 
 
+@functools.cache
+def _c_library() -> ctypes.CDLL:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    offset = ctypes.c_longlong
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, offset]
+    library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    library.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    library.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    return library
+
+
 class _HostMemory:
-    """The memory of one buffer: zeroed, aligned to a cache line, and given back with the buffer at the latest."""
+    """The memory of one buffer: zeroed, in pages of its own, and given back with the buffer at the latest.
+
+    On both sides lie addresses nobody may use, as far as an index of 32 bits reaches: what a kernel does there ends it.
+    """
 
     def allocate(self, nbytes: int) -> int:
-        import numpy as np
-
-        try:
-            self._bytes: NDArray[np.uint8] | None = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
-        except MemoryError as error:
-            raise OutOfMemoryError(
-                f"{nbytes} bytes could not be allocated on the host; smaller sizes or narrower types need fewer"
-            ) from error
-        return -(-int(self._bytes.ctypes.data) // _ALIGNMENT) * _ALIGNMENT
+        used = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        for margin in _MARGINS:
+            start = _c_library().mmap(None, margin + used + margin, 0, _RESERVE, -1, 0)
+            if start != _MAP_FAILED:
+                break
+        else:
+            raise _no_memory(nbytes)
+        self._finalizer = weakref.finalize(self, _c_library().munmap, start, margin + used + margin)
+        self._finalizer.atexit = False
+        if _c_library().mprotect(start + margin, used, mmap.PROT_READ | mmap.PROT_WRITE):
+            self._finalizer()
+            raise _no_memory(nbytes)
+        if used >= _HUGE_FROM:
+            # As NumPy does for its arrays.
+            _c_library().madvise(start + margin, used, mmap.MADV_HUGEPAGE)
+        return int(start + margin)
 
     def free(self, address: int) -> None:  # noqa: ARG002
-        self._bytes = None
+        self._finalizer()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         ctypes.memmove(target, source, nbytes)
@@ -81,6 +109,9 @@ class HostBuffer(AddressBuffer):
 
     def __init__(self, nbytes: int) -> None:
         super().__init__(_HostMemory(), nbytes)
+
+    def holds(self, data: NDArray[Any]) -> bool:
+        return bool(_c_library().memcmp(self.address, self._host_address(data), self.nbytes) == 0)
 
 
 class HostFunction(Function):
@@ -106,13 +137,19 @@ class HostFunction(Function):
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
         with self._lock:
-            if self._library is None:
-                raise LaunchError(f"{self.function} was given {name!r} after it was unloaded")
-            try:
-                symbol = (ctypes.c_char * data.nbytes).in_dll(self._library, name)
-            except ValueError as error:
-                raise LaunchError(f"{self.function} has no __constant__ array {name!r}") from error
-            ctypes.memmove(symbol, data.ctypes.data, data.nbytes)
+            ctypes.memmove(self._constant(name, data.nbytes), data.ctypes.data, data.nbytes)
+
+    def read_constant(self, name: str, data: NDArray[Any]) -> None:
+        with self._lock:
+            ctypes.memmove(data.ctypes.data, self._constant(name, data.nbytes), data.nbytes)
+
+    def _constant(self, name: str, nbytes: int) -> ctypes.Array[ctypes.c_char]:
+        if self._library is None:
+            raise LaunchError(f"{self.function} was asked for {name!r} after it was unloaded")
+        try:
+            return (ctypes.c_char * nbytes).in_dll(self._library, name)
+        except ValueError as error:
+            raise LaunchError(f"{self.function} has no __constant__ array {name!r}") from error
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._check_shape(shape)
@@ -246,6 +283,12 @@ class HostBackend(Backend):
         except MptuneError as error:
             return Availability(can_compile=False, can_run=False, reason=str(error))
         return Availability(can_compile=True, can_run=True)
+
+
+def _no_memory(nbytes: int) -> OutOfMemoryError:
+    return OutOfMemoryError(
+        f"{nbytes} bytes could not be allocated on the host; smaller sizes or narrower types need fewer"
+    )
 
 
 def _parameter_codes(library: ctypes.CDLL) -> list[int]:

@@ -107,6 +107,11 @@ class DataManager:
         return references
 
     @cached_property
+    def largest_reference(self) -> float:
+        """The largest magnitude in the references."""
+        return max(max(float(array.max()), -float(array.min())) for array in self.references.values())
+
+    @cached_property
     def data_key(self) -> str:
         """Identity of the data errors are measured with: sizes and the values of inputs and references."""
         digest = hashlib.sha256(self._inputs_key.encode())
@@ -172,13 +177,13 @@ class DataManager:
         """Return an array for an output, every element the poison pattern of its type."""
         return poisoned(self.shape_of(argument), self.dtype_of(argument, precision))
 
-    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
+    def unwritten(self, argument: Argument, array: NDArray[Any], offset: int = 0) -> int:
         """Return how many elements of an output still are the poison pattern, bit by bit.
 
         An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
-        written: it may be a result. The array is C-contiguous.
+        written: it may be a result. The array is C-contiguous, all of the output or, from element ``offset`` on, some.
         """
-        count = offset = 0
+        count = 0
         reference = self.references[argument.name].reshape(-1) if array.dtype.kind in "iu" else None
         for piece in pieces(array):
             found = still_poisoned(piece)

@@ -1,4 +1,4 @@
-"""Evaluating one configuration on a device: compile, check the answer and the guard zones, time it."""
+"""Evaluating one configuration on a device: compile, check the answer, time it, check again, look for damage."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from mptune.accuracy.evaluate import Output, metrics_by_output
 from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
 from mptune.buffers import DataManager
@@ -16,15 +18,17 @@ from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryErr
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.observing import Observation
 from mptune.evaluators.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Kernel, LaunchShape, Sizes
 from mptune.observers import OBSERVERS
 from mptune.observers.accuracy import AccuracyObserver
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.memory import MemoryObserver
 from mptune.observers.time import TimeObserver
-from mptune.policy import Action, Plan
+from mptune.policy import Action, Plan, worst_errors
+from mptune.precision import precision
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
+from mptune.space.parameters import PrecisionParameter
 
 __all__ = ["Bench", "Ready", "Request", "metric_names"]
 
@@ -95,6 +99,39 @@ class _Clock:
             yield
         finally:
             self.durations_s[name] = self.durations_s.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What the outputs were like after a launch; the errors by the names of their metrics."""
+
+    status: Status = Status.OK
+    message: str = ""
+    errors: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launches:
+    """Launches of one function on the same arguments, each on restored data; returns milliseconds."""
+
+    function: Function
+    shape: LaunchShape
+    bound: BoundArguments
+    flush: CacheFlush | None
+
+    def __call__(self) -> float:
+        self.bound.restore()
+        return self.function.launch(self.shape, self.bound.launch)
+
+    def timed(self) -> float:
+        """Launch from the state of the caches a timed launch is to find; see that it does something."""
+        self.bound.spots.poison()
+        self.bound.restore()
+        if self.flush is not None:
+            self.flush()
+        elapsed_ms = self.function.launch(self.shape, self.bound.launch)
+        self.bound.spots.look()
+        return elapsed_ms
 
 
 class Bench:
@@ -189,10 +226,10 @@ class Bench:
     def is_usable(self, trial: Trial) -> bool:
         """Whether the device can still be used after a trial.
 
-        A fault in a kernel can end it for this process, and a kernel that wrote outside its buffers in the process's
-        own memory may have damaged anything.
+        A fault in a kernel can end it for this process, and a kernel that wrote where it must not may have damaged
+        anything.
         """
-        if trial.status is Status.CORRUPT and self._backend.shares_memory:
+        if trial.status is Status.CORRUPT:
             return False
         return trial.status is not Status.LAUNCH_ERROR or self._backend.device.is_usable()
 
@@ -229,24 +266,23 @@ class Bench:
         try:
             with clock.phase("transfer"):
                 bound = self._device_data.bind(configuration)
-                for name, values in bound.constants.items():
-                    function.set_constant(name, values)
-
-            def launch(timed: bool) -> float:
-                bound.restore()
-                if timed and self._flush is not None:
-                    self._flush()
-                return function.launch(shape, bound.launch)
-
-            trial = self._measure(request, bound, launch, plan, clock)
-            if trial.status is not Status.OK or not (request.plan.observe and self._observation.names):
-                return trial
-            with clock.phase("observe"):
-                context = self._context(configuration, trial.measurement.times_ms)
-                more = self._observation.measure(context, self._backend, binary, function, shape, bound)
-            metrics = {**trial.measurement.metrics, **more}
-            measurement = dataclasses.replace(trial.measurement, metrics=metrics, durations_s=clock.durations_s)
-            return dataclasses.replace(trial, measurement=measurement)
+                _set_constants(function, bound)
+            launches = _Launches(function, shape, bound, self._flush)
+            trial = self._measure(request, binary, launches, plan, clock)
+            if trial.status is Status.OK and request.plan.observe and self._observation.names:
+                with clock.phase("observe"):
+                    context = self._context(configuration, trial.measurement.times_ms)
+                    more = self._observation.measure(context, self._backend, binary, function, shape, bound)
+                metrics = {**trial.measurement.metrics, **more}
+                trial = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
+            with clock.phase("transfer"):
+                damage = [*self._device_data.damage(bound), *_changed_constants(bound, function)]
+            if damage:
+                # Whatever its outputs say, they may be of other inputs than those that were meant.
+                trial = dataclasses.replace(trial, status=Status.CORRUPT, message="; ".join(damage))
+            return dataclasses.replace(
+                trial, measurement=dataclasses.replace(trial.measurement, durations_s=clock.durations_s)
+            )
         finally:
             if self._kept is None:
                 function.unload()
@@ -258,86 +294,100 @@ class Bench:
             kept[source] = binary, self._backend.device.load(binary)
         return kept[source]
 
-    def _measure(
-        self, request: Request, bound: BoundArguments, launch: Callable[[bool], float], plan: TimingPlan, clock: _Clock
-    ) -> Trial:
-        configuration = request.configuration
+    def _measure(self, request: Request, binary: Binary, launches: _Launches, plan: TimingPlan, clock: _Clock) -> Trial:
+        configuration, decided = request.configuration, request.plan
+        reused = decided.action is Action.REUSE
         metrics: dict[str, float] = {}
         times: tuple[float, ...] = ()
-        decided = request.plan
-        reused = decided.action is Action.REUSE
 
-        def trial(status: Status, message: str) -> Trial:
+        def trial(status: Status, message: str = "") -> Trial:
             return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s, reused))
 
         metrics.update(_observed(MemoryObserver(), self._context(configuration, times)))
-        if not reused:
-            status, message = self._check(configuration, bound, launch, metrics, clock)
-            if status is not Status.OK:
-                return trial(status, message)
-            is_timed = decided.times_after_check(metrics)
-            if not is_timed:
-                return trial(Status.INACCURATE, is_timed.reason)
-        with clock.phase("timing"):
-            times = repeat_launches(lambda: launch(True), plan, best_ms=decided.best_ms)
-            metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
+        first = _Outcome(errors=decided.errors) if reused else self._check(configuration, launches, clock)
+        metrics.update(first.errors)
+        if first.status is not Status.OK:
+            return trial(first.status, first.message)
+        if not reused and not (is_timed := decided.times_after_check(metrics)):
+            return trial(Status.INACCURATE, is_timed.reason)
         with clock.phase("transfer"):
-            damage = _damage(bound)
-        if damage:
-            return trial(Status.CORRUPT, damage)
-        if not reused:
-            return trial(Status.OK, "")
+            # Before the launches that warm up: those that are timed find the caches as one of their kind leaves them.
+            self._device_data.poison(launches.bound)
+        with clock.phase("timing"):
+            times = repeat_launches(launches.timed, plan, best_ms=decided.best_ms)
+            metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
+        idle = launches.bound.spots.untouched
+        if not (idle or decided.compares_after_timing(metrics["time_ms"])):
+            return trial(Status.OK)
+        last = self._compare(configuration, launches.bound, clock)
         if decided.checks_after_timing(metrics["time_ms"]):
             reused = False
-            return trial(*self._check(configuration, bound, launch, metrics, clock))
-        metrics.update(decided.errors)
-        return trial(Status.OK, "")
+            first = self._check_anew(configuration, binary, launches, clock)
+            metrics.update(first.errors)
+            if first.status is not Status.OK:
+                return trial(first.status, first.message)
+        if what := idle or last.message:
+            metrics["error"] = metrics["error_last"] = math.nan
+            difference = f"error was {first.errors['error']:.3g} at first, and then {what}"
+        else:
+            roundoff, scale = _roundoff(self.kernel, configuration), self._data.largest_reference
+            agreement = decided.is_stable(first.errors, last.errors, roundoff, scale)
+            metrics.update(worst_errors(first.errors, last.errors, is_own=decided.is_own))
+            if agreement:
+                return trial(Status.OK)
+            difference = agreement.reason
+            metrics["error_last"] = last.errors["error"]
+        metrics["error_first"] = first.errors["error"]
+        return trial(Status.UNSTABLE, f"the results differ from launch to launch: {difference}")
 
     def _context(self, configuration: Configuration, times_ms: tuple[float, ...]) -> LaunchContext:
         return LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times_ms)
 
-    def _check(
-        self,
-        configuration: Configuration,
-        bound: BoundArguments,
-        launch: Callable[[bool], float],
-        metrics: dict[str, float],
-        clock: _Clock,
-    ) -> tuple[Status, str]:
-        """Launch once on poisoned outputs and measure the error into ``metrics``."""
+    def _check(self, configuration: Configuration, launches: _Launches, clock: _Clock) -> _Outcome:
+        """Launch once on poisoned outputs and compare them."""
         with clock.phase("transfer"):
-            self._device_data.poison(bound)
+            self._device_data.poison(launches.bound)
         with clock.phase("launch"):
-            launch(False)
+            launches()
         with clock.phase("transfer"):
-            damage = _damage(bound)
-            if damage:
-                return Status.CORRUPT, damage
+            damage = _overruns(launches.bound)
+        return (
+            _Outcome(Status.CORRUPT, "; ".join(damage))
+            if damage
+            else self._compare(configuration, launches.bound, clock)
+        )
+
+    def _check_anew(self, configuration: Configuration, binary: Binary, launches: _Launches, clock: _Clock) -> _Outcome:
+        """Check the launch of a function that has not been launched before, whatever it keeps from launch to launch."""
+        function = self._backend.device.load(binary)
+        try:
+            _set_constants(function, launches.bound)
+            return self._check(configuration, dataclasses.replace(launches, function=function), clock)
+        finally:
+            function.unload()
+
+    def _compare(self, configuration: Configuration, bound: BoundArguments, clock: _Clock) -> _Outcome:
+        """Compare the outputs as they are."""
+        with clock.phase("transfer"):
             outputs = self._device_data.outputs(bound)
         with clock.phase("accuracy"):
             try:
-                return self._compare(configuration, bound, outputs, metrics)
+                return self._errors(configuration, bound, outputs)
             except MemoryError:
                 # The device holds the data but not what it takes to compare them.
-                return self._compare(configuration, bound, self._device_data.read_outputs(bound), metrics)
+                return self._errors(configuration, bound, self._device_data.read_outputs(bound))
 
-    def _compare(
-        self,
-        configuration: Configuration,
-        bound: BoundArguments,
-        outputs: Mapping[str, Output],
-        metrics: dict[str, float],
-    ) -> tuple[Status, str]:
+    def _errors(self, configuration: Configuration, bound: BoundArguments, outputs: Mapping[str, Output]) -> _Outcome:
         missing = self._device_data.unwritten(bound, outputs)
         if missing:
             what = ", ".join(f"{count} of {outputs[name].size} elements of {name!r}" for name, count in missing.items())
-            return Status.UNWRITTEN, f"the kernel never wrote {what}"
+            return _Outcome(Status.UNWRITTEN, f"the kernel never wrote {what}")
         context = LaunchContext(configuration, self._data.footprint_bytes(configuration), lambda: outputs)
-        metrics.update(_observed(self._accuracy, context))
+        errors = _observed(self._accuracy, context)
         result = self._accuracy.result
         if result is not None and (result.non_finite or math.isnan(result.error)):
-            return Status.NON_FINITE, result.message
-        return Status.OK, ""
+            return _Outcome(Status.NON_FINITE, result.message, errors)
+        return _Outcome(errors=errors)
 
 
 def _observed(observer: Observer, context: LaunchContext) -> Mapping[str, float]:
@@ -346,6 +396,28 @@ def _observed(observer: Observer, context: LaunchContext) -> Mapping[str, float]
     return observer.results()
 
 
-def _damage(bound: BoundArguments) -> str:
-    """Say what launches wrote outside the buffers; empty if nothing."""
-    return "; ".join(f"the kernel wrote out of bounds of {name!r}: {o}" for name, o in bound.overruns().items())
+def _set_constants(function: Function, bound: BoundArguments) -> None:
+    for name, values in bound.constants.items():
+        function.set_constant(name, values)
+
+
+def _overruns(bound: BoundArguments) -> list[str]:
+    """Say what launches wrote outside the buffers."""
+    return [f"the kernel wrote out of bounds of {name!r}: {overrun}" for name, overrun in bound.overruns().items()]
+
+
+def _changed_constants(bound: BoundArguments, function: Function) -> list[str]:
+    """Say which constants are not what was set."""
+    changed = []
+    for name, values in bound.constants.items():
+        found = np.empty_like(values)
+        function.read_constant(name, found)
+        if found.tobytes() != values.tobytes():
+            changed.append(f"the kernel changed its constant {name!r}")
+    return changed
+
+
+def _roundoff(kernel: Kernel, configuration: Configuration) -> float:
+    """Return the unit roundoff of the narrowest type of a configuration."""
+    chosen = [configuration[p.name] for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    return max((precision(str(name)).unit_roundoff for name in chosen), default=precision("fp64").unit_roundoff)

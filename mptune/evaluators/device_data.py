@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 from mptune.accuracy.evaluate import Output
 from mptune.accuracy.metrics import ErrorMetric, rehearse
-from mptune.accuracy.pairs import DeviceArray, DevicePairs, bits_type, can_decode, count_unwritten
+from mptune.accuracy.pairs import PIECE, DeviceArray, DevicePairs, bits_type, can_decode, count_unwritten
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer
 from mptune.buffers import DataManager
 from mptune.buffers.conversion import poisoned
 from mptune.errors import OutOfMemoryError
 from mptune.kernel import Argument, Role
-from mptune.precision import Precision
+from mptune.precision import PRECISIONS, Precision
 from mptune.space.configuration import Configuration
 
 __all__ = ["GUARD_BYTES", "BoundArguments", "DeviceData", "GuardedBuffer", "OutputBuffer", "Overrun"]
 
-#: Of each zone: a few rows of most matrices, and a multiple of every alignment a backend promises.
+#: Of each zone, at least: a few rows of most matrices, and a multiple of every alignment a backend promises.
 GUARD_BYTES: Final = 1 << 14
 #: Bytes that make a NaN of every precision, so that what is read from a zone shows in the result as well ...
 _FLOAT_BYTE: Final = 0xFF
@@ -69,13 +69,15 @@ class GuardedBuffer:
     """
 
     def __init__(self, backend: Backend, nbytes: int, dtype: np.dtype[Any]) -> None:
-        self._whole: Final = backend.device.allocate(GUARD_BYTES + nbytes + GUARD_BYTES)
+        # The zone behind it ends where a page does: on the host nothing beyond that can be written to.
+        after = GUARD_BYTES + -nbytes % GUARD_BYTES
+        self._whole: Final = backend.device.allocate(GUARD_BYTES + nbytes + after)
         self._itemsize: Final = dtype.itemsize
         self._byte: Final = _INTEGER_BYTE if dtype.kind in "iu" else _FLOAT_BYTE
         self.data: Final[Buffer] = self._whole.part(GUARD_BYTES, nbytes)
         self.nbytes: Final = self._whole.nbytes
         self._before: Final = self._whole.part(0, GUARD_BYTES)
-        self._after: Final = self._whole.part(GUARD_BYTES + nbytes, GUARD_BYTES)
+        self._after: Final = self._whole.part(GUARD_BYTES + nbytes, after)
         for zone in (self._before, self._after):
             zone.fill(self._byte)
 
@@ -93,11 +95,12 @@ class GuardedBuffer:
         self._whole.free()
 
     def _changed(self, zone: Buffer) -> np.ndarray[Any, Any]:
-        found = np.empty(GUARD_BYTES, np.uint8)
+        found = np.empty(zone.nbytes, np.uint8)
         zone.read(found)
         return np.flatnonzero(found != self._byte)
 
 
+#: The argument, its precision and what the buffer is for.
 _Key = tuple[str, str, str]
 
 _NO_METRICS: Final[Mapping[str, ErrorMetric]] = MappingProxyType({})
@@ -115,6 +118,59 @@ class OutputBuffer:
     buffer: Buffer
 
 
+#: At how many places an output is looked at, a different one after every launch, and bytes at each: few enough neither
+#: to take long nor to show in a cache.
+_SPOTS: Final = 16
+_SPOT_BYTES: Final = 1 << 10
+#: From one place to the next: to all in turn, and far from the last.
+_STEP: Final = 5
+
+
+class Spots:
+    """Places of the outputs that are poisoned before a timed launch and looked at after it.
+
+    A launch that finds its results done and does nothing leaves outputs that are right; here it shows.
+
+    Attributes:
+        untouched: what one of the launches left unwritten, in words; empty if none did.
+    """
+
+    def __init__(self, data: DataManager, outputs: Sequence[OutputBuffer]) -> None:
+        self._data = data
+        self._outputs = [output for output in outputs if output.argument.role is Role.OUT]
+        self._places = [self._places_of(output) for output in self._outputs]
+        self._launches = 0
+        self.untouched = ""
+
+    def poison(self) -> None:
+        """Poison one place of each output."""
+        for places in self._places:
+            _, part, pattern = places[self._turn]
+            part.write(pattern)
+
+    def look(self) -> None:
+        """See whether a launch has written there."""
+        for output, places in zip(self._outputs, self._places, strict=True):
+            offset, part, pattern = places[self._turn]
+            found = np.empty_like(pattern)
+            part.read(found)
+            if (count := self._data.unwritten(output.argument, found, offset)) and not self.untouched:
+                name = output.argument.name
+                self.untouched = f"a later launch left {count} of {found.size} elements of {name!r} unwritten"
+        self._launches += 1
+
+    @property
+    def _turn(self) -> int:
+        return self._launches * _STEP % _SPOTS
+
+    def _places_of(self, output: OutputBuffer) -> list[tuple[int, Buffer, NDArray[Any]]]:
+        dtype = self._data.dtype_of(output.argument, output.precision)
+        elements = output.buffer.nbytes // dtype.itemsize
+        pattern = poisoned((min(elements, _SPOT_BYTES // dtype.itemsize),), dtype)
+        offsets = [place * (elements - pattern.size) // (_SPOTS - 1) for place in range(_SPOTS)]
+        return [(o, output.buffer.part(o * dtype.itemsize, pattern.nbytes), pattern) for o in offsets]
+
+
 @dataclass(frozen=True, slots=True)
 class BoundArguments:
     """What one configuration's launches are given.
@@ -125,6 +181,7 @@ class BoundArguments:
         pristine: for each inout buffer, the copy it is restored from.
         held: the memory of all of them, by the key it is kept under.
         constants: what goes into constant memory, by name.
+        spots: tells whether a launch wrote its outputs.
     """
 
     launch: Sequence[LaunchArgument]
@@ -132,6 +189,7 @@ class BoundArguments:
     pristine: tuple[tuple[Buffer, Buffer], ...]
     held: Mapping[_Key, GuardedBuffer]
     constants: Mapping[str, NDArray[Any]]
+    spots: Spots
 
     def restore(self) -> None:
         """Give every inout buffer its initial values back."""
@@ -140,9 +198,14 @@ class BoundArguments:
 
     def overruns(self) -> dict[str, Overrun]:
         """Return by argument what launches wrote into its guard zones, where they did."""
-        # An inout buffer is there twice.
-        found = ((name, guarded.overrun()) for (name, _, _), guarded in self.held.items())
-        return {name: overrun for name, overrun in found if overrun is not None}
+        return overruns(self.held)
+
+
+def overruns(buffers: Mapping[_Key, GuardedBuffer]) -> dict[str, Overrun]:
+    """Return by argument what launches wrote into the guard zones of buffers, where they did."""
+    # An inout buffer is there twice.
+    found = ((name, guarded.overrun()) for (name, _, _), guarded in buffers.items())
+    return {name: overrun for name, overrun in found if overrun is not None}
 
 
 class DeviceData:
@@ -167,7 +230,9 @@ class DeviceData:
         self._budget_bytes = budget_bytes
         self._metrics = {name: metric for name, metric in metrics.items() if metric.runs_anywhere}
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
-        self._namespace = backend.device.array_namespace() if self._metrics else None
+        #: Checksums of what was written to buffers that no launch may write to, where there are arrays to compute them.
+        self._checksums: dict[_Key, int] = {}
+        self._namespace = backend.device.array_namespace()
         self.no_arrays = ""
         try:
             for metric in dict.fromkeys(self._metrics.values()) if self._namespace is not None else ():
@@ -203,7 +268,8 @@ class DeviceData:
                 pristine.append((buffer, self._buffer(argument, precision, "read", held)))
             if argument.is_output:
                 outputs.append(OutputBuffer(argument, precision, buffer))
-        return BoundArguments(launch, tuple(outputs), tuple(pristine), held, constants)
+        spots = Spots(self._data, outputs)
+        return BoundArguments(launch, tuple(outputs), tuple(pristine), held, constants, spots)
 
     def poison(self, bound: BoundArguments) -> None:
         """Fill pure outputs with the poison pattern, so that an element never written shows."""
@@ -233,10 +299,62 @@ class DeviceData:
             counts[argument.name] = count_unwritten(output) if there else self._data.unwritten(argument, output)
         return {name: count for name, count in counts.items() if count}
 
+    def damage(self, bound: BoundArguments) -> list[str]:
+        """Say what launches wrote where they must not: outside the buffers, or into one that is only read.
+
+        Looked at are the buffers of this configuration, and those of all others where nothing keeps a kernel from them.
+        """
+        reached = bound.held if self._backend.shares_memory else {**self._buffers, **bound.held}
+        found = [f"the kernel wrote out of bounds of {name!r}: {o}" for name, o in overruns(reached).items()]
+        changed = [self._in_words(key, bound) for key, buffer in reached.items() if not self._is_intact(key, buffer)]
+        return [*found, *dict.fromkeys(changed)]
+
     def free(self) -> None:
         """Give all device memory back; what is bound next is uploaded anew."""
         while self._buffers:
             self._buffers.popitem()[1].free()
+
+    def _is_intact(self, key: _Key, guarded: GuardedBuffer) -> bool:
+        name, _, purpose = key
+        if purpose == "write":
+            return True
+        if key in self._checksums:
+            return self._checksum(guarded.data) == self._checksums[key]
+        return guarded.data.holds(self._data.references[name] if purpose == "reference" else self._values(key))
+
+    def _in_words(self, key: _Key, bound: BoundArguments) -> str:
+        name, precision_name, purpose = key
+        if purpose == "reference":
+            return f"the kernel changed the reference of {name!r}, which is no argument of it"
+        if key not in bound.held:
+            return f"the kernel changed {name!r} as it is kept in {precision_name}, which is no argument of it"
+        if self._argument(name).role is Role.INOUT:
+            return f"the kernel changed the initial values of {name!r}, which are kept in another buffer"
+        return f"the kernel changed {name!r}, which is an input"
+
+    def _wrote(self, key: _Key, guarded: GuardedBuffer) -> None:
+        """Take down what a buffer holds that no launch may write to."""
+        if self._namespace is not None:
+            self._checksums[key] = self._checksum(guarded.data)
+
+    def _checksum(self, buffer: Buffer) -> int:
+        """Return a sum of all words of a buffer, each by its place, modulo 2^64: no change of one word leaves it."""
+        xp = self._namespace
+        words = self._backend.device.array(buffer, np.dtype(np.uint8 if buffer.nbytes % 4 else np.uint32))
+        total = 0
+        for start in range(0, words.size, PIECE):
+            piece = words[start : start + PIECE]
+            weights = xp.arange(2 * start + 1, 2 * (start + piece.size) + 1, 2, dtype=np.uint64)
+            total += int((piece.astype(np.uint64) * weights).sum())
+        return total % 2**64
+
+    def _argument(self, name: str) -> Argument:
+        return next(argument for argument in self._data.kernel.arguments if argument.name == name)
+
+    def _values(self, key: _Key) -> NDArray[Any]:
+        """Return what was written to a buffer that is read."""
+        name, precision_name, _ = key
+        return self._data.typed(self._argument(name), PRECISIONS[precision_name] if precision_name else None)
 
     def _read(self, output: OutputBuffer) -> NDArray[Any]:
         array = np.empty(self._data.shape_of(output.argument), self._data.dtype_of(output.argument, output.precision))
@@ -271,6 +389,7 @@ class DeviceData:
             except OutOfMemoryError:
                 return None
             guarded.data.write(values)
+            self._wrote(key, guarded)
             self._buffers[key] = guarded
         self._buffers.move_to_end(key)
         held[key] = self._buffers[key]
@@ -291,6 +410,7 @@ class DeviceData:
             self._buffers[key] = self._allocate(argument, precision, held)
             if values is not None:
                 self._buffers[key].data.write(values)
+                self._wrote(key, self._buffers[key])
         self._buffers.move_to_end(key)
         held[key] = self._buffers[key]
         return held[key].data

@@ -105,12 +105,18 @@ def _visits(bench: Bench, requests: Iterable[Request], rounds: int, visit: Timin
                 trial = bench.evaluate(waiting[configuration], visit)
                 if not trial.is_valid:
                     del waiting[configuration]
-                elif not turn:
+                else:
                     # What every visit but the first is for.
+                    request = waiting[configuration]
                     again = Plan(
-                        Action.REUSE, "its error was measured in the first round", errors_of(trial), observe=False
+                        Action.REUSE,
+                        "its error was measured in an earlier round",
+                        errors_of(trial),
+                        observe=False,
+                        is_own=True,
+                        thresholds=request.plan.thresholds,
                     )
-                    waiting[configuration] = dataclasses.replace(waiting[configuration], plan=again)
+                    waiting[configuration] = dataclasses.replace(request, plan=again)
                 yield trial
 
 
@@ -122,7 +128,7 @@ def _together(trials: Sequence[Trial]) -> Trial:
     times_ms = tuple(time_ms for trial in trials for time_ms in trial.measurement.times_ms)
     phases = {name: 0.0 for trial in trials for name in trial.measurement.durations_s}
     durations_s = {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in trials) for name in phases}
-    metrics = {**first.measurement.metrics, **time_metrics(times_ms)}
+    metrics = {**first.measurement.metrics, **errors_of(last), **time_metrics(times_ms)}
     for name in metrics.keys() & set(ThroughputObserver.metrics):
         metrics[name] *= first.time_ms / metrics["time_ms"]
     return dataclasses.replace(

@@ -12,6 +12,7 @@ from mptune.backends import cuda
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.cuda import CudaBackend
 from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.device_data import GUARD_BYTES
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
 from mptune.results import Status
@@ -91,14 +92,17 @@ def evaluate(bench, **values):
     return bench.evaluate(Request(KERNEL.configuration(values), "source"))
 
 
-def test_a_trial_is_ok_and_nothing_but_guard_zones_comes_back_to_the_host(bench, fake):
+def test_a_trial_is_ok_and_nothing_but_guard_zones_and_spots_comes_back_to_the_host(bench, fake):
     fake.calls.clear()
     trial = evaluate(bench)
     assert trial.status is Status.OK, trial.message
     assert trial.error == 0.0
     assert trial.measurement.times_ms == (1.5,) * 3
     back = [nbytes for _, _, nbytes, kind, _ in fake.named("memcpyAsync") if kind == 2]
-    assert set(back) == {1 << 14}
+    zones = {GUARD_BYTES, GUARD_BYTES + -8 * N % GUARD_BYTES}
+    constant = {16}
+    spots = {1 << 10}
+    assert set(back) == zones | constant | spots
 
 
 def test_timed_launches_find_restored_data_and_an_empty_cache(bench, fake):
@@ -130,7 +134,7 @@ def test_a_write_past_the_end_is_corrupt_and_the_next_trial_is_whole(bench, fake
     trial = evaluate(bench)
     assert trial.status is Status.CORRUPT
     assert "wrote out of bounds of 'y': 40 bytes past its last element (element 3000 and after)" in trial.message
-    assert bench.is_usable(trial)
+    assert not bench.is_usable(trial)
     fake.kernel = whole
     assert evaluate(bench).status is Status.OK
 

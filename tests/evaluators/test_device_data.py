@@ -122,7 +122,9 @@ def test_buffers_of_other_configurations_make_room_when_the_device_is_full(data:
 
         def allocate(self, nbytes: int) -> HostBuffer:
             self.held[:] = [buffer for buffer in self.held if not buffer.freed]
-            if sum(buffer.nbytes for buffer in self.held) + nbytes > 4 * (8 * N + 2 * GUARD_BYTES):
+            if sum(buffer.nbytes for buffer in self.held) + nbytes > 4 * (
+                8 * N + 2 * GUARD_BYTES + -8 * N % GUARD_BYTES
+            ):
                 raise OutOfMemoryError(f"{nbytes} bytes were asked for")
             self.held.append(Counted(nbytes))
             return self.held[-1]

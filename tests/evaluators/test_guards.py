@@ -46,7 +46,8 @@ class TestZones:
     def test_data_keep_their_alignment_and_lie_between_the_zones(self, nbytes: int) -> None:
         guarded = GuardedBuffer(HostBackend(), nbytes, np.dtype(np.uint8))
         assert guarded.data.nbytes == nbytes
-        assert guarded.nbytes == nbytes + 2 * GUARD_BYTES
+        assert 0 <= guarded.nbytes - nbytes - 2 * GUARD_BYTES < GUARD_BYTES
+        assert guarded.nbytes % GUARD_BYTES == 0
         assert guarded.data.address % 64 == 0
         assert GUARD_BYTES % 256 == 0
         guarded.data.write(np.arange(nbytes).astype(np.uint8))
@@ -71,7 +72,7 @@ class TestZones:
     def test_what_is_read_from_a_zone_is_no_number(self, precision: object) -> None:
         dtype = precision.dtype  # type: ignore[attr-defined]
         guarded = GuardedBuffer(HostBackend(), 80, dtype)
-        found = np.empty(GUARD_BYTES // dtype.itemsize, dtype)
+        found = np.empty(guarded._after.nbytes // dtype.itemsize, dtype)
         guarded._after.read(found)
         assert np.isnan(found.astype(np.float64)).all()
 

@@ -1,0 +1,155 @@
+"""A kernel is checked as it is timed, and what it writes where it must not is found, named and put right."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mptune.backends.host import HostBackend
+from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.rounds import remeasure
+from mptune.evaluators.timing import TimingPlan
+from mptune.kernel import Kernel
+from mptune.policy import Action, Plan
+from mptune.registry import load_kernel
+from mptune.rendering import render
+from mptune.results import Status, Trial
+
+#: One launch is checked, one warms up, three are timed: numbers 0 to 4. The same again in another round.
+PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=3)
+LAST = 4
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return load_kernel(Path(__file__).with_name("hostile.py"))
+
+
+@pytest.fixture(scope="module")
+def bench(kernel: Kernel) -> Iterator[Bench]:
+    made = Bench(kernel, kernel.resolve_sizes(), HostBackend(workers=1), plan=PLAN)
+    yield made
+    made.close()
+
+
+def request(bench: Bench, plan: Plan | None = None, **values: Any) -> Request:
+    configuration = bench.kernel.configuration({"end": 1000, **values})
+    return Request(configuration, render(bench.kernel, configuration, bench.sizes), plan or Plan())
+
+
+def evaluate(bench: Bench, plan: Plan | None = None, **values: Any) -> Trial:
+    return bench.evaluate(request(bench, plan, **values))
+
+
+KNOWN = {"error": 0.0, "error.y": 0.0, "error.z": 0.0, "log10_error": -math.inf}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"queue": 1}, "a later launch left 128 of 128 elements of 'y' unwritten"),
+        ({"mode": "wrong", "begin": 1}, "error was 0 at first and 0.5 after the timed launches"),
+        ({"mode": "idle", "begin": 1}, "left 128 of 128 elements of 'y' unwritten"),
+        ({"mode": "wrong", "begin": 2}, "error was 0 at first and 0.5 after the timed launches"),
+        ({"mode": "idle", "begin": 2}, "left 128 of 128 elements of 'y' unwritten"),
+        ({"mode": "half", "begin": 1}, "elements of 'y'"),
+        ({"mode": "half", "begin": 2}, "elements of 'y' unwritten"),
+        ({"mode": "nan", "begin": 2}, "output 'y' has NaN or infinity in 1 element, first at index .5."),
+        ({"mode": "wrong", "begin": LAST, "end": LAST + 1}, "error was 0 at first and 0.5 after"),
+        ({"mode": "idle", "begin": LAST, "end": LAST + 1}, "left 128 of 128 elements of 'y' unwritten"),
+        ({"mode": "idle", "begin": 3, "end": 4}, "left 128 of 128 elements of 'y' unwritten"),
+        ({"mode": "wrong", "begin": LAST, "t": "fp32"}, "error was .*e-08 at first and 0.5 after"),
+    ],
+)
+def test_what_is_right_at_first_and_not_as_it_is_timed_is_unstable(
+    bench: Bench, values: dict[str, Any], message: str
+) -> None:
+    trial = evaluate(bench, **values)
+    assert trial.status is Status.UNSTABLE, trial
+    assert not trial.is_valid
+    assert "the results differ from launch to launch" in trial.message
+    assert re.search(message, trial.message), trial.message
+    assert trial.metric("error_first") < 1e-7
+    assert not trial.metric("error_last") < 0.5
+
+
+def test_one_that_needs_the_right_answer_to_give_it_is_wrong_from_the_start(bench: Bench) -> None:
+    assert evaluate(bench).error == 0.0
+    trial = evaluate(bench, already=1)
+    assert (trial.status, trial.error) == (Status.OK, 1.0)
+
+
+def test_an_error_that_is_reused_does_not_hide_it(bench: Bench) -> None:
+    slower = Plan(Action.REUSE, errors=KNOWN, check_below_ms=0.0)
+    faster = Plan(Action.REUSE, errors=KNOWN, check_below_ms=1e9)
+    assert evaluate(bench, slower).status is Status.OK
+    assert evaluate(bench, faster).measurement.reused_error is False
+    for values in ({"queue": 1}, {"mode": "idle", "begin": 1}):
+        assert evaluate(bench, slower, **values).status is Status.UNSTABLE
+        assert evaluate(bench, faster, **values).status is Status.UNSTABLE
+    # It is not reported, so it is not compared.
+    assert evaluate(bench, slower, mode="wrong", begin=1).status is Status.OK
+    assert evaluate(bench, faster, mode="wrong", begin=1).status is Status.UNSTABLE
+    # Wrong in the very first launch only, the one which a timed trial with a reused error never looks at.
+    first = evaluate(bench, faster, mode="wrong", end=1)
+    assert first.status is Status.UNSTABLE
+    assert (first.metric("error_first"), first.metric("error_last"), first.error) == pytest.approx((0.5, 0.0, 0.5))
+
+
+def test_every_round_of_the_finalists_is_compared(bench: Bench) -> None:
+    own = Plan(Action.REUSE, errors=KNOWN, is_own=True)
+    # The second round begins with launch 4.
+    for mode in ("wrong", "idle", "nan", "half"):
+        requests = [request(bench, own), request(bench, own, mode=mode, begin=5)]
+        good, bad = remeasure(bench, requests, rounds=2, visit=PLAN)
+        assert (good.status, good.error, good.metric("error_spread")) == (Status.OK, 0.0, 0.0)
+        assert bad.status is Status.UNSTABLE, mode
+
+
+def test_launches_that_differ_by_rounding_are_ok_and_their_spread_is_known(bench: Bench) -> None:
+    trial = evaluate(bench, mode="rounding", by=2)
+    assert trial.status is Status.OK
+    assert trial.metric("error_spread") == 0.0
+    # Launch 5 is the second of its round, so it is the last where only one is timed.
+    own = Plan(Action.REUSE, errors=KNOWN, is_own=True)
+    (again,) = remeasure(bench, [request(bench, own, mode="rounding", by=2)], 2, TimingPlan(1, 1, 1))
+    assert again.status is Status.OK
+    assert again.error == again.metric("error_spread") == pytest.approx(2.2e-16, rel=0.1)
+
+
+@pytest.mark.parametrize("begin", [0, 1, LAST])
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("input", "the kernel changed 'x', which is an input"),
+        ("initial", "the kernel changed 'other', which is an input"),
+        ("constant", "the kernel changed its constant 'weights'"),
+    ],
+)
+def test_an_input_that_changes_is_corrupt_named_and_restored(bench: Bench, mode: str, message: str, begin: int) -> None:
+    trial = evaluate(bench, mode=mode, begin=begin)
+    assert trial.status is Status.CORRUPT
+    assert message in trial.message
+    assert not bench.is_usable(trial)
+    after = evaluate(bench)
+    assert (after.status, after.error) == (Status.OK, 0.0)
+
+
+@pytest.mark.parametrize("mode", ["write", "read"])
+def test_what_is_written_or_read_far_outside_ends_the_trial_and_no_other(kernel: Kernel, mode: str) -> None:
+    (by,) = (parameter for parameter in kernel.parameters if parameter.name == "by")
+    far = [value for value in by.values if abs(value) > 2]
+    faults = [kernel.configuration({"mode": mode, "by": value, "end": 1000}) for value in far]
+    whole = kernel.configuration({"mode": "right"})
+    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN) as evaluator:
+        for fault in faults:
+            first, after = evaluator.evaluate([fault, whole])
+            assert first.status is Status.CRASH, first
+            assert "SIGSEGV" in first.message
+            assert (after.status, after.error) == (Status.OK, 0.0)
