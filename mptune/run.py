@@ -19,6 +19,7 @@ from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Status, Trial
 from mptune.store import PROBE, RunFile, RunInfo, RunState
+from mptune.unseen import Verified, in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,12 +153,16 @@ class Run:
     def durations_s(self) -> dict[str, float]:
         """How the wall time was spent in seconds, most first: by phase of the trials, and beside them.
 
-        ``prepare`` is inputs, references and the start of the worker, ``search`` the strategy, ``lost`` what trials
-        took that ended the worker, ``other`` the rest of the wall time. What so many devices spent at the same time
-        counts once.
+        ``prepare`` is inputs, references and the start of the worker, ``search`` the strategy, ``verification`` what is
+        reported run on unseen inputs, ``lost`` what trials took that ended the worker, ``other`` the rest of the wall
+        time. What so many devices spent at the same time counts once.
         """
         devices = max(1, self.state.workers)
-        spent = {"prepare": self.state.prepare_s, "search": self.state.search_s}
+        spent = {
+            "prepare": self.state.prepare_s,
+            "search": self.state.search_s,
+            "verification": self.state.verify_s,
+        }
         for trial in self.trials:
             for phase, seconds in trial.measurement.durations_s.items():
                 spent[phase] = spent.get(phase, 0.0) + seconds / devices
@@ -233,6 +238,14 @@ class Run:
         if self.baseline is None or not trial.is_valid or not trial.time_ms > 0:
             return math.nan
         return self.baseline.time_ms / trial.time_ms
+
+    def verified(self, trial: Trial) -> Verified | None:
+        """Return what unseen inputs said of a trial, None if it was not verified."""
+        return Verified.of(trial, self.info.objective)
+
+    def verified_text(self, trial: Trial) -> str:
+        """Return that in words; empty if it was not verified."""
+        return in_words(trial, self.info.objective)
 
     def metric_of(self, trial: Trial, metric: str) -> float:
         """Return a metric of a trial, ``speedup`` and the objective included; NaN if the trial lacks that metric."""
@@ -376,6 +389,7 @@ class Run:
             "time_ms": trial.time_ms,
             _SPEEDUP: self.speedup(trial),
             "error": trial.error,
+            "verified": None if (verified := self.verified(trial)) is None else verified.to_json(),
             "metrics": trial.measurement.metrics,
         }
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from mptune.objective import Objective
 from mptune.results import Trial
 
-__all__ = ["CONFIDENCE", "METRICS", "Verified", "rate_bound", "with_draws"]
+__all__ = ["CONFIDENCE", "METRICS", "Verified", "in_words", "rate_bound", "with_draws"]
 
 #: Of every statement about inputs that were not drawn.
 CONFIDENCE: Final = 0.95
@@ -90,6 +90,23 @@ class Verified:
     def to_json(self) -> dict[str, Any]:
         """Return the entry ``verified`` of a document."""
         return {**dataclasses.asdict(self), "at_most": self.at_most, "confidence": CONFIDENCE}
+
+
+def in_words(trial: Trial, objective: Objective) -> str:
+    """Say what verification found of a trial under the limits of an objective; empty if it was not verified."""
+    found = Verified.of(trial, objective)
+    return "" if found is None else found.words(_limit(objective.threshold))
+
+
+def _limit(threshold: float | Mapping[str, Any] | None) -> str:
+    """Return an error threshold as statements name it: "1e-4", "y 1e-4 and z 0.01", or nothing."""
+    if threshold is None:
+        return ""
+    if isinstance(threshold, Mapping):
+        return " and ".join(f"{name} {_limit(each)}" for name, each in threshold.items())
+    mantissa, _, exponent = f"{threshold:e}".partition("e")
+    short = f"{float(mantissa):.6g}e{int(exponent)}"
+    return f"{threshold:g}" if -3 < int(exponent) < 6 else short
 
 
 def _percent(share: float) -> str:

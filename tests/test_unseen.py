@@ -10,8 +10,10 @@ from scipy.stats import beta, binom
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.unseen import Verified, rate_bound, with_draws
+from mptune.store import RunInfo
+from mptune.unseen import Verified, in_words, rate_bound, with_draws
 
 
 def trial(**metrics: float) -> Trial:
@@ -131,3 +133,35 @@ def test_verification_adds_up_over_sessions():
     both = with_draws(first, [drawn(4e-4), drawn(3e-5)], objective, unseen=True)
     assert Verified.of(both, objective) == Verified(7, 1, 4e-4)
     assert with_draws(trial(), [drawn(2e-5)] * 5 + [drawn(4e-4), drawn(3e-5)], objective, unseen=True) == both
+
+
+def test_a_run_tells_what_was_verified_under_its_own_limits():
+    objective = Objective(threshold=1e-4)
+    verified = with_draws(trial(), [drawn(2e-5)] * 20, objective, unseen=True)
+    run = Run(RunInfo(kernel="poly", objective=objective), [objective.judge(verified)])
+    assert run.best is not None
+    assert run.verified_text(run.best) == (
+        "within 1e-4 on 20 of 20 unseen inputs: with 95% confidence at most 14% of such inputs break it"
+    )
+    entry = run.summary()["best"]["verified"]
+    assert entry == {
+        "inputs": 20,
+        "violations": 0,
+        "worst_error": 2e-5,
+        "at_most": pytest.approx(1 - 0.05 ** (1 / 20)),
+        "confidence": 0.95,
+    }
+    unverified = Run(RunInfo(kernel="poly", objective=objective), [trial()])
+    assert unverified.summary()["best"]["verified"] is None
+    assert unverified.verified_text(unverified.trials[0]) == ""
+
+
+@pytest.mark.parametrize(
+    ("threshold", "limit"),
+    [(1e-4, "1e-4"), (0.01, "0.01"), (2.5e-4, "2.5e-4"), (3.0, "3"), ({"y": 1e-4, "z": 0.5}, "y 1e-4 and z 0.5")],
+)
+def test_limits_are_said_as_a_user_writes_them(threshold, limit):
+    objective = Objective(threshold=threshold)
+    given = trial(**{"error.z": 1e-5})
+    verified = with_draws(given, [{**drawn(1e-5), "error.z": 1e-5}], objective, unseen=True)
+    assert in_words(verified, objective).startswith(f"within {limit} on 1 of 1 unseen inputs: ")

@@ -19,6 +19,7 @@ from mptune.errors import RunFileError
 if TYPE_CHECKING:
     from mptune.results import Trial
     from mptune.run import Run
+    from mptune.unseen import Verified
 
 #: Kinds of failure that are listed one by one.
 _KINDS: Final = 8
@@ -143,6 +144,9 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
     if trials:
         echo(_comparison(run, trials) + "\n")
+        for name, trial in trials.items():
+            if text := run.verified_text(trial):
+                echo(f"{name}: {text}")
     if run.front:
         found = f"{len(run.front)} of {run.feasible} feasible configurations"
         echo(f"front: {found}; no other is better in every objective")
@@ -186,17 +190,25 @@ def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> s
     numbers = tuple(dict.fromkeys((*metrics, "speedup")))
     limited = run.info.objective.threshold is not None or bool(run.objective.constraints)
     judged = ("feasible",) if limited and trials is not run.front else ()
+    tried = {t.configuration: found for t in trials if (found := run.verified(t)) is not None}
+    unseen = ("unseen",) if tried else ()
     rows = [
         (
             *(number(run.metric_of(trial, metric), 3 if metric == "speedup" else 4) for metric in numbers),
             *("yes" if run.objective.is_feasible(trial) else "no" for _ in judged),
+            *(_held(tried.get(trial.configuration)) for _ in unseen),
         )
         for trial in trials
     ]
     names = run.parameter_names
     cells = [(*row, *(t.configuration[name] for name in names)) for row, t in zip(rows, trials, strict=True)]
-    wide = table((*numbers, *judged, *names), cells, right=numbers)
+    wide = table((*numbers, *judged, *unseen, *names), cells, right=numbers)
     if all(len(click.unstyle(line)) <= width() for line in wide.splitlines()):
         return wide
     texts = [(*row, t.configuration) for row, t in zip(rows, trials, strict=True)]
-    return table((*numbers, *judged, "configuration"), texts, right=numbers)
+    return table((*numbers, *judged, *unseen, "configuration"), texts, right=numbers)
+
+
+def _held(verified: Verified | None) -> str:
+    """Say on how many unseen inputs a trial held what is promised of it."""
+    return "-" if verified is None else f"{verified.inputs - verified.violations} of {verified.inputs}"

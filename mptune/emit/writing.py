@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import shlex
@@ -22,9 +23,11 @@ from mptune.emit.winner import Winner, select, sizes_of
 from mptune.errors import MptuneError
 from mptune.expressions import Expression
 from mptune.kernel import Argument, Kernel, Role
+from mptune.objective import Objective
 from mptune.registry import kernel_of_run, remarks
 from mptune.results import Trial
 from mptune.run import Run, json_document
+from mptune.unseen import in_words
 
 __all__ = ["MARK", "Emission", "describe", "emit", "emit_all_devices", "winner_of"]
 
@@ -119,6 +122,7 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "error": _number(trial.error),
         "errors": {n.removeprefix(prefix): _number(v) for n, v in metrics.items() if n.startswith(prefix)},
         "is_error_reused": trial.measurement.reused_error,
+        "verified": in_words(trial, _objective(winner)),
         "speedup": _number(run.speedup(trial), 3),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
@@ -184,6 +188,12 @@ def _argument(winner: Winner, argument: Argument, values: Mapping[str, Any], fre
 
 #: The floating-point types NumPy and CuPy themselves have.
 _NUMPY: Final = ("float64", "float32", "float16")
+
+
+def _objective(winner: Winner) -> Objective:
+    """Return the objective of the run, with the threshold the winner was chosen by."""
+    objective = winner.run.info.objective
+    return objective if winner.threshold is None else dataclasses.replace(objective, threshold=winner.threshold)
 
 
 def _threshold(threshold: float | Mapping[str, float] | None) -> str:

@@ -214,6 +214,7 @@ def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources
         "messages": _texts([trial.message for trial in trials]),
         "warnings": _texts(["\n".join(trial.warnings) for trial in trials]),
         "run_warnings": run.state.warnings,
+        "verified": {name: run.verified_text(t) for name, t in named.items() if t is not None and run.verified(t)},
         "feasible": [int(objective.is_feasible(trial)) for trial in trials],
         # Whose error was measured on another trial of the same accuracy signature.
         "reused_errors": [i for i, trial in enumerate(trials) if trial.measurement.reused_error],

@@ -187,6 +187,7 @@ class RunState:
         wall_s: how long the run took so far, in seconds, all its sessions together.
         prepare_s: of that, inputs, references and the start of the workers.
         search_s: of that, the strategy.
+        verify_s: of that, the verification on unseen inputs.
         workers: devices that evaluated at the same time; 0 if not known.
         stale: stored trials set aside because source, compiler, device or data have changed.
         warnings: what the user should know of the run as a whole, one plain line each.
@@ -195,6 +196,7 @@ class RunState:
     wall_s: float = 0.0
     prepare_s: float = 0.0
     search_s: float = 0.0
+    verify_s: float = 0.0
     workers: int = 0
     stale: int = 0
     warnings: tuple[str, ...] = ()

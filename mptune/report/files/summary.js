@@ -77,7 +77,8 @@ function drawNotices(element, run) {
   if (run.metricNames.length && !hasFront(run)) {
     notices.push(`Of each trial, ${run.metricNames[0]} alone was recorded: there is no front to show.`);
   }
-  refill(element, ...notices.map((text) => el("p", { class: "notice" }, text)));
+  const verified = Object.entries(run.verified).map(([name, text]) => el("p", { class: "notice good" }, `${name}: ${text}`));
+  refill(element, ...notices.map((text) => el("p", { class: "notice" }, text)), ...verified);
 }
 
 /** The runs beside one another; the first cell shows or hides one in the plots, its name opens it. */
