@@ -1,6 +1,9 @@
 """What is known of errors: measured accuracy signatures exactly, the others by a model that learns from few points.
 
-The error of a configuration depends on its signature alone, so a signature needs measuring once.
+The error of a configuration depends on its signature alone, so a signature that meets the threshold is measured once.
+One that does not may be the mistake of a configuration: of a value that all those have in common which failed. It is
+known to exceed the threshold once they have none in common. Before that its other configurations are improbable, the
+more so the more of those values they have.
 
 First-order rounding error analysis bounds an error by a sum: each variable contributes its type's unit
 roundoff times a condition number that the data decide (Higham, Accuracy and Stability of Numerical
@@ -55,6 +58,12 @@ _ITERATIONS: Final = 25
 _BLOCK: Final = 4096
 #: Smallest log10 error told apart from 0.
 _LEAST_ERROR: Final = -19.0
+#: How probable it is that a value is at fault, rather than the signature, where all configurations of a signature that
+#: failed have it in common; and where configurations of some signature are known to disagree.
+_FAULT: Final = 1e-4
+_FAULT_WHERE_SOME_DISAGREE: Final = 0.5
+#: Instead of 0 where nothing is known to meet the threshold, so that a search goes on.
+_LEAST_LOG_PROBABILITY: Final = -20.0
 #: What a result that is not finite says about log10 error: decades above the threshold, and how surely.
 _NON_FINITE_EXCESS: Final = 2.0
 _NON_FINITE_DEVIATION: Final = 1.0
@@ -208,11 +217,29 @@ class ErrorModel:
 
 @dataclass(slots=True)
 class _Record:
-    """One measured signature."""
+    """One measured signature.
+
+    Attributes:
+        codes: its value codes.
+        excesses: of the configurations with an error, by how many decades that exceeds the threshold.
+        non_finite: how many configurations gave no finite numbers.
+        shared: value codes of the parameters outside the signature that all configurations have which failed, -1 where
+            they differ; shape ``(n_free,)``.
+    """
 
     codes: Codes
     excesses: list[float] = field(default_factory=list)
     non_finite: int = 0
+    shared: Codes | None = None
+
+    @property
+    def met(self) -> int:
+        """How many configurations meet the threshold."""
+        return sum(excess <= 0 for excess in self.excesses)
+
+    def fail(self, free: Codes) -> None:
+        """Take note of a configuration that failed: its value codes outside the signature, shape ``(n_free,)``."""
+        self.shared = free.copy() if self.shared is None else np.where(self.shared == free, free, -1)
 
 
 class Signatures:
@@ -221,6 +248,9 @@ class Signatures:
     def __init__(self, space: SearchSpace, names: Sequence[str], objective: Objective) -> None:
         self._objective = objective
         self.columns = [space.names.index(name) for name in names]
+        self._free = [
+            column for column, p in enumerate(space.parameters) if column not in self.columns and len(p.values) > 1
+        ]
         parameters = [space.parameters[column] for column in self.columns]
         self._radices = _radices([len(p.values) for p in parameters])
         self._target = _log10_threshold(objective)
@@ -237,8 +267,9 @@ class Signatures:
     def observe(self, codes: Codes, trials: Sequence[Trial]) -> None:
         """Learn from trials; ``codes`` are the value codes of all parameters, shape ``(n, d)``."""
         news = False
-        for row, trial in zip(codes[:, self.columns], trials, strict=True):
-            if not (trial.is_valid or trial.status is Status.NON_FINITE):
+        for row, free, trial in zip(codes[:, self.columns], codes[:, self._free], trials, strict=True):
+            # An error measured on another configuration is known from that one.
+            if not (trial.is_valid or trial.status is Status.NON_FINITE) or trial.measurement.reused_error:
                 continue
             record = self._records.setdefault(int(self._key(row[None, :])[0]), _Record(row.copy()))
             excess = self._objective.error_excess(trial)
@@ -248,12 +279,15 @@ class Signatures:
             else:
                 news |= not record.non_finite
                 record.non_finite += 1
+            if excess > 0:
+                record.fail(free)
+            self.version += record.shared is not None
         if news:
+            self.version += 1
             self._fit()
 
     def _fit(self) -> None:
-        known = [r for r in self._records.values() if r.excesses or self._is_bad(r)]
-        self.version += 1
+        known = [r for r in self._records.values() if r.excesses or self._failed(r)]
         if known:
             excesses = np.array([min(r.excesses) if r.excesses else _NON_FINITE_EXCESS for r in known])
             deviations = np.array([0.0 if r.excesses else _NON_FINITE_DEVIATION for r in known])
@@ -267,24 +301,32 @@ class Signatures:
         return self._key(codes[:, self.columns])
 
     def known_bad(self, codes: Codes) -> NDArray[np.bool_]:
-        """Return which configurations have a signature known to exceed the threshold, shape ``(n,)``."""
-        bad = [key for key, record in self._records.items() if self._is_bad(record)]
+        """Return which configurations have a signature known to exceed the threshold, shape ``(n,)``.
+
+        None are as long as nothing is known to meet it.
+        """
+        bad = [key for key, record in self._records.items() if self._is_any_met and self._is_bad(record)]
         return np.isin(self.keys(codes), np.array(bad, dtype=np.uint64))
 
     def log_probability(self, codes: Codes) -> Array:
         """Return the log of each configuration's probability to meet the threshold, shape ``(n,)``.
 
-        0 for signatures known to, ``-inf`` for those known not to.
+        0 for signatures known to, ``-inf`` for those known not to while others do.
         """
         rows, inverse, records = self._distinct(codes)
         probability = self._model.log_probability_below(rows, self._target)
         for position, record in records.items():
             if self._is_bad(record):
-                probability[position] = -math.inf
-            elif record.excesses:
-                met = sum(excess <= 0 for excess in record.excesses)
-                probability[position] = math.log(met / len(record.excesses))
-        return probability[inverse]
+                probability[position] = -math.inf if self._is_any_met else _LEAST_LOG_PROBABILITY
+            elif record.met:
+                probability[position] = math.log(record.met / len(record.excesses))
+        of_each = probability[inverse]
+        free, log_fault = codes[:, self._free], math.log(self._fault)
+        for position, record in records.items():
+            if self._failed(record) and not self._is_bad(record):
+                siblings = inverse == position
+                of_each[siblings] = log_fault * (1 + (free[siblings] == record.shared).sum(axis=1))
+        return of_each
 
     def levels(self, codes: Codes) -> tuple[Array, Array]:
         """Return mean and standard deviation of each configuration's log10 error, shape ``(n,)``.
@@ -297,14 +339,14 @@ class Signatures:
             if record.excesses:
                 known = np.maximum(np.array(record.excesses) + self._target, _LEAST_ERROR)
                 means[position], deviations[position] = known.mean(), known.std()
-            elif self._is_bad(record):
+            elif self._failed(record):
                 means[position], deviations[position] = math.inf, 0.0
         return means[inverse], deviations[inverse]
 
     def is_measured(self, row: Codes) -> bool:
-        """Whether the error of the signature with these value codes is known; shape ``(n_names,)``."""
+        """Whether it is known if the signature with these value codes meets the threshold; shape ``(n_names,)``."""
         record = self._records.get(int(self._key(row[None, :])[0]))
-        return record is not None and (bool(record.excesses) or self._is_bad(record))
+        return record is not None and (record.met > 0 or self._is_bad(record))
 
     def wideness(self, codes: Codes) -> Array:
         """Return the significand bits of all precision parameters together, policies as 16 bits a step; ``(n,)``."""
@@ -321,11 +363,25 @@ class Signatures:
         records = {at: self._records[key] for at, key in enumerate(keys.tolist()) if key in self._records}
         return codes[first][:, self.columns], inverse, records
 
-    def _is_bad(self, record: _Record) -> bool:
+    @property
+    def _is_any_met(self) -> bool:
+        return any(record.met for record in self._records.values())
+
+    @property
+    def _fault(self) -> float:
+        mixed = any(record.met and record.shared is not None for record in self._records.values())
+        return _FAULT_WHERE_SOME_DISAGREE if mixed else _FAULT
+
+    def _failed(self, record: _Record) -> bool:
+        """Whether all measured configurations of a signature exceed the threshold, and not by a mistake of theirs."""
         if record.excesses:
-            return min(record.excesses) > 0
+            return not record.met
         # Widening a type causes no overflow: where a narrower signature was finite, this configuration is at fault.
         return record.non_finite > 0 and not self._wider_than_a_finite_one(record)
+
+    def _is_bad(self, record: _Record) -> bool:
+        """Whether a signature is known to exceed the threshold: no value can be at fault instead."""
+        return self._failed(record) and record.shared is not None and bool((record.shared < 0).all())
 
     def _wider_than_a_finite_one(self, record: _Record) -> bool:
         if np.array_equal(record.codes, self.widest):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -120,11 +121,15 @@ def _codes(block: int, x: str, y: str) -> np.ndarray:
     return SPACE.codes([SPACE.index(_trial(block, x, y).configuration)])
 
 
+GOOD = _trial(32, "fp64", "fp64", error=1e-15)
+
+
 def test_a_measured_signature_decides_for_its_siblings() -> None:
     signatures = _observed(
         Objective(threshold=1e-5),
         _trial(32, "fp16", "fp64", Status.INACCURATE, error=1e-3),
-        _trial(32, "fp64", "fp64", error=1e-15),
+        _trial(64, "fp16", "fp64", Status.INACCURATE, error=1e-3),
+        GOOD,
     )
     assert signatures.known_bad(_codes(64, "fp16", "fp64")).tolist() == [True]
     assert signatures.log_probability(_codes(64, "fp16", "fp64"))[0] == -math.inf
@@ -146,9 +151,35 @@ def test_a_failure_to_launch_says_nothing_of_the_error() -> None:
 
 
 def test_a_result_that_is_not_finite_is_the_narrow_signatures_fault() -> None:
-    signatures = _observed(Objective(threshold=1e-5), _trial(32, "fp16", "fp32", Status.NON_FINITE))
+    failed = [_trial(block, "fp16", "fp32", Status.NON_FINITE) for block in (32, 64)]
+    assert not _observed(Objective(threshold=1e-5), GOOD, failed[0]).known_bad(_codes(64, "fp16", "fp32"))[0]
+    signatures = _observed(Objective(threshold=1e-5), GOOD, *failed)
     assert signatures.known_bad(_codes(64, "fp16", "fp32"))[0]
     assert not signatures.known_bad(_codes(64, "fp32", "fp32"))[0]
+
+
+def test_one_inaccurate_configuration_makes_its_signature_improbable_until_another_shares_no_value_with_it() -> None:
+    bad = [_trial(block, "fp32", "fp64", Status.INACCURATE, error=1.0) for block in (32, 64)]
+    once = _observed(Objective(threshold=1e-5), GOOD, bad[0])
+    assert not once.known_bad(_codes(32, "fp32", "fp64"))[0]
+    same, other = (once.log_probability(_codes(block, "fp32", "fp64"))[0] for block in (32, 64))
+    assert -math.inf < same < other < math.log(0.01)
+    assert _observed(Objective(threshold=1e-5), GOOD, *bad).known_bad(_codes(32, "fp32", "fp64"))[0]
+
+
+def test_nothing_is_ruled_out_while_nothing_is_known_to_meet_the_threshold() -> None:
+    bad = [_trial(block, "fp64", "fp64", Status.INACCURATE, error=1.0) for block in (32, 64)]
+    signatures = _observed(Objective(threshold=1e-5), *bad)
+    everything = SPACE.codes(range(SPACE.size))
+    assert not signatures.known_bad(everything).any()
+    assert np.isfinite(signatures.log_probability(everything)).all()
+
+
+def test_errors_measured_on_other_configurations_are_no_evidence() -> None:
+    first, second = (_trial(block, "fp32", "fp64", Status.INACCURATE, error=1.0) for block in (32, 64))
+    reused = dataclasses.replace(second, measurement=dataclasses.replace(second.measurement, reused_error=True))
+    assert not _observed(Objective(threshold=1e-5), GOOD, first, reused).known_bad(_codes(64, "fp32", "fp64"))[0]
+    assert _observed(Objective(threshold=1e-5), GOOD, first, second).known_bad(_codes(64, "fp32", "fp64"))[0]
 
 
 def test_a_result_that_is_not_finite_is_the_configurations_fault_where_a_narrower_type_was_finite() -> None:
@@ -174,6 +205,7 @@ def test_the_worst_output_counts_with_thresholds_by_output() -> None:
     signatures = _observed(
         objective,
         _trial(32, "fp16", "fp64", Status.INACCURATE, **{"error": 1e-3, "error.u": 1e-3, "error.v": 1e-3}),
+        _trial(64, "fp16", "fp64", Status.INACCURATE, **{"error": 1e-3, "error.u": 1e-3, "error.v": 1e-3}),
         _trial(32, "fp64", "fp16", **{"error": 5e-3, "error.u": 5e-3, "error.v": 1e-9}),
     )
     assert signatures.known_bad(_codes(64, "fp16", "fp64"))[0]
@@ -184,8 +216,8 @@ def test_exact_results_and_infinite_errors_are_taken() -> None:
     signatures = _observed(
         Objective(threshold=1e-3),
         _trial(32, "fp64", "fp64", error=0.0),
-        _trial(32, "fp16", "fp16", Status.INACCURATE, error=math.inf),
-        _trial(32, "fp32", "fp16", Status.INACCURATE, error=math.nan),
+        *(_trial(block, "fp16", "fp16", Status.INACCURATE, error=math.inf) for block in (32, 64)),
+        *(_trial(block, "fp32", "fp16", Status.INACCURATE, error=math.nan) for block in (32, 64)),
     )
     assert signatures.log_probability(_codes(32, "fp64", "fp64"))[0] == 0.0
     assert signatures.known_bad(np.concatenate([_codes(64, "fp16", "fp16"), _codes(64, "fp32", "fp16")])).all()
@@ -227,5 +259,6 @@ def test_a_broken_constraint_says_nothing_about_the_signature() -> None:
         for index, status, metrics in ((fp32, Status.VIOLATION, costly), (fp16, Status.INACCURATE, inaccurate))
     ]
     signatures.observe(codes[[fp32, fp16]], trials)
-    assert signatures.known_bad(codes).tolist() == (codes[:, 0] == 2).tolist()
+    inaccurate_one = np.flatnonzero(codes[:, 0] == 2)
+    assert (signatures.log_probability(codes[inaccurate_one]) < math.log(0.1)).all()
     assert (signatures.log_probability(codes[codes[:, 0] == 1]) == 0).all()
