@@ -260,6 +260,12 @@ class MeasurementPolicy:
         reason = "its error has been measured"
         return Plan(Action.REUSE, reason, errors_of(trial), is_own=True, thresholds=thresholds)
 
+    def condemns(self, again: Trial) -> Decision:
+        """Decide whether a trial is taken back because measuring it again ended like this."""
+        if again.status in (Status.COMPILE_ERROR, Status.OUT_OF_MEMORY):
+            return Decision(False, "it says more of the machine than of the kernel")
+        return Decision(True, "the newest numbers count" if again.is_valid else "it failed when it was measured again")
+
     # -- trials there are ----------------------------------------------------------------------
 
     def keeps(self, stored: Trial, *, is_current: bool) -> Decision:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from described import described_run
 
-from mptune.errors import MptuneError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.objective import Objective
 from mptune.registry import load_kernel
@@ -86,19 +85,31 @@ def test_best_and_baseline_are_measured_in_turn(tmp_path: Path) -> None:
     }
 
 
-def test_finalist_that_fails_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: DeviceEvaluator, trials: list[Trial], rounds: int) -> list[Trial]:
-        assert rounds == ROUNDS
-        return [dataclasses.replace(t, status=Status.CRASH, measurement=Measurement()) for t in trials]
+@pytest.mark.parametrize(
+    ("status", "is_out"), [(Status.UNSTABLE, True), (Status.CRASH, True), (Status.OUT_OF_MEMORY, False)]
+)
+def test_finalist_that_fails_is_out_where_the_kernel_is_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Status, is_out: bool
+) -> None:
+    remeasure = DeviceEvaluator.remeasure
+    failed: set[Configuration] = set()
+
+    def fail(self: DeviceEvaluator, trials: list[Trial], rounds: int) -> list[Trial]:
+        if failed:
+            return remeasure(self, trials, rounds)
+        failed.add(trials[0].configuration)
+        return [dataclasses.replace(trials[0], status=status, measurement=Measurement())]
 
     monkeypatch.setattr(DeviceEvaluator, "remeasure", fail)
     kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
-    try:
-        run = tune(kernel, backend="host", budget=6, max_error=1e-5, strategy="random", output=tmp_path / "poly.db")
-    except MptuneError as error:
-        pytest.fail(str(error))
-    assert all(t.is_valid for t in run.trials)
+    run = tune(kernel, backend="host", budget=6, max_error=1e-5, strategy="random", output=tmp_path / "poly.db")
     assert run.best is not None
+    assert len(failed) == 1
+    for trial in run.trials:
+        assert trial.is_valid is not (is_out and trial.configuration in failed)
+    # What takes its place is measured again too.
+    assert is_out is not (run.best.configuration in failed)
+    assert not is_out or len(run.best.measurement.times_ms) % ROUNDS == 0
 
 
 def test_both_measurements_count_as_time_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,10 +25,8 @@ from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.memory import MemoryObserver
 from mptune.observers.time import TimeObserver
 from mptune.policy import Action, Plan, worst_errors
-from mptune.precision import precision
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
-from mptune.space.parameters import PrecisionParameter
 
 __all__ = ["Bench", "Ready", "Request", "metric_names"]
 
@@ -330,7 +328,7 @@ class Bench:
             metrics["error"] = metrics["error_last"] = math.nan
             difference = f"error was {first.errors['error']:.3g} at first, and then {what}"
         else:
-            roundoff, scale = _roundoff(self.kernel, configuration), self._data.largest_reference
+            roundoff, scale = self.kernel.roundoff_of(configuration), self._data.largest_reference
             agreement = decided.is_stable(first.errors, last.errors, roundoff, scale)
             metrics.update(worst_errors(first.errors, last.errors, is_own=decided.is_own))
             if agreement:
@@ -415,9 +413,3 @@ def _changed_constants(bound: BoundArguments, function: Function) -> list[str]:
         if found.tobytes() != values.tobytes():
             changed.append(f"the kernel changed its constant {name!r}")
     return changed
-
-
-def _roundoff(kernel: Kernel, configuration: Configuration) -> float:
-    """Return the unit roundoff of the narrowest type of a configuration."""
-    chosen = [configuration[p.name] for p in kernel.parameters if isinstance(p, PrecisionParameter)]
-    return max((precision(str(name)).unit_roundoff for name in chosen), default=precision("fp64").unit_roundoff)

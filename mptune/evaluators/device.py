@@ -126,6 +126,11 @@ class DeviceEvaluator(Evaluator):
         siblings.append(trial)
         self._checked.append(trial)
 
+    def _forget(self, configuration: Configuration) -> None:
+        """Take back what a trial of a configuration said."""
+        for trials in (self._checked, self._siblings[self._kernel.signature_of(configuration)]):
+            trials[:] = [trial for trial in trials if trial.configuration != configuration]
+
     def doubts(self) -> str:
         """Say in one line that errors depend on more than the accuracy signature, and on what; empty if they do not."""
         if self._holds:
@@ -206,8 +211,8 @@ class DeviceEvaluator(Evaluator):
     def remeasure(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
         """Measure the configurations of valid trials again in turn, so that whatever the machine does hits all alike.
 
-        An error that was reused is now measured. Where a configuration brings the worker down nothing is returned:
-        it has run before, and whether it is to blame is not known. Only while nothing is under way.
+        An error that was reused is now measured. One that fails is of no evidence any more. Nothing is returned for
+        those whose turn had not come when another one left the device unusable. Only while nothing is under way.
 
         Args:
             trials: what was measured before.
@@ -224,7 +229,9 @@ class DeviceEvaluator(Evaluator):
         before = {trial.configuration: trial for trial in trials}
         again = self._devices.remeasure(Rounds(tuple(requests), rounds))
         for trial in again:
-            if before[trial.configuration].measurement.reused_error:
+            if not trial.is_valid:
+                self._forget(trial.configuration)
+            elif before[trial.configuration].measurement.reused_error:
                 self.remember(trial)
         return [_measured_again(before[trial.configuration], trial) for trial in again]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import signal
 import threading
 import time
@@ -198,7 +200,7 @@ class DeviceWorker:
         return self._call(lambda: self._evaluate(request, quiet))
 
     def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
-        """Return a trial of each configuration, measured in turn; nothing if the process ends."""
+        """Return a trial of each configuration, measured in turn; if one ends the process, each alone to see which."""
         return self._call(lambda: self._remeasure(rounds))
 
     def close(self) -> None:
@@ -236,7 +238,8 @@ class DeviceWorker:
                 raise
         return self._process
 
-    def _evaluate(self, request: Request, quiet: Callable[[], AbstractContextManager[None]]) -> Trial:
+    def _evaluate(self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]) -> Trial:
+        """Return the trial of one configuration; a failed one if the process ends."""
         self._running()
         start = time.perf_counter()
         try:
@@ -246,13 +249,16 @@ class DeviceWorker:
             # Under a larger limit a trial that ran out of time is worth another try.
             limit = {"limit_s": self._limits.run_s} if death.status is Status.TIMEOUT else {}
             lost = Measurement(limit, durations_s={"lost": time.perf_counter() - start})
-            return Trial(request.configuration, death.status, str(death), lost)
+            configuration = (request.requests[0] if isinstance(request, Rounds) else request).configuration
+            return Trial(configuration, death.status, str(death), lost)
 
     def _remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
-        try:
-            return self._ask(rounds, nullcontext)
-        except WorkerDied:
-            return ()
+        if len(rounds.requests) > 1:
+            with contextlib.suppress(WorkerDied):
+                return self._ask(rounds, nullcontext)
+        return tuple(
+            self._evaluate(dataclasses.replace(rounds, requests=(request,)), nullcontext) for request in rounds.requests
+        )
 
     def _ask(self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]) -> tuple[Trial, ...]:
         """Return the trials of a request; end a process that failed or can do no more."""

@@ -174,18 +174,22 @@ class Phases:
             rounds = rounds_within(last, until - time.monotonic())
             if not last or not rounds or {trial.configuration for trial in _deciding(run)} <= settled:
                 break
-            self._measure_again(last, rounds)
-            settled.update(trial.configuration for trial in last)
+            if not self._measure_again(last, rounds):
+                break
         # The last times may have put another one on top whose error was reused; checking it has no limit of time.
         checks = self._evaluator.policy.checks_before_report
         while unsure := [t for t in _deciding(ledger.result()) if checks(t) and t.configuration not in settled]:
             self._measure_again(unsure, 1)
             settled.update(trial.configuration for trial in unsure)
 
-    def _measure_again(self, trials: Sequence[Trial], rounds: int) -> None:
-        for trial in self._evaluator.remeasure(trials, rounds):
-            if trial.is_valid:
+    def _measure_again(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
+        """Replace trials by what measuring them again gives, failures included; return that."""
+        again = self._evaluator.remeasure(trials, rounds)
+        for trial in again:
+            self._settled.add(trial.configuration)
+            if trial.is_valid or self._evaluator.policy.condemns(trial):
                 self._ledger.keep(trial, self._ledger.phases[trial.configuration])
+        return again
 
 
 def _deciding(run: Run) -> list[Trial]:

@@ -63,7 +63,7 @@ kernel = Kernel(
         CategoricalParameter("mode", MODES),
         OrdinalParameter("begin", [0, 1, 2, 3, 4, 5, 6, 9]),
         OrdinalParameter("end", [1, 2, 3, 4, 5, 6, 1000]),
-        OrdinalParameter("by", [-(1 << 26), -(1 << 20), -(1 << 15), 1, 2, 1 << 15, 1 << 20, 1 << 26, 1 << 33]),
+        OrdinalParameter("by", [-(1 << 20), 1, 2, 1 << 15, 1 << 20, 1 << 26, 1 << 33]),
         OrdinalParameter("queue", [0, 1]),
         OrdinalParameter("already", [0, 1]),
         PrecisionParameter("t", ["fp64", "fp32"]),

@@ -141,15 +141,25 @@ def test_an_input_that_changes_is_corrupt_named_and_restored(bench: Bench, mode:
     assert (after.status, after.error) == (Status.OK, 0.0)
 
 
-@pytest.mark.parametrize("mode", ["write", "read"])
-def test_what_is_written_or_read_far_outside_ends_the_trial_and_no_other(kernel: Kernel, mode: str) -> None:
-    (by,) = (parameter for parameter in kernel.parameters if parameter.name == "by")
-    far = [value for value in by.values if abs(value) > 2]
-    faults = [kernel.configuration({"mode": mode, "by": value, "end": 1000}) for value in far]
+def test_what_is_written_or_read_far_outside_ends_the_trial_and_no_other(kernel: Kernel) -> None:
+    far = [("write", 1 << 15), ("write", 1 << 20), ("write", 1 << 26), ("write", -(1 << 20)), ("read", 1 << 33)]
     whole = kernel.configuration({"mode": "right"})
     with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN) as evaluator:
-        for fault in faults:
+        for mode, by in far:
+            fault = kernel.configuration({"mode": mode, "by": by, "end": 1000})
             first, after = evaluator.evaluate([fault, whole])
             assert first.status is Status.CRASH, first
             assert "SIGSEGV" in first.message
             assert (after.status, after.error) == (Status.OK, 0.0)
+
+
+def test_a_finalist_that_ends_the_worker_is_found_out_and_the_others_are_measured(kernel: Kernel) -> None:
+    # The first evaluation has five launches, each round six: it is the second round that fails.
+    late = kernel.configuration({"mode": "write", "by": 1 << 20, "begin": 9, "end": 1000})
+    whole = kernel.configuration({"mode": "right"})
+    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN) as evaluator:
+        trials = list(evaluator.evaluate([whole, late]))
+        assert [trial.status for trial in trials] == [Status.OK, Status.OK]
+        again = evaluator.remeasure(trials, 2)
+    assert [trial.status for trial in again] == [Status.OK, Status.CRASH]
+    assert len(again[0].measurement.times_ms) == 10
