@@ -15,6 +15,7 @@ import numpy as np
 from mptune.backends.base import Backend, CompileOptions
 from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes
+from mptune.lints import lints
 from mptune.rendering import cited, render
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering, representatives
@@ -43,6 +44,7 @@ class CheckResult:
     architecture: str  #: what was compiled for; empty for the device's own
     configurations: int  #: size of the search space
     compilations: tuple[Compilation, ...]  #: one per configuration that was tried
+    warnings: tuple[str, ...] = ()  #: what its author should look at, one line each
 
     @property
     def failures(self) -> tuple[Compilation, ...]:
@@ -65,6 +67,7 @@ class CheckResult:
             "compiled": len(self.compilations),
             "median_compile_s": None if math.isnan(self.median_s) else self.median_s,
             "failures": [{"configuration": dict(f.configuration), "message": f.message} for f in self.failures],
+            "warnings": list(self.warnings),
         }
 
 
@@ -103,7 +106,9 @@ def check(
     chosen = select(kernel, sizes, sample, seed)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         compilations = tuple(pool.map(compile_one, chosen))
-    return CheckResult(kernel.name, backend.name, architecture, kernel.search_space(sizes).size, compilations)
+    space = kernel.search_space(sizes)
+    found = lints(kernel, sizes, space)
+    return CheckResult(kernel.name, backend.name, architecture, space.size, compilations, found)
 
 
 def select(kernel: Kernel, sizes: Sizes, sample: Selection = "values", seed: int = 0) -> Sequence[Configuration]:

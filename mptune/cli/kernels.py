@@ -333,5 +333,7 @@ def _print_checks(results: Sequence[CheckResult]) -> None:
     columns = ("kernel", "backend", "architecture", "configurations", "compiled", "failed", "median (s)")
     echo(table(columns, rows, right=columns[3:]))
     for result in results:
+        for warning in result.warnings:
+            print_note(f"{result.kernel}: warning: {warning}")
         for failure in result.failures[:3]:
             print_error(f"{result.kernel} at {failure.configuration}: {failure.message}")

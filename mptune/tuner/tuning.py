@@ -25,6 +25,7 @@ from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.kernel import Kernel
+from mptune.lints import lints
 from mptune.policy import MeasurementPolicy
 from mptune.run import Run
 from mptune.store import RunFile, RunInfo, RunState, UnsavedRun
@@ -85,6 +86,8 @@ def tune(
         ready = evaluator.start()
         plan.check_observers(ready, warn)
         space = plan.space_on(ready)
+        for found in lints(plan.kernel, plan.sizes, space):
+            warn(found)
         info = plan.describe(space, ready, command)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)

@@ -1,0 +1,106 @@
+"""What a kernel's template says that its author hardly meant: found by reading, before anything is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from mptune.errors import EmptySpaceError, MptuneError
+from mptune.expressions import Expression
+from mptune.kernel import Kernel, Sizes
+from mptune.literals import widening_literals
+from mptune.rendering import render_body, template_lines
+from mptune.space.configuration import Configuration
+from mptune.space.covering import covering
+from mptune.space.parameters import Parameter, uniform_types
+from mptune.space.search_space import SearchSpace
+
+__all__ = ["lints"]
+
+#: How many lines of a template, and how many literals, one warning names.
+_NAMED: Final = 6
+
+
+def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> tuple[str, ...]:
+    """Return what a kernel's author should look at, one line for each thing, in the configurations of a space.
+
+    What cannot be rendered says so when it is compiled, and says nothing here.
+    """
+    chosen = _configurations(kernel, space)
+    return (*_widening(kernel, sizes, chosen), *_unused(kernel, sizes, space, chosen))
+
+
+def _configurations(kernel: Kernel, space: SearchSpace) -> list[Configuration]:
+    """Return configurations of one precision each that together have every value of every other parameter."""
+    found: list[Configuration] = []
+    for types in uniform_types(kernel.parameters).values() or ({},):
+        try:
+            alike = space.restrict({name: (value,) for name, value in types.items()})
+            found += alike.configurations(covering(alike, np.random.default_rng(0)))
+        except EmptySpaceError:
+            continue
+    return found
+
+
+# -- literals --------------------------------------------------------------------------------------------
+
+
+def _widening(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> Iterator[str]:
+    places: dict[tuple[str, int], None] = {}
+    texts: dict[str, None] = {}
+    for configuration in chosen:
+        try:
+            body = render_body(kernel, configuration, sizes)
+            literals = widening_literals(body)
+            lines = template_lines(kernel, configuration, sizes) if literals else None
+        except MptuneError:
+            continue
+        for literal in literals:
+            line = body.count("\n", 0, literal.start) + 1
+            column = literal.start - body.rfind("\n", 0, literal.start)
+            where = lines.at(line, column) if lines is not None else f"line {line} of what mptune render prints:{line}"
+            name, _, number = where.rpartition(":")
+            places[name, int(number)] = None
+            texts[literal.text] = None
+    for name in dict.fromkeys(name for name, _ in places):
+        numbers = sorted(number for other, number in places if other == name)
+        listed = f"{', '.join(map(str, numbers[:_NAMED]))}{', …' if len(numbers) > _NAMED else ''}"
+        shown = ", ".join(list(texts)[:_NAMED])
+        are = "is a double" if len(texts) == 1 else "are doubles"
+        yield (
+            f"{name}:{listed}: as C++ has it, {shown} {are}, and what is combined with a double is computed in double, "
+            f"however narrow its type: write T({next(iter(texts))}), with T the type it should have"
+        )
+
+
+# -- parameters ------------------------------------------------------------------------------------------
+
+
+def _unused(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Configuration]) -> Iterator[str]:
+    """Name the parameters that change nothing a configuration consists of."""
+    used = {argument.precision for argument in kernel.arguments}
+    used.update(*(constraint.names for constraint in space.constraints))
+    used.update(*(Expression(str(axis)).names for axis in (*kernel.grid, *kernel.block, kernel.shared_bytes)))
+    for parameter in kernel.parameters:
+        if parameter.name in used or parameter.kind == "build" or len(parameter.values) == 1:
+            continue
+        if chosen and not any(_changes(kernel, sizes, parameter, configuration) for configuration in chosen):
+            yield (
+                f"parameter {parameter.name!r} of kernel {kernel.name} changes nothing: for all its "
+                f"{len(parameter.values)} values the template gives the same source, and neither grid nor block nor a "
+                "constraint uses it; use it or remove it"
+            )
+
+
+def _changes(kernel: Kernel, sizes: Sizes, parameter: Parameter, configuration: Configuration) -> bool:
+    """Whether the source depends on a parameter where the others are as in a configuration; also if it may."""
+    try:
+        bodies = {
+            render_body(kernel, Configuration({**configuration, parameter.name: value}), sizes)
+            for value in parameter.values
+        }
+    except MptuneError:
+        return True
+    return len(bodies) > 1

@@ -1,0 +1,88 @@
+"""Lints: what a template says that its author hardly meant, and no alarm on what is right."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mptune.backends import get_backend
+from mptune.checking import check
+from mptune.kernel import Kernel
+from mptune.lints import lints
+from mptune.registry import bundled_kernels, load_kernel
+from mptune.space.parameters import BooleanParameter, OrdinalParameter
+
+OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
+IF_DEEP = "{% if deep %}// {{ depth }}{% endif %}"
+IF_DEEPER = "{% if depth > 7 %}// {{ depth }}{% endif %}"
+BUNDLED = [name for name in bundled_kernels() if not name.startswith("_")]
+
+
+def found(kernel: Kernel, **changes: Any) -> tuple[str, ...]:
+    changed = dataclasses.replace(kernel, **changes)
+    sizes = changed.resolve_sizes("smoke" if "smoke" in changed.sizes else "default")
+    return lints(changed, sizes, changed.search_space(sizes))
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_bundled_kernel_raises_no_alarm(name: str) -> None:
+    assert found(load_kernel(name)) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "literal"),
+    [
+        ("bessel", "x * series(0.125)", "x * 0.125", "0.125"),
+        ("bessel", "sum = fma(sum, square, series({{ c }}));", "sum = fma(sum, square, {{ c }});", ""),
+        ("black_scholes", "volatility * {{ d_type }}(0.5)", "0.5 * volatility", "0.5"),
+        ("inverse_kinematics", "0.5f *", "0.5 *", "0.5"),
+        ("mriq", "static_cast<decltype(turns)>(6.283185307179586)", "6.283185307179586", "6.283185307179586"),
+        ("newton_raphson", "slope = fma(c4, x[v], value)", "slope = fma(c4, x[v], value * 1.0)", "1.0"),
+    ],
+)
+def test_a_literal_put_into_a_bundled_kernel_is_found(name: str, right: str, wrong: str, literal: str) -> None:
+    kernel = load_kernel(name)
+    assert kernel.path is not None
+    template = (kernel.path.parent.parent / "templates" / f"{name}.cu.j2").read_text()
+    assert template.count(right) == 1
+    line = template[: template.index(right)].count("\n") + 1
+    (warning,) = found(kernel, template=template.replace(right, wrong))
+    assert warning.startswith(f"{name}.cu.j2:{line}: as C++ has it, {literal}")
+    assert "computed in double" in warning
+    assert "\n" not in warning
+
+
+def test_a_parameter_that_changes_nothing_is_named() -> None:
+    extra = (*OWN.parameters, OrdinalParameter("depth", [1, 2, 3]))
+    (warning,) = found(OWN, parameters=extra)
+    assert warning.startswith("parameter 'depth' of kernel poly changes nothing: for all its 3 values")
+    # It is named, but nothing depends on it.
+    (warning,) = found(
+        OWN, parameters=extra, template=f"{OWN.template}{{% if depth > 7 %}} // {{{{ depth }}}}{{% endif %}}\n"
+    )
+    assert warning.startswith("parameter 'depth'")
+
+
+def test_a_parameter_that_something_uses_is_not_named() -> None:
+    depth = OrdinalParameter("depth", [1, 2, 3])
+    extra = (*OWN.parameters, depth)
+    assert not found(OWN, parameters=extra, grid=(*OWN.grid, "depth"))
+    assert not found(OWN, parameters=extra, shared_bytes="depth * 64")
+    assert not found(OWN, parameters=extra, constraints=("depth * block <= 256",))
+    assert not found(OWN, parameters=extra, template=f"{OWN.template}// {{{{ depth }}}}\n")
+    # Where another parameter has one of its values only.
+    switched = (*extra, BooleanParameter("deep"))
+    assert not found(
+        OWN, parameters=switched, template=f"{OWN.template}{{% if deep %}}// {{{{ depth }}}}{{% endif %}}\n"
+    )
+    assert not found(OWN, parameters=(*OWN.parameters, OrdinalParameter("depth", [1])))
+
+
+def test_check_tells_what_was_found() -> None:
+    kernel = dataclasses.replace(OWN, parameters=(*OWN.parameters, OrdinalParameter("depth", [1, 2])))
+    result = check(kernel, get_backend("host"), sample=1)
+    assert result.warnings == lints(kernel, kernel.resolve_sizes(), kernel.search_space(kernel.resolve_sizes()))
+    assert result.to_json()["warnings"] == list(result.warnings) != []
