@@ -25,11 +25,11 @@ class Strict:
     size = property(lambda self: self.of.size)
     real = property(lambda self: Strict(self.of.real))
 
-    def sum(self):
-        return Strict(np.asarray(self.of.sum()))
+    def sum(self, axis=None):
+        return Strict(np.asarray(self.of.sum(axis=axis)))
 
-    def max(self):
-        return Strict(np.asarray(self.of.max()))
+    def max(self, axis=None):
+        return Strict(np.asarray(self.of.max(axis=axis)))
 
     def min(self):
         return Strict(np.asarray(self.of.min()))
@@ -41,6 +41,12 @@ class Strict:
     def view(self, dtype):
         assert np.dtype(dtype).kind in "biuf", f"{dtype} is no type of a device's arrays"
         return Strict(self.of.view(dtype))
+
+    def reshape(self, shape):
+        return Strict(self.of.reshape(shape))
+
+    def transpose(self, axes):
+        return Strict(self.of.transpose(axes))
 
     def tolist(self):
         return self.of.tolist()

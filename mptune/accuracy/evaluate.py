@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,21 @@ from numpy.typing import NDArray
 from mptune.accuracy.metrics import ErrorMetric, resolve
 from mptune.accuracy.pairs import HostPairs, Offenders, Pairs, find
 from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
+from mptune.regions import RegionalMetric
 from mptune.space.configuration import NamedValues
 
-__all__ = ["AccuracyResult", "Metric", "Output", "evaluate_outputs", "metric_text", "metrics_by_output"]
+__all__ = [
+    "AccuracyResult",
+    "Metric",
+    "Output",
+    "error_names",
+    "evaluate_outputs",
+    "further_metrics",
+    "metric_text",
+    "metrics_by_output",
+]
 
-Metric = str | Callable[..., float] | ErrorMetric
+Metric = str | Callable[..., float] | RegionalMetric | ErrorMetric
 #: An output as the kernel left it: an array on the host, or a pair of arrays on a device: the output and its reference.
 Output = NDArray[Any] | Pairs
 
@@ -30,18 +40,31 @@ class AccuracyResult:
     #: place; its error is NaN or infinite
     non_finite: Mapping[str, int] = field(default_factory=dict)
     message: str = ""  #: what is wrong with the outputs, in words; empty when every error is finite
+    #: errors by further metrics, named by the metric (that of the worst output) or by output and metric, with a dot
+    further: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.errors:
             raise MetricError("there is no output to measure the error of")
         object.__setattr__(self, "errors", NamedValues(self.errors))
         object.__setattr__(self, "non_finite", NamedValues(self.non_finite))
+        object.__setattr__(self, "further", NamedValues(self.further))
 
     @property
     def error(self) -> float:
         """Error of the worst output; NaN if that of any output is NaN."""
-        errors = self.errors.values()
-        return math.nan if any(math.isnan(error) for error in errors) else max(errors)
+        return _worst(self.errors.values())
+
+    @property
+    def is_nan(self) -> bool:
+        """Whether any error is NaN, by a further metric too."""
+        return math.isnan(_worst((*self.errors.values(), *self.further.values())))
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of a trial: ``error``, ``log10_error``, ``error.<output>``, and the further ``error.<name>``."""
+        named = {f"error.{name}": error for name, error in {**self.errors, **self.further}.items()}
+        return {"error": self.error, "log10_error": self.log10_error, **named}
 
     @property
     def log10_error(self) -> float:
@@ -49,19 +72,29 @@ class AccuracyResult:
         return math.log10(self.error) if self.error != 0 else -math.inf
 
 
+def _worst(errors: Collection[float]) -> float:
+    return math.nan if any(math.isnan(error) for error in errors) else max(errors)
+
+
 def evaluate_outputs(
-    outputs: Mapping[str, Output], references: Mapping[str, NDArray[Any]], metrics: Metric | Mapping[str, Metric]
+    outputs: Mapping[str, Output],
+    references: Mapping[str, NDArray[Any]],
+    metrics: Metric | Mapping[str, Metric],
+    inputs: Mapping[str, Any] | None = None,
 ) -> AccuracyResult:
     """Measure every output against its reference.
 
     An output with a NaN or infinity that its reference does not have never has a finite error, even if a user's
-    metric overlooks it.
+    metric, or a quantile of regions, overlooks it.
 
     Args:
         outputs: what the kernel wrote, by argument name, in any numeric type: arrays, or outputs on a device that
             are already paired with a copy of their reference there.
         references: what it should have written, by the same names and of the same shapes.
-        metrics: one error metric (name or callable) for all outputs, or one for each.
+        metrics: one error metric for all outputs, or one for each by its name; beside these, further ones by their
+            :attr:`~mptune.accuracy.metrics.ErrorMetric.key` for all outputs (``NRMSE_rows_max``), or by that of an
+            output and theirs (``y.NRMSE_rows_max``).
+        inputs: what the references were computed from, for metrics that see it.
 
     Raises:
         MetricError: an output and its reference cannot be compared, or the metric is not defined for such data;
@@ -71,29 +104,48 @@ def evaluate_outputs(
     """
     _check_names(outputs, references)
     chosen = metrics_by_output(outputs, metrics)
+    others = further_metrics(outputs, metrics)
     errors: dict[str, float] = {}
+    of_others: dict[str, list[float]] = {name: [] for name in others}
     non_finite: dict[str, int] = {}
     notes: list[str] = []
     for name, output in outputs.items():
-        metric = chosen[name]
+        wanted = {"": chosen[name]} | {
+            other: by_output[name] for other, by_output in others.items() if name in by_output
+        }
+        found: dict[str, float] = {}
         try:
             pairs = output if isinstance(output, Pairs) else HostPairs.of(output, references[name])
-            error = metric.measure(pairs)
+            for other, metric in wanted.items():
+                same = (known for known in found if wanted[known] == metric)
+                found[other] = (
+                    found[known] if (known := next(same, None)) is not None else metric.measure(pairs, inputs)
+                )
         except MetricError as reason:
             raise MetricError(f"output {name!r}: {reason}") from reason
         broken, infinities = Offenders(0), False
-        if metric.is_custom or not math.isfinite(error):
+        if any(wanted[other].may_overlook or not math.isfinite(error) for other, error in found.items()):
             broken, infinities = _non_finite(pairs)
         if broken.count:
             non_finite[name] = broken.count
-            if math.isfinite(error):
-                error = math.inf if infinities else math.nan
+            least = math.inf if infinities else math.nan
+            found = {other: least if math.isfinite(error) else error for other, error in found.items()}
             notes.append(f"output {name!r} has NaN or infinity in {broken} (of {pairs.size})")
-        elif not math.isfinite(error):
-            reason_text = f": {metric.undefined}" if metric.undefined and math.isinf(error) else ""
-            notes.append(f"the {metric.name} of output {name!r} is {error:g} though the output is finite{reason_text}")
-        errors[name] = error
-    return AccuracyResult(errors, non_finite, "; ".join(notes))
+        else:
+            notes += _explained(name, {wanted[other].name: (wanted[other], error) for other, error in found.items()})
+        errors[name] = found.pop("")
+        for other, error in found.items():
+            of_others[other].append(error)
+    further = {name: _worst(found) for name, found in of_others.items()}
+    return AccuracyResult(errors, non_finite, "; ".join(notes), further)
+
+
+def _explained(output: str, found: Mapping[str, tuple[ErrorMetric, float]]) -> Iterator[str]:
+    """Say which errors of a finite output are not finite, and why if that is known."""
+    for metric, error in found.values():
+        if not math.isfinite(error):
+            reason = f": {metric.undefined}" if metric.undefined and math.isinf(error) else ""
+            yield f"the {metric.name} of output {output!r} is {error:g} though the output is finite{reason}"
 
 
 def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> None:
@@ -107,7 +159,7 @@ def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> N
 
 
 def metrics_by_output(outputs: Collection[str], metrics: Metric | Mapping[str, Metric]) -> dict[str, ErrorMetric]:
-    """Return the error metric of each output.
+    """Return the error metric of each output; further ones (:func:`further_metrics`) are left out.
 
     Raises:
         MetricError: an output has none.
@@ -116,13 +168,31 @@ def metrics_by_output(outputs: Collection[str], metrics: Metric | Mapping[str, M
     if not isinstance(metrics, Mapping):
         one = resolve(metrics)
         return dict.fromkeys(outputs, one)
-    for name in metrics:
-        if name not in outputs:
+    for name, metric in metrics.items():
+        output, _, rest = name.partition(".")
+        if name not in outputs and resolve(metric).key not in (name, rest if output in outputs else ""):
             raise UnknownNameError("output with an error metric:", name, outputs)
     for name in outputs:
         if name not in metrics:
             raise MetricError(f"output {name!r} has no error metric (given for: {', '.join(metrics) or 'none'})")
     return {name: resolve(metrics[name]) for name in outputs}
+
+
+def further_metrics(
+    outputs: Collection[str], metrics: Metric | Mapping[str, Metric]
+) -> dict[str, dict[str, ErrorMetric]]:
+    """Return the metrics that are measured beside those of the outputs: by their name, for each output they judge."""
+    named = metrics if isinstance(metrics, Mapping) else {}
+    further: dict[str, dict[str, ErrorMetric]] = {}
+    for name in (name for name in named if name not in outputs):
+        output = name.partition(".")[0]
+        further[name] = dict.fromkeys([output] if output in outputs else outputs, resolve(named[name]))
+    return further
+
+
+def error_names(outputs: Collection[str], metrics: Metric | Mapping[str, Metric]) -> tuple[str, ...]:
+    """Return the names of the errors that :func:`evaluate_outputs` gives beside ``error``: ``error.<output>``, ..."""
+    return tuple(f"error.{name}" for name in (*outputs, *further_metrics(outputs, metrics)))
 
 
 def metric_text(metrics: Metric | Mapping[str, Metric]) -> str:

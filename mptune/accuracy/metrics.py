@@ -34,19 +34,25 @@ What every one of them does with awkward data:
 ``ulp(r)`` is the distance of neighbouring values of the output's type in the binade of ``r`` (that of its smallest
 normal value below that; the exponent is not bounded above; 1 for integers), so an fp16 and an fp64 output that are
 both correctly rounded have the same ULP error of at most 0.5.
+
+Any of them can be taken of each row, column or block of an output (:mod:`mptune.regions`): ``NRMSE over rows max`` is
+the NRMSE of the worst row, normalised by that row's own mean. A NaN in one region gives NaN whatever the reduction.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
+import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mptune.accuracy.pairs import DeviceArray, DevicePairs, HostPairs, Pairs, bits_type, count_unwritten, find
 from mptune.accuracy.reductions import (
@@ -58,6 +64,7 @@ from mptune.accuracy.reductions import (
     NegativeDataError,
     Quantity,
     Scaled,
+    by_row,
     maximum,
     mean,
     mean_square,
@@ -68,6 +75,7 @@ from mptune.accuracy.reductions import (
 from mptune.errors import MetricError, MptuneError, UnknownNameError
 from mptune.plugins import load_point
 from mptune.precision import PRECISIONS
+from mptune.regions import RegionalMetric, boxes, split_text
 
 __all__ = ["METRICS", "ErrorMetric", "rehearse", "resolve"]
 
@@ -78,16 +86,18 @@ _ENTRY_POINTS: Final = "mptune.metrics"
 class ErrorMetric:
     """One error metric; call it with an output and its reference."""
 
-    name: str  #: canonical name ("NRMSE")
+    name: str  #: canonical name ("NRMSE", "NRMSE over rows max")
     description: str  #: what it measures, in a few words
-    compute: Callable[[Pairs], float]  #: gives the error of a checked pair of arrays
+    #: gives the error of a checked pair of arrays; of one that ``sees_inputs``, from the inputs besides
+    compute: Callable[..., float]
     undefined: str = ""  #: says when it is infinite although the output is finite; empty: never
     is_custom: bool = False  #: whether ``compute`` is a user's, which may treat NaN differently from the bundled ones
     version: str = ""  #: of a user's metric, changed whenever its results change; empty if it has none
     #: other spellings beside name and description; case, spaces, hyphens and underscores do not matter
     aliases: tuple[str, ...] = ()
+    sees_inputs: bool = False  #: whether ``compute`` is given the kernel's inputs as well
 
-    def __call__(self, output: ArrayLike, reference: ArrayLike) -> float:
+    def __call__(self, output: ArrayLike, reference: ArrayLike, inputs: Mapping[str, Any] | None = None) -> float:
         """Return the error of an output of any numeric type, of the shape of the reference.
 
         It is at least 0, possibly infinite; NaN when the output has a NaN. (A custom metric decides itself.)
@@ -96,26 +106,62 @@ class ErrorMetric:
             MetricError: the two cannot be compared, or the metric is not defined for such data; names the number of
                 offending elements and the first one's index.
         """
-        return self.measure(HostPairs.of(output, reference))
+        return self.measure(HostPairs.of(output, reference), inputs)
+
+    @property
+    def key(self) -> str:
+        """Its name as a part of the names of a trial's metrics: ``NRMSE_rows_max``."""
+        return re.sub(r"\W+", "_", self.name.replace(" over ", " ")).strip("_")
+
+    @property
+    def whole(self) -> ErrorMetric:
+        """The metric it takes of each region; itself if it is taken of the whole output."""
+        return self.compute.metric if isinstance(self.compute, _OfRegions) else self
+
+    @property
+    def is_bundled(self) -> bool:
+        """Whether it comes with mptune, so that its name says all there is to say."""
+        return METRICS.get(self.whole.name) == self.whole
 
     @property
     def runs_anywhere(self) -> bool:
         """Whether it also takes arrays that are on a device; others get them on the host."""
-        return isinstance(self.compute, _Ratio)
+        return isinstance(self.whole.compute, _Ratio)
 
-    def measure(self, pairs: Pairs) -> float:
+    @property
+    def may_overlook(self) -> bool:
+        """Whether it may give a finite error though a part of the output is not finite."""
+        return self.is_custom or (isinstance(self.compute, _OfRegions) and self.compute.regions.quantile < 1)
+
+    def require_regions(self, shape: tuple[int, ...]) -> None:
+        """Check that an output of this shape has the regions it is taken of.
+
+        Raises:
+            MetricError: it has not.
+        """
+        if isinstance(self.compute, _OfRegions):
+            self.compute.regions.tile(shape)
+
+    def measure(self, pairs: Pairs, inputs: Mapping[str, Any] | None = None) -> float:
         """Return the error of an output that is already paired with its reference, wherever the two are.
+
+        Args:
+            pairs: the two.
+            inputs: what the kernel was given, in fp64 (integers in their type), by name; only a metric that sees them
+                needs them.
 
         Raises:
             MetricError: the metric is not defined for such data.
         """
+        if self.sees_inputs and inputs is None:
+            raise MetricError(f"error metric {self.name!r} takes the inputs as well, which are not known here")
         try:
-            error = self.compute(pairs)
+            error = self.compute(pairs, inputs) if self.sees_inputs else self.compute(pairs)
         except NegativeDataError:
             self._refuse_nan_reference(pairs)
             self._refuse_negative(pairs)
             return math.nan
-        if math.isnan(error):
+        if math.isnan(error) or self.may_overlook:
             self._refuse_nan_reference(pairs)
         return error
 
@@ -156,6 +202,53 @@ class _Ratio:
             if self.normaliser is None or error.significand == 0 or not math.isfinite(error.significand):
                 return float(error)
             return float(error / self.normaliser(pairs))
+
+    def of_each(self, pairs: Pairs, tile: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return the error of each tile of pairs that are made of whole tiles."""
+        count = pairs.size // math.prod(tile)
+        if count == 1:
+            return np.array([self(pairs)])
+        if pairs.is_complex:
+            errors, sure = np.empty(count), np.zeros(count, dtype=np.bool_)
+        else:
+            with np.errstate(all="ignore"):
+                rows = pairs.by_tile(tile)
+                errors, sure = by_row(pairs, *rows, self.reduction, self.quantity, self.normaliser)
+        (unsure,) = np.nonzero(~sure)
+        parts = [box for box, _ in boxes(pairs.shape, tile, 1)] if unsure.size else []
+        for i in unsure:
+            errors[i] = self(pairs.part(parts[i]))
+        return errors
+
+
+@dataclass(frozen=True, slots=True)
+class _OfRegions:
+    """An error metric of each region of an output, of which the worst or a quantile counts."""
+
+    metric: ErrorMetric
+    regions: RegionalMetric
+
+    def __call__(self, pairs: Pairs) -> float:
+        found: list[NDArray[np.float64]] = []
+        for box, tile in boxes(pairs.shape, self.regions.tile(pairs.shape), pairs.chunk):
+            part = pairs if math.prod(tile) == pairs.size else pairs.part(box)
+            errors = self._of_each(part, tile)
+            if np.isnan(errors).any():
+                return math.nan
+            found.append(errors if self.regions.quantile < 1 else errors.max(keepdims=True))
+        ordered = np.sort(np.concatenate(found))
+        # The least error that at least such a share of the regions does not exceed; 0.07 * 100 is a little above 7.
+        return float(ordered[math.ceil(round(self.regions.quantile * len(ordered), 9)) - 1])
+
+    def _of_each(self, pairs: Pairs, tile: tuple[int, ...]) -> NDArray[np.float64]:
+        compute = self.metric.compute
+        if isinstance(compute, _Ratio):
+            return compute.of_each(pairs, tile)
+        if not isinstance(pairs, HostPairs):
+            return np.array([compute(pairs)])  # which refuses them
+        shape = self.regions.own_shape(tile)
+        parts = (pairs.part(box).reshaped(shape) for box, _ in boxes(pairs.shape, tile, 1))
+        return np.array([compute(part) for part in parts], dtype=np.float64)
 
 
 _ZERO_REFERENCE: Final = "the reference has a 0 and the output another number there"
@@ -232,23 +325,29 @@ _BY_SPELLING: Final[Mapping[str, ErrorMetric]] = MappingProxyType(
 )
 
 
-def resolve(metric: str | Callable[..., float]) -> ErrorMetric:
+def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
     """Return the error metric of that name, or one that wraps a callable.
 
     Names are matched without regard to case, spaces, hyphens and underscores. Third parties add metrics by an
     entry point of the group ``mptune.metrics`` that gives an :class:`ErrorMetric` or a callable.
 
     Args:
-        metric: a name, or ``metric(output, reference) -> float``: it is called with arrays of the outputs' shape,
+        metric: a name, which may be followed by regions (``NRMSE over rows max``); a
+            :class:`~mptune.regions.RegionalMetric`; or ``metric(output, reference) -> float`` or
+            ``metric(output, reference, inputs) -> float``. A function is called with arrays of the outputs' shape,
             read-only and converted to double precision (long double, complex) as for the bundled metrics, and returns
-            an error of at least 0. Give it an attribute ``version`` (``metric.version = "1"``), changed whenever its
+            an error of at least 0. Inputs are those the reference was computed from: fp64 (or integer) arrays and
+            numbers by name. Give it an attribute ``version`` (``metric.version = "1"``), changed whenever its
             results change, so that ``--resume`` can use trials measured with it; without one it measures them again.
 
     Raises:
         UnknownNameError: no metric has that name; the nearest is suggested.
+        MetricError: a function of other arguments, regions that are no such thing, or regions of regions.
     """
     if isinstance(metric, ErrorMetric):
         return metric
+    if isinstance(metric, RegionalMetric):
+        return _of_regions(metric)
     if not isinstance(metric, str):
         return _custom(metric)
     bundled = _BY_SPELLING.get(_plain(metric))
@@ -259,7 +358,31 @@ def resolve(metric: str | Callable[..., float]) -> ErrorMetric:
         if _plain(point.name) == _plain(metric):
             found: Any = load_point(point, "error metric")
             return found if isinstance(found, ErrorMetric) else _custom(found, point.name)
+    if (regional := split_text(metric)) is not None:
+        return _of_regions(regional)
     raise UnknownNameError("error metric", metric, [*METRICS, *(point.name for point in points)])
+
+
+def _of_regions(regional: RegionalMetric) -> ErrorMetric:
+    metric = resolve(regional.metric)
+    if metric.whole is not metric:
+        raise MetricError(f"error metric '{metric.name} {regional.words}': the regions of regions are not known")
+    if metric.sees_inputs:
+        raise MetricError(
+            f"error metric {metric.name!r} takes the inputs, of which no part belongs to a region of the output, so "
+            f"it cannot be taken {regional.words}"
+        )
+    return ErrorMetric(
+        f"{metric.name} {regional.words}",
+        f"{metric.description}, of each {_REGION[str(regional.over).partition(' ')[0]]}",
+        _OfRegions(metric, dataclasses.replace(regional, metric=metric.name)),
+        undefined=f"in at least one of them, {metric.undefined}" if metric.undefined else "",
+        is_custom=metric.is_custom,
+        version=metric.version,
+    )
+
+
+_REGION: Final = {"rows": "row", "columns": "column", "block": "block"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,14 +392,14 @@ class _Custom:
     name: str
     function: Callable[..., float]
 
-    def __call__(self, pairs: Pairs) -> float:
+    def __call__(self, pairs: Pairs, inputs: Mapping[str, Any] | None = None) -> float:
         if not isinstance(pairs, HostPairs):
             raise MetricError(f"error metric {self.name!r} is a user's own and needs its arrays on the host")
         output, reference = (a.astype(pairs.working_type, copy=False).view() for a in (pairs.output, pairs.reference))
         # They may be the very arrays of the next trial.
         output.flags.writeable = reference.flags.writeable = False
         try:
-            value: Any = self.function(output, reference)
+            value: Any = self.function(output, reference, *(() if inputs is None else (inputs,)))
         except MptuneError:
             raise
         except Exception as reason:
@@ -301,7 +424,36 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
         or (version == "" and hasattr(function, "version"))
     ):
         raise MetricError(f"error metric {name!r}: its version is {version!r}; expected a text or a whole number")
-    return ErrorMetric(name, "user-defined", _Custom(name, function), is_custom=True, version=str(version))
+    return ErrorMetric(
+        name,
+        "user-defined",
+        _Custom(name, function),
+        is_custom=True,
+        version=str(version),
+        sees_inputs=_sees_inputs(name, function),
+    )
+
+
+def _sees_inputs(name: str, function: Callable[..., float]) -> bool:
+    """Whether a function is ``(output, reference, inputs)`` rather than ``(output, reference)``.
+
+    Raises:
+        MetricError: it is neither.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some compiled functions have none
+        return False
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    needed = sum(p.default is p.empty for p in places)
+    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if needed > 3 or by_name or (len(places) < 2 and not takes_any):
+        raise MetricError(
+            f"error metric {name!r} is called with (output, reference) or (output, reference, inputs), which it does "
+            "not take"
+        )
+    return needed == 3 or (len(places) > 2 and places[2].name == "inputs")
 
 
 def rehearse(namespace: Any, metric: ErrorMetric) -> None:

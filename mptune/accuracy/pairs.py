@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import ml_dtypes
 import numpy as np
@@ -80,6 +80,19 @@ class Pairs(ABC):
     def _walk(self, *arrays: Any) -> Iterator[Any]:
         """Yield chunks of one array, or tuples of chunks of several."""
 
+    @abstractmethod
+    def part(self, box: tuple[slice, ...]) -> Self:
+        """Return the elements in a box, one slice for each axis, as pairs of their own."""
+
+    @abstractmethod
+    def by_tile(self, tile: tuple[int, ...]) -> tuple[Any, Any]:
+        """Return output and reference in the working type as matrices, a row for each tile of a shape that fits."""
+
+    @property
+    @abstractmethod
+    def chunk(self) -> int:
+        """How many elements are worth computing with at a time."""
+
     @property
     def size(self) -> int:
         """Elements in each of the two."""
@@ -126,6 +139,40 @@ class HostPairs(Pairs):
             buffersize=CHUNK,
         )
 
+    def part(self, box: tuple[slice, ...]) -> HostPairs:
+        """Return views of the elements in a box."""
+        return self._with(self.output[box], self.reference[box])
+
+    def reshaped(self, shape: tuple[int, ...]) -> HostPairs:
+        """Return the same elements in another shape."""
+        return self._with(self.output.reshape(shape), self.reference.reshape(shape))
+
+    def _with(self, output: NDArray[Any], reference: NDArray[Any]) -> HostPairs:
+        return HostPairs(np, output.shape, self.stored, self.working_type, output, reference)
+
+    def by_tile(self, tile: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return converted copies of both, a row for each tile."""
+        elements = math.prod(tile)
+        # Signalling NaNs are as good as any, and what overflows does so in the results.
+        with np.errstate(all="ignore"):
+            output, reference = (
+                _tiled(array, self.shape, tile).astype(self.working_type, order="C").reshape(-1, elements)
+                for array in (self.output, self.reference)
+            )
+        return output, reference
+
+    @property
+    def chunk(self) -> int:
+        """As many as a cache holds."""
+        return CHUNK
+
+
+def _tiled(array: Any, shape: tuple[int, ...], tile: tuple[int, ...]) -> Any:
+    """Return an array, of a shape that is made of whole tiles, with the axes of the tiles' grid before their own."""
+    split = [n for extent, length in zip(shape, tile, strict=True) for n in (extent // length, length)]
+    axes = range(len(split))
+    return array.reshape(split).transpose((*axes[::2], *axes[1::2]))
+
 
 def can_decode(stored: np.dtype[Any]) -> bool:
     """Whether doubles hold every value of a type (not of 64-bit integers)."""
@@ -164,6 +211,20 @@ class DeviceArray:
         with np.errstate(invalid="ignore"):
             return values.astype(np.float64, copy=False)
 
+    def part(self, box: tuple[slice, ...]) -> DeviceArray:
+        """Return a copy of the elements in a box, one slice for each axis."""
+        bits = self.bits.reshape(self.shape)[box]
+        return DeviceArray(self.namespace, bits.reshape(-1), self.stored, bits.shape)
+
+    def by_tile(self, tile: tuple[int, ...]) -> Any:
+        """Return the elements as a matrix of doubles, a row for each tile of a shape that fits."""
+        bits = _tiled(self.bits, self.shape, tile).reshape(-1)
+        return (
+            DeviceArray(self.namespace, bits, self.stored, bits.shape)
+            .doubles(slice(None))
+            .reshape((-1, math.prod(tile)))
+        )
+
 
 @functools.cache
 def _table(xp: Any, name: str) -> Any:
@@ -191,6 +252,19 @@ class DevicePairs(Pairs):
     def _walk(self, *arrays: DeviceArray) -> Iterator[Any]:
         for piece in self.pieces():
             yield tuple(array.doubles(piece) for array in arrays) if len(arrays) > 1 else arrays[0].doubles(piece)
+
+    def part(self, box: tuple[slice, ...]) -> DevicePairs:
+        """Return copies of the elements in a box, on the device."""
+        return DevicePairs.of(self.output.part(box), self.reference.part(box), self.piece)
+
+    def by_tile(self, tile: tuple[int, ...]) -> tuple[Any, Any]:
+        """Return decoded copies of both on the device, a row for each tile."""
+        return self.output.by_tile(tile), self.reference.by_tile(tile)
+
+    @property
+    def chunk(self) -> int:
+        """As many as keep the device busy."""
+        return self.piece
 
     def pieces(self) -> Iterator[slice]:
         """Yield the pieces as slices of the elements in C order."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mptune.accuracy.pairs import Pairs, float_info
 
@@ -26,6 +27,7 @@ __all__ = [
     "NegativeDataError",
     "Quantity",
     "Scaled",
+    "by_row",
     "maximum",
     "mean",
     "mean_square",
@@ -36,6 +38,7 @@ __all__ = [
 
 #: A one-dimensional array of the namespace.
 Chunk = Any
+Array = NDArray[np.float64]
 
 
 class NegativeDataError(Exception):
@@ -202,6 +205,97 @@ def reference_mean(pairs: Pairs) -> Scaled:
 def reference_magnitude(pairs: Pairs) -> Scaled:
     """Return the mean modulus of the finite references; 0 if none is finite."""
     return _reference_sum(pairs, signed=False)
+
+
+# -- of many rows at once ------------------------------------------------------------------------------
+
+
+def by_row(
+    pairs: Pairs,
+    output: Any,
+    reference: Any,
+    reduction: Callable[[Pairs, Quantity], Scaled],
+    quantity: Quantity,
+    normaliser: Callable[[Pairs], Scaled] | None,
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return what a reduction over a normaliser gives for each row of two real matrices, and which of these are sure.
+
+    Those that are not over- or underflowed, cancelled or have infinities: they have to be computed one by one.
+
+    Args:
+        pairs: where the rows are from.
+        output: the rows of the output in the working type, of their namespace; shape ``(n, elements)``.
+        reference: those of the reference.
+        reduction: one of the functions above of a pair and a quantity.
+        quantity: the error of an element.
+        normaliser: one of the functions above of a pair.
+    """
+    xp, shape = pairs.namespace, output.shape
+
+    def errors(exponent: int = 0) -> Any:
+        arguments = xp, output.reshape(-1), reference.reshape(-1), pairs.stored, exponent
+        found = quantity.evaluate(*arguments).reshape(shape)
+        if not math.isfinite(float(found.max())):
+            found = quantity.evaluate_any(*arguments).reshape(shape)
+        return found
+
+    found = errors()
+    largest = _on_host(found.max(axis=1))
+    reduced, sure = largest, largest < math.inf
+    if reduction is not maximum:
+        totals = (found if reduction is mean else xp.multiply(found, found, out=found)).sum(axis=1)
+        reduced = _on_host(totals) / shape[1]
+        sure = (reduced < math.inf) & (reduced > _SMALL)
+        reduced = np.sqrt(reduced) if reduction is root_mean_square else reduced
+    if normaliser is not None:
+        norms, are_sure = _norms(xp, reference, signed=normaliser is reference_mean)
+        reduced, sure = reduced / norms, sure & are_sure
+    if np.isinf(largest).any():
+        # Small enough to show what is infinite and what only overflowed, as in _bounded_largest.
+        infinite = np.isinf(_on_host(errors(-2 if quantity.denominator is None else -1100).max(axis=1)))
+        reduced, sure = np.where(infinite, math.inf, reduced), sure | infinite
+    is_nan = np.isnan(largest)
+    reduced = np.where(is_nan, math.nan, np.where(largest == 0, 0.0, reduced))
+    return reduced, sure | is_nan | (largest == 0)
+
+
+def _norms(xp: Any, reference: Any, *, signed: bool) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the modulus of each row's mean, or the mean of its moduli, and which of these are sure."""
+    magnitudes = _on_host(xp.abs(reference).sum(axis=1))
+    totals = magnitudes
+    if signed:
+        totals = np.abs(_on_host(reference.sum(axis=1)))
+        (cancelled,) = np.nonzero(totals < _SIGNED_SUMS[0][1] * magnitudes)
+        if cancelled.size:
+            rows = reference if cancelled.size == len(totals) else xp.take(reference, xp.asarray(cancelled), axis=0)
+            totals[cancelled] = np.abs(_compensated_row_sums(rows))
+    sure = (magnitudes < math.inf) & ((totals > _SMALL) | (magnitudes == 0))
+    if signed:
+        sure &= totals >= _SIGNED_SUMS[1][1] * magnitudes
+    return totals / reference.shape[1], sure
+
+
+def _compensated_row_sums(values: Any) -> Array:
+    """Return the sum of each row of a matrix, as exact as that of :func:`_compensated_sum`."""
+    parts = []
+    while values.shape[1] > 1:
+        half = values.shape[1] // 2
+        if values.shape[1] % 2:
+            parts.append(_on_host(values[:, -1]))
+        left, right = values[:, :half], values[:, half : 2 * half]
+        values = left + right
+        moved = values - left
+        parts.append(_on_host(((left - (values - moved)) + (right - moved)).sum(axis=1)))
+    parts.append(_on_host(values[:, 0]))
+    return np.array([math.fsum(row) if all(map(math.isfinite, row)) else math.nan for row in zip(*parts, strict=True)])
+
+
+def _on_host(numbers: Any) -> Array:
+    """Return a vector of a namespace as NumPy's doubles."""
+    return np.array(numbers.tolist(), dtype=np.float64)
+
+
+# -- internals -------------------------------------------------------------------------------------------
 
 
 def _mean_power(pairs: Pairs, quantity: Quantity, power: int) -> Scaled:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -173,7 +172,7 @@ class Bench:
         chosen = metric if metric is not None else kernel.metric
         metrics = metrics_by_output([output.name for output in kernel.outputs], chosen)
         self._device_data = DeviceData(backend, self._data, device.memory_bytes // 4, metrics)
-        self._accuracy = AccuracyObserver(self._data.references, chosen)
+        self._accuracy = AccuracyObserver(self._data.references, chosen, self._data.inputs)
         self._flush: CacheFlush | None = None
         if wants_flush(self._plan, backend, kernel, sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
@@ -383,7 +382,7 @@ class Bench:
         context = LaunchContext(configuration, self._data.footprint_bytes(configuration), lambda: outputs)
         errors = _observed(self._accuracy, context)
         result = self._accuracy.result
-        if result is not None and (result.non_finite or math.isnan(result.error)):
+        if result is not None and (result.non_finite or result.is_nan):
             return _Outcome(Status.NON_FINITE, result.message, errors)
         return _Outcome(errors=errors)
 

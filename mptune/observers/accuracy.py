@@ -14,7 +14,7 @@ __all__ = ["AccuracyObserver"]
 
 
 class AccuracyObserver(Observer):
-    """Measures ``error`` (the worst output's), ``log10_error`` and ``error.<output>``.
+    """Measures ``error`` (the worst output's), ``log10_error``, ``error.<output>`` and errors by further metrics.
 
     ``log10_error`` is ``-inf`` for outputs without any error; all are NaN where an output has NaN.
     """
@@ -23,9 +23,15 @@ class AccuracyObserver(Observer):
     metrics: ClassVar[tuple[str, ...]] = ("error", "log10_error")
     is_optional: ClassVar[bool] = False
 
-    def __init__(self, references: Mapping[str, NDArray[Any]], metrics: Metric | Mapping[str, Metric]) -> None:
+    def __init__(
+        self,
+        references: Mapping[str, NDArray[Any]],
+        metrics: Metric | Mapping[str, Metric],
+        inputs: Mapping[str, Any] | None = None,
+    ) -> None:
         self._references = references
         self._metrics = metrics
+        self._inputs = inputs
         self._result: AccuracyResult | None = None
 
     @property
@@ -44,14 +50,8 @@ class AccuracyObserver(Observer):
             MetricError: an output and its reference cannot be compared by the metric.
             ReferenceDataError: an output has no reference.
         """
-        self._result = evaluate_outputs(context.read_outputs(), self._references, self._metrics)
+        self._result = evaluate_outputs(context.read_outputs(), self._references, self._metrics, self._inputs)
 
     def results(self) -> Mapping[str, float]:
         """Return the errors; nothing before the launches."""
-        if self._result is None:
-            return {}
-        return {
-            "error": self._result.error,
-            "log10_error": self._result.log10_error,
-            **{f"error.{output}": error for output, error in self._result.errors.items()},
-        }
+        return {} if self._result is None else self._result.metrics

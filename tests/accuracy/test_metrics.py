@@ -522,7 +522,7 @@ def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
         (lambda y, r: 1j, "one real number"),
         (lambda y, r: -1.0, "at least 0"),
         (lambda y, r: y[10], "IndexError"),
-        (lambda y: 0.0, "TypeError"),
+        (lambda y: 0.0, "does not take"),
     ],
 )
 def test_a_callable_that_gives_no_error_is_refused(function, message):

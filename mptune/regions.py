@@ -1,0 +1,187 @@
+"""Error metrics taken of each row, column or block of an output: how they are written, and what the regions are.
+
+A mean over a whole output says little about any part of it: destroy a row in ten thousand and it hardly moves. Of the
+regions' errors the largest counts, or a quantile of them.
+
+With two axes or more, a *row* is what lies along the last axis and a *column* what lies along the last but one, for
+every combination of the other indices, as in NumPy's stacks of matrices: a 3-D output of shape ``(a, b, c)`` has
+``a * b`` rows of ``c`` elements and ``a * c`` columns of ``b``. *Blocks* tile the last axes, as many as their shape
+has; the last ones along an axis are shorter where they do not fit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mptune.errors import MetricError, UnknownNameError, did_you_mean
+
+__all__ = ["Over", "Reduce", "RegionalMetric", "boxes", "split_text"]
+
+#: ``"rows"``, ``"columns"``, or blocks: ``("block", (8, 8))``, ``("block", 64)``, ``"block 8x8"``.
+Over = str | tuple[str, int | Sequence[int]]
+#: ``"max"``, or the quantile that counts, above 0 and below 1.
+Reduce = str | float
+
+_KINDS: Final = ("rows", "columns", "block")
+_SPELLINGS: Final = {"row": "rows", "column": "columns", "blocks": "block"} | {kind: kind for kind in _KINDS}
+_SEPARATOR: Final = re.compile(r"[\s_-]+")
+#: The words after a metric's name; the word "over" may be left out, as in ``NRMSE_rows_max``.
+_WORDS: Final = re.compile(
+    rf"(?P<metric>.*?\S)[\s_-]+(?:over[\s_-]+(?P<said>\S.*)|(?P<bare>(?:{'|'.join(_SPELLINGS)})(?:[\s_-].*)?))",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionalMetric:
+    """An error metric taken of each row, column or block of an output, of which the worst or a quantile counts.
+
+    ``RegionalMetric("NRMSE", over="rows", reduce="max")`` is what the text ``"NRMSE over rows max"`` means.
+
+    Attributes:
+        metric: what it is taken of: a metric's name or ``metric(output, reference) -> float``.
+        over: ``"rows"``, ``"columns"`` or blocks of a shape: ``("block", (8, 8))``; kept as text (``"block 8x8"``).
+        reduce: ``"max"`` for the worst region; or a quantile such as 0.99: the least error that so large a share of
+            the regions does not exceed.
+
+    Raises:
+        MetricError: a block without a shape, or a reduction that is neither.
+        UnknownNameError: no such regions.
+    """
+
+    metric: str | Callable[..., float]
+    over: Over
+    reduce: Reduce = "max"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "over", _over_text(self.over))
+        object.__setattr__(self, "reduce", _checked_reduce(self.reduce))
+
+    @property
+    def words(self) -> str:
+        """What follows the metric's name: ``"over rows max"``, ``"over block 8x8 0.99"``."""
+        return f"over {self.over} {self.reduce}"
+
+    @property
+    def quantile(self) -> float:
+        """The share of the regions whose errors count; 1 if the worst does."""
+        return self.reduce if isinstance(self.reduce, float) else 1.0
+
+    def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a region of an output, with as many axes as the output.
+
+        Raises:
+            MetricError: an output of that shape has no such regions.
+        """
+        kind, _, block = str(self.over).partition(" ")
+        if kind == "block":
+            extents = tuple(map(int, block.split("x")))
+            if len(extents) > len(shape):
+                raise MetricError(f"an output of shape {shape} has no blocks of {len(extents)} axes ({block})")
+            leading = len(shape) - len(extents)
+            return (1,) * leading + tuple(map(min, extents, shape[leading:]))
+        if len(shape) < 2:  # one row would be all of it, in which damage does not show
+            raise MetricError(
+                f"an output of shape {shape} has no {kind}, which takes two axes: use blocks ('block 64')"
+            )
+        lengths = (1, shape[-1]) if kind == "rows" else (shape[-2], 1)
+        return (1,) * (len(shape) - 2) + lengths
+
+    def own_shape(self, tile: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape in which a region is given to a user's metric: a row or column is one-dimensional."""
+        kind, _, block = str(self.over).partition(" ")
+        return tile[-(block.count("x") + 1) :] if kind == "block" else (math.prod(tile),)
+
+
+def split_text(text: str) -> RegionalMetric | None:
+    """Return what ``"METRIC over REGIONS [max|QUANTILE]"`` means; None for a text without regions.
+
+    Words may be joined by underscores or hyphens, and "over" left out: ``NRMSE_rows_max``, ``MaxAE-block-8x8-0.99``.
+
+    Raises:
+        MetricError: the regions or the reduction are incomplete or no such thing.
+        UnknownNameError: no such regions.
+    """
+    found = _WORDS.fullmatch(text.strip())
+    if found is None:
+        return None
+    kind, *rest = _SEPARATOR.split((found["said"] or found["bare"]).strip())
+    if _SPELLINGS.get(kind.lower()) == "block":
+        if not rest:
+            raise MetricError(f"error metric {text!r}: blocks need a shape, such as 'block 8x8'")
+        kind = f"block {rest.pop(0)}"
+    # The quantile 0.99 as part of a name is 0_99.
+    reduce = ".".join(rest) if len(rest) == 2 and all(part.isdecimal() for part in rest) else " ".join(rest)
+    try:
+        return RegionalMetric(found["metric"], kind, reduce or "max")
+    except MetricError as error:
+        raise MetricError(f"error metric {text!r}: {error}") from error
+
+
+def _over_text(over: Over) -> str:
+    name, given = over if isinstance(over, tuple) and len(over) == 2 else (over, ())
+    kind, _, text = str(name).strip().partition(" ")
+    known = _SPELLINGS.get(kind.lower())
+    if known is None:
+        raise UnknownNameError("regions of an error metric:", str(name), _KINDS)
+    extents = [given] if isinstance(given, int) else list(given) or text.replace("×", "x").split("x") * bool(text)
+    if known != "block":
+        if extents:
+            raise MetricError(f"{known} have no shape, and {_joined(extents)} is given; blocks do: 'block 8x8'")
+        return known
+    if not extents:
+        raise MetricError("blocks need a shape, such as 'block 8x8' or ('block', (8, 8))")
+    if not all(re.fullmatch(r"[1-9][0-9]{0,17}", str(extent)) for extent in extents):
+        raise MetricError(f"block shape {_joined(extents)}: expected whole numbers from 1 on, such as 8x8")
+    return f"{known} {_joined(extents)}"
+
+
+def _joined(extents: Sequence[object]) -> str:
+    return "x".join(map(str, extents))
+
+
+def _checked_reduce(reduce: Reduce) -> Reduce:
+    expected = "expected max, or a quantile above 0 and below 1 such as 0.99"
+    if isinstance(reduce, str) and reduce.strip().lower() == "max":
+        return "max"
+    try:
+        quantile = math.nan if isinstance(reduce, bool) else float(reduce)
+    except (TypeError, ValueError):
+        hint = did_you_mean(str(reduce), ("max",))
+        raise MetricError(f"reduction {reduce!r} of regions{hint}: {expected}") from None
+    if not 0.0 < quantile <= 1.0:
+        raise MetricError(f"reduction {reduce!r} of regions: {expected}")
+    return "max" if quantile == 1.0 else quantile
+
+
+def boxes(
+    shape: tuple[int, ...], tile: tuple[int, ...], most_elements: int
+) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
+    """Cut an array into boxes that are made of whole tiles of one shape, and yield each with that shape.
+
+    The tiles in the last boxes along an axis are shorter where they do not fit.
+
+    Args:
+        shape: of the array, every extent at least 1.
+        tile: of a region, as many axes, none longer.
+        most_elements: a box has no more, unless it is a single tile.
+    """
+    axes = []
+    for extent, length in zip(shape, tile, strict=True):
+        whole = extent // length * length
+        axes.append([(0, whole, length)] + ([(whole, extent, extent - whole)] if whole < extent else []))
+    for ranges in itertools.product(*axes):
+        lengths = tuple(length for _, _, length in ranges)
+        left = max(1, most_elements // math.prod(lengths))
+        cuts = []
+        for start, stop, length in reversed(ranges):
+            count = min(left, (stop - start) // length)
+            left = max(1, left // count)
+            cuts.append([slice(i, min(i + count * length, stop)) for i in range(start, stop, count * length)])
+        for box in itertools.product(*reversed(cuts)):
+            yield box, lengths

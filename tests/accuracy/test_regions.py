@@ -1,0 +1,502 @@
+"""Metrics of each row, column or block against their definitions in 60-digit arithmetic, and what they see."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+import tracemalloc
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from test_arrays import agree, pair
+from test_metrics import any_finite, close, defined_by_formula, exact, moderate
+
+from mptune.accuracy import METRICS, evaluate_outputs, resolve
+from mptune.accuracy.pairs import CHUNK
+from mptune.errors import MetricError, MptuneError, UnknownNameError
+from mptune.regions import RegionalMetric, boxes
+
+REGIONS = ["rows", "columns", "block 2x3", "block 3"]
+
+
+def regions_of(shape, over):
+    """Index every region of an array, from the definition in words."""
+    rank, (kind, *block) = len(shape), over.split()
+    if kind == "block":
+        lengths = [int(n) for n in block[0].split("x")]
+        lengths = [1] * (rank - len(lengths)) + lengths
+    else:
+        along = rank - 1 if kind == "rows" else rank - 2
+        lengths = [n if axis == along else 1 for axis, n in enumerate(shape)]
+    starts = [range(0, n, length) for n, length in zip(shape, lengths, strict=True)]
+    for corner in itertools.product(*starts):
+        yield tuple(slice(i, i + length) for i, length in zip(corner, lengths, strict=True))
+
+
+def expected(name, over, reduce, output, reference):
+    """The errors of all regions by the definition, and of them the worst or the quantile."""
+    errors = sorted(exact(name, output[r], reference[r]) for r in regions_of(output.shape, over))
+    if reduce == "max":
+        return errors[-1]
+    return next(e for i, e in enumerate(errors) if (i + 1) / len(errors) >= reduce)
+
+
+def pairs_of(elements):
+    shapes = hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=6)
+    return shapes.flatmap(
+        lambda shape: st.tuples(*(hnp.arrays(np.float64, shape, elements=elements, fill=st.nothing()) for _ in "yr"))
+    )
+
+
+# -- numbers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("over", REGIONS)
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(defined_by_formula), st.sampled_from(["max", 0.25, 0.5, 0.9]), pairs_of(moderate))
+def test_errors_are_what_they_are_defined_as(over, name, reduce, pair):
+    output, reference = map(np.abs, pair) if name in ("RMSLE", "MALE") else pair
+    found = resolve(RegionalMetric(name, over, reduce))(output, reference)
+    assert close(found, expected(name, over, reduce, output, reference), rel=1e-11)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(defined_by_formula), st.sampled_from(REGIONS), pairs_of(any_finite))
+def test_over_the_whole_range_of_a_double(name, over, pair):
+    output, reference = map(np.abs, pair) if name in ("RMSLE", "MALE") else pair
+    assert close(resolve(f"{name} over {over}")(output, reference), expected(name, over, "max", output, reference))
+
+
+@pytest.mark.parametrize("name", ["NRMSE", "RMSE", "NMAE", "MaxRE"])
+@pytest.mark.parametrize("scale", [1e-308, 1e-170, 1.0, 1e160, 1e308])
+@pytest.mark.parametrize("over", ["rows", "columns", "block 8x8"])
+def test_regions_that_over_or_underflow_are_computed_one_by_one(name, scale, over):
+    rng = np.random.default_rng(3)
+    reference = rng.uniform(0.25, 1.0, (17, 19))
+    reference[:, ::2] *= -1.0 if name == "NMAE" else 1.0
+    reference[4] *= scale
+    output = reference * (1 + 1e-9 * rng.standard_normal(reference.shape))
+    output[4] = reference[4] * (1 + 1e-5)
+    assert close(resolve(f"{name} over {over}")(output, reference), expected(name, over, "max", output, reference))
+
+
+def test_a_row_whose_mean_cancels_is_exact():
+    rng = np.random.default_rng(7)
+    half = rng.uniform(1.0, 2.0, (5, 40))
+    reference = np.concatenate([half, -half], axis=1)
+    for row, rest in enumerate([1.0, 1e-6, 1e-14, 1e-18, 1e-30]):
+        reference[row, 0] = rest
+        reference[row, 40] = 0.0
+    output = reference + 1e-3
+    for reduce in ("max", 0.2, 0.4, 0.6, 0.8):
+        wanted = expected("NRMSE", "rows", reduce, output, reference)
+        assert close(resolve(RegionalMetric("NRMSE", "rows", reduce))(output, reference), wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, np.float32, np.int64, bool])
+def test_any_stored_type(dtype):
+    rng = np.random.default_rng(11)
+    reference = rng.uniform(1.0, 9.0, (6, 10)).round()
+    output = (reference + (rng.random((6, 10)) < 0.2)).astype(dtype)
+    for name in ("NRMSE", "MaxAE", "MRE"):
+        wanted = expected(name, "block 4x4", "max", output.astype(np.float64), reference)
+        assert close(resolve(f"{name} over block 4x4")(output, reference), wanted)
+
+
+def test_complex_data_and_views_in_any_order():
+    rng = np.random.default_rng(13)
+    output, reference = (rng.random((7, 5)) + 1j * rng.random((7, 5)) for _ in "yr")
+    for y, r in ((output, reference), (output.T, reference.T), (output[::-1, ::2], reference[::-1, ::2])):
+        assert close(resolve("NRMSE over columns")(y, r), expected("NRMSE", "columns", "max", y, r))
+
+
+@pytest.mark.parametrize("over", ["rows", "columns", "block 100x100"])
+def test_several_chunks(over):
+    rng = np.random.default_rng(17)
+    reference = rng.uniform(1.0, 2.0, (130, 210))
+    output = reference * (1 + 1e-6 * rng.standard_normal(reference.shape))
+    output[129, 209] *= 1.1
+    assert reference.size > 2 * CHUNK
+    plain = resolve("NRMSE")
+    worst = max(plain(output[r], reference[r]) for r in regions_of(reference.shape, over))
+    assert resolve(f"NRMSE over {over}")(output, reference) == pytest.approx(worst, rel=1e-12)
+
+
+def test_a_quantile_is_the_least_error_that_so_many_regions_do_not_exceed():
+    reference = np.ones((100, 1))
+    output = reference + np.arange(1.0, 101.0)[::-1, None]
+    for reduce, wanted in ((0.07, 7), (0.99, 99), (0.991, 100), (0.001, 1), ("max", 100), (1.0, 100)):
+        assert resolve(RegionalMetric("MaxAE", "rows", reduce))(output, reference) == wanted
+
+
+@given(
+    hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=9),
+    st.lists(st.integers(1, 12), min_size=4, max_size=4),
+    st.integers(1, 50),
+)
+def test_boxes_cover_everything_once_with_whole_tiles(shape, lengths, most):
+    tile = tuple(min(n, length) for n, length in zip(shape, lengths, strict=False))
+    seen = np.zeros(shape, dtype=int)
+    for box, own in boxes(shape, tile, most):
+        part = seen[box]
+        part += 1
+        assert all(extent % length == 0 for extent, length in zip(part.shape, own, strict=True))
+        assert all(length <= limit for length, limit in zip(own, tile, strict=True))
+        assert part.size <= max(most, math.prod(own))
+    assert (seen == 1).all()
+
+
+# -- on a device -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("over", [*REGIONS, "block 40x40"])
+@pytest.mark.parametrize("stored", [np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn], ids=str)
+def test_a_device_s_arrays_give_what_the_host_s_do(name, over, stored):
+    rng = np.random.default_rng(19)
+    reference = rng.uniform(1.0, 100.0, (2, 9, 7))
+    output = (reference * (1 + 0.01 * rng.standard_normal(reference.shape))).astype(stored)
+    for reduce in ("max", 0.7):
+        metric = resolve(RegionalMetric(name, over, reduce))
+        assert metric.runs_anywhere
+        for piece in (5, 30, 1000):
+            assert agree(metric(output, reference), metric.measure(pair(output, reference, piece)))
+
+
+def test_awkward_data_on_a_device():
+    reference = np.array([[1.0, -1.0, 1.0, -1.0], [0.0, 0.0, 0.0, 0.0], [1e308, -1e308, 1e308, 1e308], [1, 2, 3, 4]])
+    for name, change in itertools.product(("NRMSE", "MRE", "NMAE", "MaxAE"), (0.0, 1e-3, 1e308, math.inf, math.nan)):
+        output = reference.copy()
+        output[3, 1] += change
+        output[2, 0] = -output[2, 0]
+        metric = resolve(f"{name} over rows")
+        assert agree(metric(output, reference), metric.measure(pair(output, reference)))
+
+
+# -- what never passes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("over", REGIONS)
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("reduce", ["max", 0.5])
+def test_nan_never_passes(over, name, reduce):
+    reference = np.ones((8, 9))
+    output = reference.copy()
+    output[5, 7] = math.nan
+    output[2, 2] = math.inf
+    metric = RegionalMetric(name, over, reduce)
+    assert math.isnan(resolve(metric)(output, reference))
+    result = evaluate_outputs({"y": output}, {"y": reference}, metric)
+    assert math.isnan(result.error)
+    assert result.non_finite == {"y": 2}
+
+
+def test_an_infinity_a_quantile_overlooks_does_not_pass():
+    reference = np.ones((100, 4))
+    output = reference.copy()
+    output[3, 0] = math.inf
+    metric = resolve(RegionalMetric("NRMSE", "rows", 0.9))
+    assert metric(output, reference) == 0.0
+    result = evaluate_outputs({"y": output}, {"y": reference}, metric)
+    assert (result.error, result.non_finite) == (math.inf, {"y": 1})
+
+
+def test_a_nan_in_the_reference_is_refused_and_infinities_that_agree_are_no_error():
+    reference = np.ones((6, 4))
+    reference[1, 2] = math.inf
+    output = reference * (1 + 1e-3)
+    output[1, 2] = math.inf
+    for reduce in ("max", 0.5):
+        metric = RegionalMetric("NRMSE", "rows", reduce)
+        assert evaluate_outputs({"y": output}, {"y": reference}, metric).error == pytest.approx(1e-3)
+    output[1, 2] = 5.0
+    assert resolve("NRMSE over rows")(output, reference) == math.inf
+    reference[1, 2] = math.nan
+    for metric in ("NRMSE over rows", RegionalMetric("NRMSE", "rows", 0.5), lambda y, r: float(np.nanmax(abs(y - r)))):
+        with pytest.raises(MetricError, match=r"the reference has NaN in 1 element, first at index \[1, 2\]"):
+            resolve(metric)(output, reference)
+
+
+def test_an_infinite_error_of_one_region_is_explained():
+    reference = np.ones((3, 4))
+    reference[1] = 0.0
+    result = evaluate_outputs({"y": reference + 1e-9}, {"y": reference}, "NRMSE over rows")
+    assert result.error == math.inf
+    assert "in at least one of them, the mean of the reference is 0" in result.message
+    assert evaluate_outputs({"y": reference}, {"y": reference}, "NRMSE over rows").error == 0.0
+
+
+def test_negative_data_are_refused_with_their_place():
+    reference = np.ones((3, 4))
+    reference[2, 1] = -1.0
+    with pytest.raises(MetricError, match=r"MALE over rows max is not defined .* reference has 1 element.*\[2, 1\]"):
+        resolve("MALE over rows")(np.ones((3, 4)), reference)
+
+
+@settings(deadline=None)
+@given(
+    shape=hnp.array_shapes(min_dims=2, max_dims=4, min_side=2, max_side=9),
+    seed=st.integers(0, 2**32 - 1),
+    scattered=st.booleans(),
+    garbage=st.sampled_from([0.0, 0.5, -1.0, 3.0, math.nan, math.inf]),
+    limit=st.floats(1e-12, 0.1),
+)
+def test_destroying_18_percent_never_passes_the_worst_row(shape, seed, scattered, garbage, limit):
+    """Whatever is destroyed, and however small it is beside the rest: some row has lost 18% of itself.
+
+    Rows differ in scale by ten orders of magnitude, elements of a row by at most 2, and a destroyed element is wrong by
+    half of itself at least: a row with 18% of these has an NRMSE of at least sqrt(0.18 * 0.25) / 2 = 0.106.
+    """
+    rng = np.random.default_rng(seed)
+    scales = 10.0 ** rng.uniform(-5, 5, (*shape[:-1], 1))
+    reference = scales * rng.uniform(1.0, 2.0, shape)
+    count = math.ceil(0.18 * reference.size)
+    # What the plain mean overlooks most easily are the smallest elements.
+    destroyed = rng.permutation(reference.size)[:count] if scattered else np.argsort(reference, axis=None)[:count]
+    output = reference.copy()
+    output.flat[destroyed] *= garbage
+    assert not evaluate_outputs({"y": output}, {"y": reference}, "NRMSE over rows").error <= limit
+
+
+def test_the_plain_mean_overlooks_what_the_worst_row_sees():
+    reference = np.ones((100, 50)) * 1e-6
+    reference[:18] = 1.0
+    output = reference.copy()
+    output[82:] = 0.0  # 18% of it
+    errors = evaluate_outputs({"y": output}, {"y": reference}, {"y": "NRMSE", "NRMSE_rows_max": "NRMSE over rows max"})
+    assert errors.error < 1e-5
+    assert errors.further["NRMSE_rows_max"] == pytest.approx(1.0)
+
+
+# -- which regions ---------------------------------------------------------------------------------------
+
+
+def test_a_row_of_a_3_d_array_lies_along_its_last_axis():
+    reference = np.ones((2, 3, 4))
+    output = reference.copy()
+    output[1, 2, :] = 2.0
+    assert resolve("MAE over rows")(output, reference) == 1.0
+    assert resolve("MAE over columns")(output, reference) == pytest.approx(1 / 3)
+    assert resolve("MAE over block 1x2x2")(output, reference) == 1.0
+    assert resolve("MAE over block 3x4")(output, reference) == pytest.approx(1 / 3)
+    assert resolve("MAE over block 2x2x2")(output, reference) == pytest.approx(0.5)
+
+
+def test_a_block_larger_than_the_output_is_all_of_it_and_short_ones_count_alone():
+    rng = np.random.default_rng(23)
+    reference = rng.uniform(1, 2, 101)
+    output = reference.copy()
+    output[100] = 0.0
+    assert resolve("NRMSE over block 5000")(output, reference) == resolve("NRMSE")(output, reference)
+    assert resolve("NRMSE over block 50")(output, reference) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "message"),
+    [
+        ("NRMSE over rows", (8,), r"output 'y': an output of shape \(8,\) has no rows, .* use blocks \('block 64'\)"),
+        ("NRMSE over columns", (), r"has no columns"),
+        ("NRMSE over block 2x2", (8,), r"shape \(8,\) has no blocks of 2 axes \(2x2\)"),
+        ("NRMSE over rows", (3, 0), r"shape \(3, 0\) has no elements"),
+    ],
+)
+def test_outputs_without_such_regions_are_refused(text, shape, message):
+    with pytest.raises(MetricError, match=message):
+        evaluate_outputs({"y": np.ones(shape)}, {"y": np.ones(shape)}, text)
+
+
+# -- words -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "key"),
+    [
+        ("NRMSE over rows max", "NRMSE over rows max", "NRMSE_rows_max"),
+        ("nrmse over rows", "NRMSE over rows max", "NRMSE_rows_max"),
+        ("max abs over columns 0.99", "MaxAE over columns 0.99", "MaxAE_columns_0_99"),
+        ("NRMSE over blocks 8x16 max", "NRMSE over block 8x16 max", "NRMSE_block_8x16_max"),
+        ("ULP-over-block-64", "ULP over block 64 max", "ULP_block_64_max"),
+        ("mean relative error over row 0.5", "MRE over rows 0.5", "MRE_rows_0_5"),
+    ],
+)
+def test_texts(text, name, key):
+    metric = resolve(text)
+    assert (metric.name, metric.key) == (name, key)
+    assert resolve(key) == resolve(name) == metric
+    assert metric.is_bundled
+    assert pickle.loads(pickle.dumps(metric)) == metric
+
+
+@pytest.mark.parametrize(
+    ("over", "reduce", "name"),
+    [
+        ("rows", "max", "MAE over rows max"),
+        (("block", (8, 8)), 0.99, "MAE over block 8x8 0.99"),
+        (("block", 64), 1.0, "MAE over block 64 max"),
+        (("block", [2, 3, 4]), 0.5, "MAE over block 2x3x4 0.5"),
+    ],
+)
+def test_python(over, reduce, name):
+    assert resolve(RegionalMetric("MAE", over=over, reduce=reduce)).name == name
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("NRSME over rows max", "error metric 'NRSME'; did you mean 'NRMSE'"),
+        ("NRMSE over rowss", "'rowss'; did you mean 'rows'"),
+        ("NRMSE over block", "blocks need a shape, such as 'block 8x8'"),
+        ("NRMSE over block 8xq", "block shape 8xq: expected whole numbers"),
+        ("NRMSE over block 0x8", "block shape 0x8"),
+        ("NRMSE over rows 8x8", "reduction '8x8' of regions: expected max, or a quantile"),
+        ("NRMSE over rows mean", "reduction 'mean' of regions"),
+        ("NRMSE over rows 1.5", "reduction '1.5'"),
+        ("NRMSE over rows 0", "reduction '0'"),
+        ("NRMSE over rows nan", "reduction 'nan'"),
+        ("NRMSE over rows max over columns max", "reduction 'max over columns max'"),
+    ],
+)
+def test_nonsense_is_one_clear_line(metric, message):
+    with pytest.raises(MptuneError, match=message) as error:
+        resolve(metric)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("arguments", [("rows", True), ("rows", -0.5), (("rows", (3,)), "max"), (("block", ()), "max")])
+def test_nonsense_in_python(arguments):
+    with pytest.raises(MetricError):
+        RegionalMetric("NRMSE", *arguments)
+    with pytest.raises(UnknownNameError, match="did you mean 'columns'"):
+        RegionalMetric("NRMSE", "colums")
+    with pytest.raises(MetricError, match="regions of regions"):
+        resolve(RegionalMetric("NRMSE over rows max", "columns"))
+
+
+# -- a user's own ----------------------------------------------------------------------------------------
+
+
+def test_a_user_s_metric_is_given_one_region_at_a_time():
+    shapes = []
+
+    def largest(output, reference):
+        shapes.append(output.shape)
+        return float(np.max(np.abs(output - reference)))
+
+    largest.version = "1"
+    reference = np.zeros((2, 5, 4))
+    output = np.arange(40.0).reshape(2, 5, 4)
+    for over, wanted in (("rows", {(4,)}), ("columns", {(5,)}), ("block 3x3", {(3, 3), (3, 1), (2, 3), (2, 1)})):
+        shapes.clear()
+        metric = resolve(RegionalMetric(largest, over))
+        assert metric(output, reference) == 39.0
+        assert set(shapes) == wanted
+        assert (metric.version, metric.is_custom, metric.is_bundled) == ("1", True, False)
+        assert not metric.runs_anywhere
+    assert metric.name == "largest over block 3x3 max"
+
+
+def test_a_metric_may_see_the_inputs():
+    """A residual ||b - A x|| needs no reference at all."""
+
+    def residual(output, reference, inputs):
+        assert not inputs["A"].flags.writeable
+        return float(np.linalg.norm(inputs["b"] - inputs["A"] @ output) / np.linalg.norm(inputs["b"]))
+
+    a, x = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([1.0, 2.0])
+    a.flags.writeable = False
+    inputs = {"A": a, "b": a @ x}
+    metric = resolve(residual)
+    assert metric.sees_inputs
+    assert metric(x, x * 0, inputs) == 0.0
+    assert evaluate_outputs({"x": x + 1}, {"x": x}, residual, inputs).error == pytest.approx(5 / math.sqrt(65))
+    by_name = evaluate_outputs({"x": x + 1}, {"x": x}, {"x": "MAE", "residual": residual}, inputs)
+    assert (by_name.error, by_name.further["residual"]) == (1.0, pytest.approx(5 / math.sqrt(65)))
+    with pytest.raises(MetricError, match="'residual' takes the inputs as well"):
+        evaluate_outputs({"x": x}, {"x": x}, residual)
+    with pytest.raises(MetricError, match="cannot be taken over rows max"):
+        resolve(RegionalMetric(residual, "rows"))
+
+
+@pytest.mark.parametrize(
+    ("function", "sees_inputs"),
+    [
+        (lambda y, r: 0.0, False),
+        (lambda y, r, inputs: 0.0, True),
+        (lambda y, r, given: 0.0, True),
+        (lambda y, r, inputs=None: 0.0, True),
+        (lambda y, r, weight=2.0: 0.0, False),
+        (lambda *both: 0.0, False),
+        (max, False),
+    ],
+)
+def test_the_signature_says_whether_it_does(function, sees_inputs):
+    assert resolve(function).sees_inputs is sees_inputs
+
+
+@pytest.mark.parametrize("function", [lambda: 0.0, lambda y: 0.0, lambda y, r, i, more: 0.0, lambda y, r, *, w: 0.0])
+def test_functions_of_other_arguments_are_refused(function):
+    with pytest.raises(MetricError, match=r"is called with \(output, reference\) or \(output, reference, inputs\)"):
+        resolve(function)
+
+
+# -- several metrics -------------------------------------------------------------------------------------
+
+
+def test_further_metrics_of_all_outputs_and_of_one():
+    metrics = {"a": "MAE", "b": "NRMSE", "MaxAE_rows_max": "MaxAE over rows", "b.MaxRE": "MaxRE"}
+    outputs = {"a": np.ones((2, 2)) + 0.5, "b": np.full((2, 2), 3.0)}
+    references = {"a": np.ones((2, 2)), "b": np.full((2, 2), 2.0)}
+    result = evaluate_outputs(outputs, references, metrics)
+    assert result.metrics == {
+        "error": 0.5,
+        "log10_error": math.log10(0.5),
+        "error.a": 0.5,
+        "error.b": 0.5,
+        "error.MaxAE_rows_max": 1.0,
+        "error.b.MaxRE": 0.5,
+    }
+    outputs["a"][1, 1] = math.nan
+    broken = evaluate_outputs(outputs, references, metrics)
+    assert math.isnan(broken.error)
+    assert math.isnan(broken.further["MaxAE_rows_max"])
+    assert broken.is_nan
+    assert broken.further["b.MaxRE"] == 0.5
+
+
+def test_a_further_metric_that_gives_nan_is_seen():
+    metrics = {"y": "MAE", "unsure": resolve(unsure)}
+    result = evaluate_outputs({"y": np.ones(2)}, {"y": np.ones(2)}, metrics)
+    assert (result.error, result.is_nan) == (0.0, True)
+    assert "the unsure of output 'y' is nan though the output is finite" in result.message
+
+
+def unsure(output, reference):
+    return math.nan
+
+
+def test_a_name_that_is_neither_an_output_nor_the_metric_s_is_refused():
+    for name in ("yy", "z.MaxAE", "y.MaxRE", "MaxRE"):
+        with pytest.raises(UnknownNameError, match=r"did you mean 'y'|valid: y"):
+            evaluate_outputs({"y": np.ones(2)}, {"y": np.ones(2)}, {"y": "MAE", name: "MaxAE"})
+
+
+# -- memory ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("over", ["rows", "columns", "block 8x8", "block 1000x1000"])
+def test_the_arrays_are_never_copied_as_a_whole(over):
+    reference = np.random.default_rng(0).uniform(1.0, 2.0, (1000, 1000))
+    output = reference.astype(np.float32)
+    metric = resolve(f"NRMSE over {over}")
+    metric(output[:10], reference[:10])
+    tracemalloc.start()
+    try:
+        metric(output, reference)
+        assert tracemalloc.get_traced_memory()[1] < reference.nbytes / 4
+    finally:
+        tracemalloc.stop()
