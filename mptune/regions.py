@@ -72,30 +72,33 @@ class RegionalMetric:
         """The share of the regions whose errors count; 1 if the worst does."""
         return self.reduce if isinstance(self.reduce, float) else 1.0
 
+    @property
+    def axes(self) -> int:
+        """The least axes an output needs to have such regions."""
+        return 2 if self._block is None else len(self._block)
+
+    @property
+    def _block(self) -> tuple[int, ...] | None:
+        kind, _, block = str(self.over).partition(" ")
+        return tuple(map(int, block.split("x"))) if kind == "block" else None
+
     def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a region of an output, with as many axes as the output.
 
         Raises:
             MetricError: an output of that shape has no such regions.
         """
-        kind, _, block = str(self.over).partition(" ")
-        if kind == "block":
-            extents = tuple(map(int, block.split("x")))
-            if len(extents) > len(shape):
-                raise MetricError(f"an output of shape {shape} has no blocks of {len(extents)} axes ({block})")
-            leading = len(shape) - len(extents)
-            return (1,) * leading + tuple(map(min, extents, shape[leading:]))
-        if len(shape) < 2:  # one row would be all of it, in which damage does not show
-            raise MetricError(
-                f"an output of shape {shape} has no {kind}, which takes two axes: use blocks ('block 64')"
-            )
-        lengths = (1, shape[-1]) if kind == "rows" else (shape[-2], 1)
-        return (1,) * (len(shape) - 2) + lengths
+        block, leading = self._block, len(shape) - self.axes
+        if leading < 0 and block is None:  # one row would be all of it, in which damage does not show
+            raise MetricError(f"shape {shape} has no {self.over}, which take two axes: use blocks, such as 'block 64'")
+        if leading < 0:
+            raise MetricError(f"shape {shape} has no blocks of {self.axes} axes: {self.over}")
+        lengths = ((1, shape[-1]) if self.over == "rows" else (shape[-2], 1)) if block is None else block
+        return (1,) * leading + tuple(map(min, lengths, shape[leading:]))
 
     def own_shape(self, tile: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape in which a region is given to a user's metric: a row or column is one-dimensional."""
-        kind, _, block = str(self.over).partition(" ")
-        return tile[-(block.count("x") + 1) :] if kind == "block" else (math.prod(tile),)
+        return (math.prod(tile),) if self._block is None else tile[-self.axes :]
 
 
 def split_text(text: str) -> RegionalMetric | None:

@@ -18,15 +18,19 @@ from mptune.space.configuration import NamedValues
 __all__ = [
     "AccuracyResult",
     "Metric",
+    "Metrics",
     "Output",
     "error_names",
     "evaluate_outputs",
     "further_metrics",
+    "judging",
     "metric_text",
     "metrics_by_output",
 ]
 
 Metric = str | Callable[..., float] | RegionalMetric | ErrorMetric
+#: One error metric for all outputs; or by name, those of the outputs and further ones (:func:`evaluate_outputs`).
+Metrics = Metric | Mapping[str, Metric]
 #: An output as the kernel left it: an array on the host, or a pair of arrays on a device: the output and its reference.
 Output = NDArray[Any] | Pairs
 
@@ -79,7 +83,7 @@ def _worst(errors: Collection[float]) -> float:
 def evaluate_outputs(
     outputs: Mapping[str, Output],
     references: Mapping[str, NDArray[Any]],
-    metrics: Metric | Mapping[str, Metric],
+    metrics: Metrics,
     inputs: Mapping[str, Any] | None = None,
 ) -> AccuracyResult:
     """Measure every output against its reference.
@@ -158,7 +162,7 @@ def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> N
             raise ReferenceDataError(f"reference {name!r} has no output (outputs: {', '.join(outputs) or 'none'})")
 
 
-def metrics_by_output(outputs: Collection[str], metrics: Metric | Mapping[str, Metric]) -> dict[str, ErrorMetric]:
+def metrics_by_output(outputs: Collection[str], metrics: Metrics) -> dict[str, ErrorMetric]:
     """Return the error metric of each output; further ones (:func:`further_metrics`) are left out.
 
     Raises:
@@ -178,9 +182,7 @@ def metrics_by_output(outputs: Collection[str], metrics: Metric | Mapping[str, M
     return {name: resolve(metrics[name]) for name in outputs}
 
 
-def further_metrics(
-    outputs: Collection[str], metrics: Metric | Mapping[str, Metric]
-) -> dict[str, dict[str, ErrorMetric]]:
+def further_metrics(outputs: Collection[str], metrics: Metrics) -> dict[str, dict[str, ErrorMetric]]:
     """Return the metrics that are measured beside those of the outputs: by their name, for each output they judge."""
     named = metrics if isinstance(metrics, Mapping) else {}
     further: dict[str, dict[str, ErrorMetric]] = {}
@@ -190,12 +192,19 @@ def further_metrics(
     return further
 
 
-def error_names(outputs: Collection[str], metrics: Metric | Mapping[str, Metric]) -> tuple[str, ...]:
+def judging(outputs: Collection[str], metrics: Metrics) -> dict[str, tuple[ErrorMetric, ...]]:
+    """Return every metric that an output is measured by, its own first."""
+    further = further_metrics(outputs, metrics).values()
+    own = metrics_by_output(outputs, metrics)
+    return {name: (own[name], *(others[name] for others in further if name in others)) for name in outputs}
+
+
+def error_names(outputs: Collection[str], metrics: Metrics) -> tuple[str, ...]:
     """Return the names of the errors that :func:`evaluate_outputs` gives beside ``error``: ``error.<output>``, ..."""
     return tuple(f"error.{name}" for name in (*outputs, *further_metrics(outputs, metrics)))
 
 
-def metric_text(metrics: Metric | Mapping[str, Metric]) -> str:
+def metric_text(metrics: Metrics) -> str:
     """Return what to call the metric: its name, or each output's (``"y: NRMSE, label: MAE"``).
 
     Raises:

@@ -462,11 +462,14 @@ def rehearse(namespace: Any, metric: ErrorMetric) -> None:
     Raises:
         MetricError: the errors are not those NumPy finds.
     """
-    expected = np.array([1.0, 2.0, 4.0, 5.0])
-    reference = DeviceArray(namespace, namespace.asarray(expected.view(np.uint64)), expected.dtype, expected.shape)
+    axes = metric.compute.regions.axes if isinstance(metric.compute, _OfRegions) else 1
+    shape = (4,) if axes < 2 else (*(1,) * (axes - 2), 2, 2)
+    expected = np.array([1.0, 2.0, 4.0, 5.0]).reshape(shape)
+    there = namespace.asarray(expected.reshape(-1).view(np.uint64))
+    reference = DeviceArray(namespace, there, expected.dtype, shape)
     for stored in (entry.dtype for entry in PRECISIONS.values()):
-        output = np.array([1.0, 2.0, 4.0, 6.0]).astype(stored)
-        bits = namespace.asarray(output.view(bits_type(stored)))
+        output = np.array([1.0, 2.0, 4.0, 6.0]).astype(stored).reshape(shape)
+        bits = namespace.asarray(output.reshape(-1).view(bits_type(stored)))
         pairs = DevicePairs.of(DeviceArray(namespace, bits, stored, output.shape), reference)
         count_unwritten(pairs)
         found, wanted = metric.measure(pairs), metric(output, expected)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mptune.accuracy.evaluate import Output, metrics_by_output
+from mptune.accuracy.evaluate import Metrics, Output, error_names, judging
 from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
 from mptune.buffers import DataManager
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
@@ -36,9 +36,9 @@ _STATUS: dict[type[MptuneError], Status] = {
 }
 
 
-def metric_names(kernel: Kernel) -> tuple[str, ...]:
+def metric_names(kernel: Kernel, metric: Metrics) -> tuple[str, ...]:
     """Return the names of the metrics a trial of a kernel can have: those it always has, then those to be asked for."""
-    errors = (f"error.{output.name}" for output in kernel.outputs)
+    errors = error_names([output.name for output in kernel.outputs], metric)
     always = (*TimeObserver.metrics, *MemoryObserver.metrics, *AccuracyObserver.metrics, *errors)
     return (*always, *(name for kind in OBSERVERS.values() if kind.is_optional for name in kind.metrics))
 
@@ -138,7 +138,7 @@ class Bench:
         kernel: the kernel.
         sizes: its problem sizes.
         backend: compiles and launches.
-        metric: error metric instead of the kernel's own.
+        metric: error metrics instead of the kernel's own, as :func:`~mptune.accuracy.evaluate_outputs` takes them.
         seed: seeds the inputs.
         options: how to compile.
         plan: how often to launch.
@@ -152,7 +152,7 @@ class Bench:
         sizes: Sizes,
         backend: Backend,
         *,
-        metric: str | Callable[..., float] | None = None,
+        metric: Metrics | None = None,
         seed: int = 0,
         options: CompileOptions | None = None,
         plan: TimingPlan | None = None,
@@ -170,7 +170,7 @@ class Bench:
         self._data = DataManager(kernel, sizes, seed=seed)
         device = backend.describe()
         chosen = metric if metric is not None else kernel.metric
-        metrics = metrics_by_output([output.name for output in kernel.outputs], chosen)
+        metrics = judging([output.name for output in kernel.outputs], chosen)
         self._device_data = DeviceData(backend, self._data, device.memory_bytes // 4, metrics)
         self._accuracy = AccuracyObserver(self._data.references, chosen, self._data.inputs)
         self._flush: CacheFlush | None = None

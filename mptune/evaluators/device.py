@@ -9,6 +9,7 @@ import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
+from mptune.accuracy.evaluate import Metrics
 from mptune.backends.base import CompileOptions
 from mptune.build import compilers_of
 from mptune.errors import MptuneError, TemplateError
@@ -60,7 +61,7 @@ class DeviceEvaluator(Evaluator):
         sizes: Sizes,
         backend: str,
         *,
-        metric: str | Callable[..., float] | None = None,
+        metric: Metrics | None = None,
         seed: int = 0,
         flags: Sequence[str] = (),
         plan: TimingPlan | None = None,

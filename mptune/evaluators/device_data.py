@@ -103,7 +103,7 @@ class GuardedBuffer:
 #: The argument, its precision and what the buffer is for.
 _Key = tuple[str, str, str]
 
-_NO_METRICS: Final[Mapping[str, ErrorMetric]] = MappingProxyType({})
+_NO_METRICS: Final[Mapping[str, Sequence[ErrorMetric]]] = MappingProxyType({})
 
 #: What is written at first to fill a buffer with a pattern; the device copies it on from there.
 _SEED_BYTES: Final = 1 << 16
@@ -223,19 +223,24 @@ class DeviceData:
     """
 
     def __init__(
-        self, backend: Backend, data: DataManager, budget_bytes: int, metrics: Mapping[str, ErrorMetric] = _NO_METRICS
+        self,
+        backend: Backend,
+        data: DataManager,
+        budget_bytes: int,
+        metrics: Mapping[str, Sequence[ErrorMetric]] = _NO_METRICS,
     ) -> None:
         self._backend = backend
         self._data = data
         self._budget_bytes = budget_bytes
-        self._metrics = {name: metric for name, metric in metrics.items() if metric.runs_anywhere}
+        self._metrics = {name: own for name, own in metrics.items() if all(metric.runs_anywhere for metric in own)}
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
         #: Checksums of what was written to buffers that no launch may write to, where there are arrays to compute them.
         self._checksums: dict[_Key, int] = {}
         self._namespace = backend.device.array_namespace()
         self.no_arrays = ""
         try:
-            for metric in dict.fromkeys(self._metrics.values()) if self._namespace is not None else ():
+            rehearsed = dict.fromkeys(metric for own in self._metrics.values() for metric in own)
+            for metric in rehearsed if self._namespace is not None else ():
                 rehearse(self._namespace, metric)
         except Exception as error:
             # A module that compiles what it computes fails in as many ways as there are installations; the host

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from mptune.accuracy.evaluate import Metric
-from mptune.accuracy.metrics import METRICS, resolve
+from mptune.accuracy.evaluate import Metrics
+from mptune.accuracy.metrics import resolve
 from mptune.kernel import Kernel, Sizes
 from mptune.space.configuration import Configuration
 
@@ -41,7 +41,7 @@ def launch_identity(kernel: Kernel, configuration: Configuration, sizes: Sizes) 
     return repr((kernel.launch_shape(configuration, sizes), arguments))
 
 
-def metric_identity(metric: Metric | Mapping[str, Metric]) -> str:
+def metric_identity(metric: Metrics) -> str:
     """Return a metric as text: its name and, if it is not bundled, its version; of several, each output's.
 
     Raises:
@@ -50,10 +50,10 @@ def metric_identity(metric: Metric | Mapping[str, Metric]) -> str:
     if isinstance(metric, Mapping):
         return "\n".join(f"{output}={metric_identity(metric[output])}" for output in sorted(metric))
     resolved = resolve(metric)
-    return resolved.name if METRICS.get(resolved.name) is resolved else f"{resolved.name} version {resolved.version}"
+    return resolved.name if resolved.is_bundled else f"{resolved.name} version {resolved.version}"
 
 
-def unversioned(metric: Metric | Mapping[str, Metric]) -> tuple[str, ...]:
+def unversioned(metric: Metrics) -> tuple[str, ...]:
     """Return the names of the metrics that are neither bundled nor have a version.
 
     Nothing tells whether such a metric is still what it was, so trials measured with it are not used again.
@@ -62,5 +62,5 @@ def unversioned(metric: Metric | Mapping[str, Metric]) -> tuple[str, ...]:
         UnknownNameError: no metric has that name.
     """
     resolved = [resolve(each) for each in (metric.values() if isinstance(metric, Mapping) else (metric,))]
-    names = [each.name for each in resolved if METRICS.get(each.name) is not each and not each.version]
+    names = [each.name for each in resolved if not each.is_bundled and not each.version]
     return tuple(dict.fromkeys(names))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import cloudpickle
 
+from mptune.accuracy.evaluate import Metrics
 from mptune.backends.base import CompileOptions
 from mptune.errors import KernelError
 from mptune.evaluators.bench import Request
@@ -68,7 +68,7 @@ class Job:
         kernel: Kernel,
         sizes: Sizes,
         backend: str,
-        metric: str | Callable[..., float] | None,
+        metric: Metrics | None,
         seed: int,
         options: CompileOptions,
         plan: TimingPlan,
@@ -92,7 +92,7 @@ class Job:
                 f"kernel {kernel.name} cannot be sent to a worker process ({error}); put its definition in a file"
             ) from error
 
-    def load(self) -> tuple[Kernel, Sizes, str | Callable[..., float] | None]:
+    def load(self) -> tuple[Kernel, Sizes, Metrics | None]:
         """Return kernel, sizes and metric; the bytes come from the parent process alone.
 
         Raises:

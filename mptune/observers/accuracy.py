@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from mptune.accuracy.evaluate import AccuracyResult, Metric, evaluate_outputs
+from mptune.accuracy.evaluate import AccuracyResult, Metrics, evaluate_outputs
 from mptune.observers.base import LaunchContext, Observer
 
 __all__ = ["AccuracyObserver"]
@@ -26,7 +26,7 @@ class AccuracyObserver(Observer):
     def __init__(
         self,
         references: Mapping[str, NDArray[Any]],
-        metrics: Metric | Mapping[str, Metric],
+        metrics: Metrics,
         inputs: Mapping[str, Any] | None = None,
     ) -> None:
         self._references = references

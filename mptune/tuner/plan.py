@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune import __version__
-from mptune.accuracy.evaluate import Metric, metric_text, metrics_by_output
+from mptune.accuracy.evaluate import Metrics, metric_text, metrics_by_output
 from mptune.accuracy.metrics import resolve
 from mptune.backends.host_compiler import find_compiler
 from mptune.buffers import DataManager
@@ -57,7 +57,7 @@ class TuningPlan:
     settings: TuneSettings
     sizes: Sizes
     objective: Objective
-    metric: Metric | Mapping[str, Metric]
+    metric: Metrics
     observers: tuple[str, ...]
 
     @classmethod
@@ -92,7 +92,7 @@ class TuningPlan:
             also=tuple(also),
         )
         settings = dataclasses.replace(settings, strategy=chosen_name(settings.strategy, objective))
-        observers = _observers(kernel, settings, objective)
+        observers = _observers(kernel, metric, settings, objective)
         make(settings.strategy, kernel.search_space(sizes), objective, options=dict(settings.strategy_options))
         return cls(kernel, settings, sizes, objective, metric, observers)
 
@@ -181,13 +181,13 @@ class TuningPlan:
         return found | {f"metric {each.name}": each.version for each in map(resolve, metrics) if each.version}
 
 
-def _observers(kernel: Kernel, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
+def _observers(kernel: Kernel, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
     """Return the observers to switch on: those asked for, and those that objective and constraints need.
 
     Raises:
         UnknownNameError: no observer has a name asked for, or none gives a metric that is needed.
     """
-    known = metric_names(kernel)
+    known = metric_names(kernel, metric)
     for name in sorted(objective.names):
         if name not in known:
             raise UnknownNameError(f"metric in {_named(settings)}:", name, known, aliases=short_names(name, known))

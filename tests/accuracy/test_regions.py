@@ -299,9 +299,9 @@ def test_a_block_larger_than_the_output_is_all_of_it_and_short_ones_count_alone(
 @pytest.mark.parametrize(
     ("text", "shape", "message"),
     [
-        ("NRMSE over rows", (8,), r"output 'y': an output of shape \(8,\) has no rows, .* use blocks \('block 64'\)"),
+        ("NRMSE over rows", (8,), r"output 'y': shape \(8,\) has no rows, .* use blocks, such as 'block 64'"),
         ("NRMSE over columns", (), r"has no columns"),
-        ("NRMSE over block 2x2", (8,), r"shape \(8,\) has no blocks of 2 axes \(2x2\)"),
+        ("NRMSE over block 2x2", (8,), r"shape \(8,\) has no blocks of 2 axes: block 2x2"),
         ("NRMSE over rows", (3, 0), r"shape \(3, 0\) has no elements"),
     ],
 )

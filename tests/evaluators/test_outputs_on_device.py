@@ -28,7 +28,7 @@ from mptune.results import Status, Trial
 
 PLAN = TimingPlan(warmups=0, min_repeats=2, max_repeats=2)
 N = 1001
-METRICS_OF = dict.fromkeys(["y", "z", "labels"], METRICS["MaxAE"])
+METRICS_OF = dict.fromkeys(["y", "z", "labels"], (METRICS["MaxAE"],))
 
 
 class ArraysDevice(HostDevice):
