@@ -49,10 +49,12 @@ class Objective:
     Attributes:
         metric: a metric's name (``time_ms``, ``error.y``) or an expression over names (``time_ms * energy_j``).
         minimise: whether less of the metric is better.
-        threshold: the largest error allowed, for the worst output or by output; None: any error will do.
+        threshold: the largest error allowed, of the worst output or by name; None: any error will do. With ``error.``
+            before it a name is a metric of the trials: an output, or a metric or output and metric
+            (``NRMSE_rows_max``, ``y.MaxAE``); the empty name is the worst output's.
         penalty: what an inaccurate trial scores. ``hard``: 0. ``linear``: ``alpha * (log10 tau - log10 error)``.
-            ``decay``: ``performance * exp(beta * (log10 tau - log10 error))``. With thresholds by output, the
-            output that exceeds its own by the largest factor counts.
+            ``decay``: ``performance * exp(beta * (log10 tau - log10 error))``. Of several thresholds, the one that
+            is exceeded by the largest factor counts.
         alpha: slope of the linear penalty.
         beta: rate of the decay penalty.
         baseline: the metric's value of the baseline; performance is relative to it. None or 0 give no ratio:
@@ -76,6 +78,7 @@ class Objective:
     baseline: float | None = None
     constraints: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    _limits: Mapping[str, float] = field(init=False, repr=False, compare=False)
     _expression: MetricExpression = field(init=False, repr=False, compare=False)
     _others: tuple[MetricExpression, ...] = field(init=False, repr=False, compare=False)
     _constraints: tuple[MeasuredConstraint, ...] = field(init=False, repr=False, compare=False)
@@ -93,7 +96,11 @@ class Objective:
         object.__setattr__(self, "constraints", tuple(constraint.text for constraint in constraints))
         if self.penalty not in PENALTIES:
             raise UnknownNameError("penalty", self.penalty, PENALTIES)
-        object.__setattr__(self, "threshold", _checked_threshold(self.threshold))
+        threshold = _checked_threshold(self.threshold)
+        object.__setattr__(self, "threshold", threshold)
+        named = threshold if isinstance(threshold, Mapping) else {"": threshold} if threshold is not None else {}
+        limits = {f"error.{name}" if name else "error": tau for name, tau in named.items()}
+        object.__setattr__(self, "_limits", MappingProxyType(limits))
         for name in ("alpha", "beta"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
@@ -124,6 +131,11 @@ class Objective:
     def constraint_names(self) -> frozenset[str]:
         """Names of the metrics the constraints read."""
         return frozenset().union(*(constraint.names for constraint in self._constraints))
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """The largest value allowed of each error that has a threshold, by the name of the trials' metric."""
+        return self._limits
 
     def value(self, trial: Trial) -> float:
         """Return the value of the (first) objective in its own unit.
@@ -200,15 +212,15 @@ class Objective:
         valid or whose error is infinite, NaN or unknown.
 
         Raises:
-            UnknownNameError: a threshold is given for an output the kernel does not have.
+            UnknownNameError: a threshold is given for an error the trial does not have.
         """
         if not trial.is_valid:
             return math.inf
-        if self.threshold is None:
-            return -math.inf
-        if isinstance(self.threshold, Mapping):
-            return max(_log10_ratio(_output_error(trial, name), tau) for name, tau in self.threshold.items())
-        return _log10_ratio(trial.error, self.threshold)
+        return max((excess for _, excess in self._error_excesses(trial)), default=-math.inf)
+
+    def _error_excesses(self, trial: Trial) -> Iterator[tuple[str, float]]:
+        for name, tau in self._limits.items():
+            yield name, _log10_ratio(_error_of(trial, name), tau)
 
     def constraint_excess(self, trial: Trial) -> float:
         """Return the largest excess of a measured constraint in decades; at most 0 exactly when all hold.
@@ -252,7 +264,7 @@ class Objective:
             )
             return replace(trial, status=Status.FRAGILE, message=message)
         if excess > 0:
-            message = f"error {trial.error:.3g} is above the threshold"
+            message = self._errors_above(trial)
             return replace(trial, status=Status.INACCURATE, message=message)
         broken = [constraint for constraint in self._constraints if constraint.text in self.broken(trial)]
         if broken:
@@ -261,6 +273,13 @@ class Objective:
             message = f"{' and '.join(constraint.text for constraint in broken)} does not hold: {measured}"
             return replace(trial, status=Status.VIOLATION, message=message)
         return replace(trial, status=Status.OK, message="")
+
+    def _errors_above(self, trial: Trial) -> str:
+        if not isinstance(self.threshold, Mapping):
+            return f"error {trial.error:.3g} is above the threshold"
+        above = [name for name, excess in self._error_excesses(trial) if excess > 0]
+        told = (f"{name} {trial.metric(name):.3g} is above its threshold {self.limits[name]:g}" for name in above)
+        return ", ".join(told)
 
     def score(self, trial: Trial) -> float:
         """Return what a strategy maximises: performance or penalty; ``-inf`` if there is nothing to score.
@@ -328,15 +347,15 @@ class Objective:
 def _checked_threshold(threshold: float | Mapping[str, float] | None) -> float | Mapping[str, float] | None:
     if threshold is None:
         return None
-    by_output = dict(threshold) if isinstance(threshold, Mapping) else {"": threshold}
-    if not by_output:
+    by_name = dict(threshold) if isinstance(threshold, Mapping) else {"": threshold}
+    if not by_name:
         raise MptuneError("no output has a threshold: give one, or None for no threshold at all")
-    for output, tau in by_output.items():
+    for name, tau in by_name.items():
         if not (math.isfinite(tau) and tau > 0):
-            which = f" of output {output!r}" if output else ""
+            which = f" of {name!r}" if name else ""
             raise MptuneError(f"the error threshold{which} must be positive and finite, got {tau}")
     if isinstance(threshold, Mapping):
-        return MappingProxyType({output: float(tau) for output, tau in by_output.items()})
+        return MappingProxyType({name: float(tau) for name, tau in by_name.items()})
     return float(threshold)
 
 
@@ -348,13 +367,13 @@ def _require_not_negative(metric: str, value: float, trial: Trial, what: str) ->
         )
 
 
-def _output_error(trial: Trial, output: str) -> float:
+def _error_of(trial: Trial, name: str) -> float:
     metrics = trial.measurement.metrics
-    if f"error.{output}" not in metrics:
-        outputs = sorted(name.removeprefix("error.") for name in metrics if name.startswith("error."))
-        if outputs:
-            raise UnknownNameError("output in the error threshold:", output, outputs)
-    return trial.metric(f"error.{output}")
+    if name != "error" and name not in metrics:
+        known = sorted(metric.removeprefix("error.") for metric in metrics if metric.startswith("error."))
+        if known:
+            raise UnknownNameError("output or error metric in the threshold:", name.removeprefix("error."), known)
+    return trial.metric(name)
 
 
 def _log10_ratio(error: float, tau: float) -> float:

@@ -144,7 +144,7 @@ class Plan:
         floor = min(_ROUNDINGS * roundoff, _MOST_BY_ROUNDING) * max(1.0, scale)
         for name in (name for name in first if is_error(name)):
             least, worst = (first[name], last[name]) if self.is_own else sorted((first[name], last[name]))
-            allowed = max(self.thresholds.get(name, 0.0), _ROUNDING_FACTOR * least, floor)
+            allowed = max(self.objective.limits.get(name, 0.0), _ROUNDING_FACTOR * least, floor)
             if not worst <= allowed:
                 return Decision(
                     False, f"{name} was {first[name]:.3g} at first and {last[name]:.3g} after the timed launches"
@@ -187,17 +187,7 @@ class MeasurementPolicy:
 
         Under the penalty ``decay`` an inaccurate trial scores by its speed, so it is timed too.
         """
-        return _NO_LIMITS if self.objective.penalty == "decay" else self.thresholds
-
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        """The largest errors, by the names of their metrics, of a feasible trial."""
-        threshold = self.objective.threshold
-        if threshold is None:
-            return _NO_LIMITS
-        if isinstance(threshold, Mapping):
-            return {f"error.{output}": tau for output, tau in threshold.items()}
-        return {"error": threshold}
+        return _NO_LIMITS if self.objective.penalty == "decay" else self.objective.limits
 
     def time_to_beat(self, best: Trial | None, *, in_baseline: bool) -> float:
         """Return the time in milliseconds beyond which a configuration need not be timed closely.
@@ -212,7 +202,7 @@ class MeasurementPolicy:
 
     def plan(self, facts: Facts) -> Plan:
         """Decide what to do with a configuration that has not been evaluated."""
-        limits, thresholds = dict(self.error_limits), dict(self.thresholds)
+        limits, thresholds = dict(self.error_limits), dict(self.objective.limits)
         is_known = self.knows_error(facts)
         if not is_known:
             return Plan(reason=is_known.reason, best_ms=facts.best_ms, error_limits=limits, thresholds=thresholds)
@@ -254,7 +244,7 @@ class MeasurementPolicy:
 
     def plan_again(self, trial: Trial) -> Plan:
         """Decide how a valid trial is measured again in turn with others: timed in full, its own error kept."""
-        thresholds = dict(self.thresholds)
+        thresholds = dict(self.objective.limits)
         if trial.measurement.reused_error:
             return Plan(reason="its error was measured on another configuration", thresholds=thresholds)
         reason = "its error has been measured"

@@ -14,13 +14,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mptune.errors import MetricError, UnknownNameError, did_you_mean
 
-__all__ = ["Over", "Reduce", "RegionalMetric", "boxes", "split_text"]
+__all__ = ["Over", "Reduce", "RegionalMetric", "boxes", "over_regions", "split_text"]
 
 #: ``"rows"``, ``"columns"``, or blocks: ``("block", (8, 8))``, ``("block", 64)``, ``"block 8x8"``.
 Over = str | tuple[str, int | Sequence[int]]
@@ -99,6 +99,24 @@ class RegionalMetric:
     def own_shape(self, tile: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape in which a region is given to a user's metric: a row or column is one-dimensional."""
         return (math.prod(tile),) if self._block is None else tile[-self.axes :]
+
+
+def over_regions(metrics: Any, over: Over | None, reduce: Reduce = "max") -> Any:
+    """Return metrics, one, a list, or either by output, each taken of regions; unchanged if there are none.
+
+    Raises:
+        MetricError: a reduction without regions, or as of :class:`RegionalMetric`.
+        UnknownNameError: no such regions.
+    """
+    if over is None:
+        if reduce != "max":
+            raise MetricError(f"reduction {reduce!r} of no regions: give over='rows', 'columns' or ('block', (8, 8))")
+        return metrics
+    if isinstance(metrics, Mapping):
+        return {name: over_regions(metric, over, reduce) for name, metric in metrics.items()}
+    if isinstance(metrics, list | tuple):
+        return [over_regions(metric, over, reduce) for metric in metrics]
+    return RegionalMetric(metrics, over, reduce)
 
 
 def split_text(text: str) -> RegionalMetric | None:

@@ -112,5 +112,5 @@ def test_identity_follows_what_each_output_has_and_not_the_order() -> None:
     assert metric_identity(one) == metric_identity({"z": "MRE", "y": "MAE"})
     identities = {metric_identity(m) for m in (one, {"y": "MRE", "z": "MAE"}, {"y": "MAE", "z": "MAE"}, "MAE", "MRE")}
     assert len(identities) == 5
-    assert metric_text(one) == "y: MAE, z: MRE"
-    assert metric_text("MAE") == "MAE"
+    assert metric_text(["y", "z"], one) == "y: MAE, z: MRE"
+    assert metric_text(["y", "z"], "MAE") == metric_text(["y"], {"y": "MAE"}) == "MAE"

@@ -325,7 +325,7 @@ def test_an_expression_that_gives_no_number_is_refused_before_any_trial(metric):
         ({"threshold": -1.0}, "threshold must be positive"),
         ({"threshold": math.nan}, "threshold must be positive"),
         ({"threshold": math.inf}, "threshold must be positive"),
-        ({"threshold": {"y": 0.0}}, "of output 'y' must be positive"),
+        ({"threshold": {"y": 0.0}}, "of 'y' must be positive"),
         ({"threshold": {}}, "no output has a threshold"),
         ({"penalty": "dekay"}, "did you mean 'decay'"),
         ({"alpha": -1.0}, "alpha"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,8 @@ __all__ = [
     "Metric",
     "Metrics",
     "Output",
+    "all_metrics",
+    "by_name",
     "error_names",
     "evaluate_outputs",
     "further_metrics",
@@ -29,8 +31,8 @@ __all__ = [
 ]
 
 Metric = str | Callable[..., float] | RegionalMetric | ErrorMetric
-#: One error metric for all outputs; or by name, those of the outputs and further ones (:func:`evaluate_outputs`).
-Metrics = Metric | Mapping[str, Metric]
+#: One error metric for all outputs, or one for each by name. Where a list stands for one, its others are measured too.
+Metrics = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]]
 #: An output as the kernel left it: an array on the host, or a pair of arrays on a device: the output and its reference.
 Output = NDArray[Any] | Pairs
 
@@ -95,9 +97,10 @@ def evaluate_outputs(
         outputs: what the kernel wrote, by argument name, in any numeric type: arrays, or outputs on a device that
             are already paired with a copy of their reference there.
         references: what it should have written, by the same names and of the same shapes.
-        metrics: one error metric for all outputs, or one for each by its name; beside these, further ones by their
-            :attr:`~mptune.accuracy.metrics.ErrorMetric.key` for all outputs (``NRMSE_rows_max``), or by that of an
-            output and theirs (``y.NRMSE_rows_max``).
+        metrics: one error metric for all outputs, or one for each by its name. A list instead of a metric measures
+            the others as further ones, whose errors are named by their
+            :attr:`~mptune.accuracy.metrics.ErrorMetric.key` where they are for all outputs (``NRMSE_rows_max``), or
+            by output and key (``y.NRMSE_rows_max``). They may be given by these names as well.
         inputs: what the references were computed from, for metrics that see it.
 
     Raises:
@@ -162,6 +165,30 @@ def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> N
             raise ReferenceDataError(f"reference {name!r} has no output (outputs: {', '.join(outputs) or 'none'})")
 
 
+def by_name(outputs: Collection[str], metrics: Metrics) -> dict[str, Metric]:
+    """Return all metrics by the names of their errors: the outputs' first, then the further ones."""
+    if not isinstance(metrics, Mapping):
+        first, *others = _listed(metrics)
+        return {**dict.fromkeys(outputs, first), **{resolve(metric).key: metric for metric in others}}
+    lists = {name: _listed(metric) for name, metric in metrics.items()}
+    own = {name: metrics[0] for name, metrics in lists.items()}
+    return own | {f"{name}.{resolve(each).key}": each for name, metrics in lists.items() for each in metrics[1:]}
+
+
+def _listed(metrics: Metric | Sequence[Metric]) -> Sequence[Metric]:
+    if not isinstance(metrics, list | tuple):
+        return (metrics,)  # type: ignore[return-value]
+    if not metrics:
+        raise MetricError("an empty list of error metrics: give at least one")
+    return metrics
+
+
+def all_metrics(metrics: Metrics) -> list[ErrorMetric]:
+    """Return every metric there is among these."""
+    values = metrics.values() if isinstance(metrics, Mapping) else (metrics,)
+    return [resolve(metric) for value in values for metric in _listed(value)]
+
+
 def metrics_by_output(outputs: Collection[str], metrics: Metrics) -> dict[str, ErrorMetric]:
     """Return the error metric of each output; further ones (:func:`further_metrics`) are left out.
 
@@ -169,26 +196,24 @@ def metrics_by_output(outputs: Collection[str], metrics: Metrics) -> dict[str, E
         MetricError: an output has none.
         UnknownNameError: no such metric, or a metric is given for an output that does not exist.
     """
-    if not isinstance(metrics, Mapping):
-        one = resolve(metrics)
-        return dict.fromkeys(outputs, one)
-    for name, metric in metrics.items():
+    named = by_name(outputs, metrics)
+    for name, metric in named.items():
         output, _, rest = name.partition(".")
         if name not in outputs and resolve(metric).key not in (name, rest if output in outputs else ""):
             raise UnknownNameError("output with an error metric:", name, outputs)
     for name in outputs:
-        if name not in metrics:
-            raise MetricError(f"output {name!r} has no error metric (given for: {', '.join(metrics) or 'none'})")
-    return {name: resolve(metrics[name]) for name in outputs}
+        if name not in named:
+            raise MetricError(f"output {name!r} has no error metric (given for: {', '.join(named) or 'none'})")
+    return {name: resolve(named[name]) for name in outputs}
 
 
 def further_metrics(outputs: Collection[str], metrics: Metrics) -> dict[str, dict[str, ErrorMetric]]:
     """Return the metrics that are measured beside those of the outputs: by their name, for each output they judge."""
-    named = metrics if isinstance(metrics, Mapping) else {}
     further: dict[str, dict[str, ErrorMetric]] = {}
-    for name in (name for name in named if name not in outputs):
-        output = name.partition(".")[0]
-        further[name] = dict.fromkeys([output] if output in outputs else outputs, resolve(named[name]))
+    for name, metric in by_name(outputs, metrics).items():
+        if name not in outputs:
+            output = name.partition(".")[0]
+            further[name] = dict.fromkeys([output] if output in outputs else outputs, resolve(metric))
     return further
 
 
@@ -204,15 +229,15 @@ def error_names(outputs: Collection[str], metrics: Metrics) -> tuple[str, ...]:
     return tuple(f"error.{name}" for name in (*outputs, *further_metrics(outputs, metrics)))
 
 
-def metric_text(metrics: Metrics) -> str:
-    """Return what to call the metric: its name, or each output's (``"y: NRMSE, label: MAE"``).
+def metric_text(outputs: Collection[str], metrics: Metrics) -> str:
+    """Return what to call what ``error`` is measured by: a name, or each output's (``"y: NRMSE, label: MAE"``).
 
     Raises:
         UnknownNameError: no such metric.
     """
-    if isinstance(metrics, Mapping):
-        return ", ".join(f"{output}: {resolve(metric).name}" for output, metric in metrics.items())
-    return resolve(metrics).name
+    found = metrics_by_output(outputs, metrics)
+    one, *others = {metric.name: None for metric in found.values()}
+    return ", ".join(f"{name}: {metric.name}" for name, metric in found.items()) if others else one
 
 
 def _non_finite(pairs: Pairs) -> tuple[Offenders, bool]:

@@ -133,14 +133,17 @@ class ErrorMetric:
         """Whether it may give a finite error though a part of the output is not finite."""
         return self.is_custom or (isinstance(self.compute, _OfRegions) and self.compute.regions.quantile < 1)
 
-    def require_regions(self, shape: tuple[int, ...]) -> None:
+    def require_regions(self, output: str, shape: tuple[int, ...]) -> None:
         """Check that an output of this shape has the regions it is taken of.
 
         Raises:
-            MetricError: it has not.
+            MetricError: it has not; names the output.
         """
-        if isinstance(self.compute, _OfRegions):
-            self.compute.regions.tile(shape)
+        try:
+            if isinstance(self.compute, _OfRegions):
+                self.compute.regions.tile(shape)
+        except MetricError as reason:
+            raise MetricError(f"{self.name} of output {output!r}: {reason}") from reason
 
     def measure(self, pairs: Pairs, inputs: Mapping[str, Any] | None = None) -> float:
         """Return the error of an output that is already paired with its reference, wherever the two are.

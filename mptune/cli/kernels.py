@@ -91,7 +91,7 @@ def _describe(name: str) -> dict[str, Any]:
         "parameters": {p.name: list(p.values) for p in kernel.parameters},
         "signature": list(kernel.signature_names),
         "configurations": kernel.search_space(kernel.resolve_sizes()).size,
-        "metric": metric_text(kernel.metric),
+        "metric": metric_text([output.name for output in kernel.outputs], kernel.metric),
         "sizes": {preset: dict(sizes) for preset, sizes in kernel.sizes.items()},
     }
 

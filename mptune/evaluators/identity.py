@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from mptune.accuracy.evaluate import Metrics
-from mptune.accuracy.metrics import resolve
+from mptune.accuracy.evaluate import Metrics, all_metrics
 from mptune.kernel import Kernel, Sizes
 from mptune.space.configuration import Configuration
 
@@ -42,15 +41,15 @@ def launch_identity(kernel: Kernel, configuration: Configuration, sizes: Sizes) 
 
 
 def metric_identity(metric: Metrics) -> str:
-    """Return a metric as text: its name and, if it is not bundled, its version; of several, each output's.
+    """Return a metric as text: its name and, if it is not bundled, its version; of several, each one's.
 
     Raises:
         UnknownNameError: no metric has that name.
     """
     if isinstance(metric, Mapping):
-        return "\n".join(f"{output}={metric_identity(metric[output])}" for output in sorted(metric))
-    resolved = resolve(metric)
-    return resolved.name if resolved.is_bundled else f"{resolved.name} version {resolved.version}"
+        return "\n".join(f"{name}={metric_identity(metric[name])}" for name in sorted(metric))
+    found = all_metrics(metric)
+    return ", ".join(each.name if each.is_bundled else f"{each.name} version {each.version}" for each in found)
 
 
 def unversioned(metric: Metrics) -> tuple[str, ...]:
@@ -61,6 +60,5 @@ def unversioned(metric: Metrics) -> tuple[str, ...]:
     Raises:
         UnknownNameError: no metric has that name.
     """
-    resolved = [resolve(each) for each in (metric.values() if isinstance(metric, Mapping) else (metric,))]
-    names = [each.name for each in resolved if not each.is_bundled and not each.version]
+    names = [each.name for each in all_metrics(metric) if not each.is_bundled and not each.version]
     return tuple(dict.fromkeys(names))

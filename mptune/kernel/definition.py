@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from mptune.expressions import Expression
 from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_expression, check_precision
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.precision import Precision, precision
+from mptune.regions import Over, Reduce, RegionalMetric, over_regions
 from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values, is_identifier
 from mptune.space.search_space import SearchSpace
@@ -30,8 +31,8 @@ _TUPLES = ("parameters", "arguments", "constraints", "signature", "ranges")
 
 Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool]
-#: Name of an error metric, or a callable ``metric(output, reference) -> float``.
-Metric = str | Callable[..., float]
+#: Name of an error metric, one of regions, or a callable ``metric(output, reference) -> float``.
+Metric = str | Callable[..., float] | RegionalMetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ class Kernel:
         template: template source (anything with a line break), or the path of its file, relative to the
             definition file. None: the file ``<stem>.cu.j2`` in the sibling folder ``templates`` or beside it.
         constraints: predicates over parameters and sizes known before running.
-        metric: name of the error metric, or a callable ``metric(output, reference) -> float``; one for all outputs,
-            or one for each by the output's name. A callable with an attribute ``version`` has its trials used again
-            by ``--resume``.
+        metric: name of the error metric, or a callable ``metric(output, reference) -> float`` or ``metric(output,
+            reference, inputs) -> float``; one for all outputs, or one for each by the output's name. Of a list the
+            first is the error metric, and the others are measured as well. A callable with an attribute ``version``
+            has its trials used again by ``--resume``.
         signature: parameters, in addition to precisions and policies, that can change the results.
         function: name of the ``__global__`` function.
         shared_bytes: expression for the bytes of dynamic shared memory.
@@ -76,6 +78,10 @@ class Kernel:
             ``{"sum_type": "2 * n", ("a_type", "b_type"): "n"}``. None if they are not known.
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
+        over: take the metric of each row, column or block of an output: ``"rows"``, ``"columns"``,
+            ``("block", (8, 8))`` (see :mod:`mptune.regions`); a metric's text or
+            :class:`~mptune.regions.RegionalMetric` says so for one output alone.
+        reduce: which of the regions' errors counts: ``"max"``, or a quantile such as 0.99.
 
     Raises:
         KernelError: the definition is incomplete or contradicts itself.
@@ -92,7 +98,7 @@ class Kernel:
     reference: Callable[[Inputs, Sizes], Any] | None = None
     template: str | Path | None = None
     constraints: Sequence[Constraint] = ()
-    metric: Metric | Mapping[str, Metric] = "NRMSE"
+    metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE"
     signature: Sequence[str] = ()
     function: str = ""
     shared_bytes: str | int = 0
@@ -100,17 +106,19 @@ class Kernel:
     ranges: Sequence[Range] = ()
     description: str = ""
     path: Path | None = None
+    over: InitVar[Over | None] = None
+    reduce: InitVar[Reduce] = "max"
     _by_name: Mapping[str, Parameter] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         frozen: dict[str, Any] = {
             **{name: tuple(getattr(self, name)) for name in _TUPLES},
             **{name: tuple(map(str, getattr(self, name))) for name in ("grid", "block")},
             "function": self.function or self.name,
             "sizes": NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
         }
-        for name in ("metric", "flops"):
-            given = getattr(self, name)
+        given: Any
+        for name, given in (("metric", over_regions(self.metric, over, reduce)), ("flops", self.flops)):
             frozen[name] = NamedValues(given) if isinstance(given, Mapping) else given
         frozen["_by_name"] = NamedValues({p.name: p for p in frozen["parameters"]})
         for name, value in frozen.items():

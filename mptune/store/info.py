@@ -41,6 +41,7 @@ class RunInfo:
         versions: versions of compilers, libraries and user-defined metrics, by name.
         compiler: what decides about the machine code beside the source: device, compiler, versions and flags, as text.
         objective: what is optimised, with thresholds, penalty and measured constraints; without a baseline.
+        metrics: where thresholds are for metrics of their own, by the names of the thresholds what each is for.
         baseline_values: the values precision and policy parameters have in a baseline; None if nothing says what a
             baseline is.
         observers: names of the observers that looked on.
@@ -74,6 +75,7 @@ class RunInfo:
     compiler: str = ""
     objective: Objective = field(default_factory=Objective)
     metric: str = ""
+    metrics: Mapping[str, str] = field(default_factory=dict)
     baseline_values: Mapping[str, tuple[Value, ...]] | None = None
     observers: tuple[str, ...] = ()
     strategy: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune import __version__
-from mptune.accuracy.evaluate import Metrics, metric_text, metrics_by_output
-from mptune.accuracy.metrics import resolve
+from mptune.accuracy.evaluate import Metrics, all_metrics, judging, metric_text
+from mptune.accuracy.thresholds import names_of_metrics, planned_threshold
 from mptune.backends.host_compiler import find_compiler
 from mptune.buffers import DataManager
 from mptune.build import compilers_of
@@ -26,6 +26,7 @@ from mptune.kernel import Kernel, Sizes
 from mptune.metric_expressions import chosen_objectives, short_names
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
+from mptune.regions import over_regions
 from mptune.registry import definition_hash, load_kernel
 from mptune.rendering import render_body, template_hash
 from mptune.space.search_space import SearchSpace
@@ -49,7 +50,7 @@ class TuningPlan:
         settings: how to tune; their strategy is one that suits the objective.
         sizes: the problem sizes.
         objective: what is optimised.
-        metric: the error metric, or each output's.
+        metric: what errors are measured by.
         observers: names of the observers asked for, and of those that objective and constraints need.
     """
 
@@ -75,16 +76,17 @@ class TuningPlan:
             kernel = load_kernel(kernel)
         sizes = kernel.resolve_sizes(settings.size, settings.sizes)
         outputs = [output.name for output in kernel.outputs]
-        for name in settings.max_error if isinstance(settings.max_error, Mapping) else ():
-            if name not in outputs:
-                raise UnknownNameError(f"output of kernel {kernel.name}:", name, outputs)
-        metric = settings.metric if settings.metric is not None else kernel.metric
-        metrics_by_output(outputs, metric)
+        given = over_regions(settings.metric or kernel.metric, settings.over, settings.reduce)
+        is_own = settings.metric is None and settings.over is None
+        metric, threshold = planned_threshold(settings.max_error, outputs, given, is_own=is_own)
+        for output in kernel.outputs:
+            for each in judging(outputs, metric)[output.name]:
+                each.require_regions(output.name, kernel.shape_of(output, sizes))
         first, *also = chosen_objectives(settings.objective, settings.objectives, settings.maximise)
         objective = Objective(
             metric=first,
             minimise=not settings.maximise,
-            threshold=settings.max_error,
+            threshold=threshold,
             penalty=settings.penalty,
             alpha=settings.alpha,
             beta=settings.beta,
@@ -138,6 +140,7 @@ class TuningPlan:
     def describe(self, space: SearchSpace, ready: Ready, command: str) -> RunInfo:
         """Return what a run file keeps beside its trials."""
         settings = self.settings
+        outputs = [output.name for output in self.kernel.outputs]
         return RunInfo(
             kernel=self.kernel.name,
             kernel_path=str(self.kernel.path) if self.kernel.path else None,
@@ -149,7 +152,8 @@ class TuningPlan:
             versions=self._versions(ready),
             compiler=ready.identity,
             objective=self.objective,
-            metric=metric_text(self.metric),
+            metric=metric_text(outputs, self.metric),
+            metrics=names_of_metrics(self.objective.threshold, outputs, self.metric),
             baseline_values=self.kernel.baseline_values(),
             observers=ready.observers,
             strategy=settings.strategy,
@@ -177,8 +181,7 @@ class TuningPlan:
         if compilers := compilers_of(self.kernel):
             found.pop("compiler", None)  # the default one, which compiles nothing here
             found |= {name: find_compiler(name).version for name in compilers}
-        metrics = self.metric.values() if isinstance(self.metric, Mapping) else (self.metric,)
-        return found | {f"metric {each.name}": each.version for each in map(resolve, metrics) if each.version}
+        return found | {f"metric {each.name}": each.version for each in all_metrics(self.metric) if each.version}
 
 
 def _observers(kernel: Kernel, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:

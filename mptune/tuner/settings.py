@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mptune.accuracy.evaluate import Metrics
 from mptune.errors import MptuneError
 from mptune.evaluators.device import Limits
 from mptune.metric_expressions import chosen_objectives
+from mptune.regions import Over, Reduce
 from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -26,8 +28,11 @@ class TuneSettings:
         backend: "auto" or a backend's name.
         size: name of the size preset.
         sizes: sizes that replace the preset's.
-        max_error: threshold of the error metric, one for all outputs or by output.
-        metric: error metric of every output instead of the kernel's own.
+        max_error: threshold of the error: one for all outputs, or by name: ``OUTPUT`` (by its own metric), ``METRIC``
+            (all outputs by that metric), or ``OUTPUT.METRIC``.
+        metric: error metrics instead of the kernel's own, as :class:`~mptune.Kernel` takes them.
+        over: take these, or the kernel's own, of each row, column or block: "rows", "columns", ("block", (8, 8)).
+        reduce: which of the regions' errors counts: "max", or a quantile such as 0.99.
         objective: "time", "memory", "energy", "edp", "error", a metric name or an expression over metrics.
         objectives: two or three of these instead: the search is for their front; the best is that of the first.
         maximise: whether more of the objective is better.
@@ -58,7 +63,9 @@ class TuneSettings:
     size: str = "default"
     sizes: Mapping[str, int] = field(default_factory=dict)
     max_error: float | Mapping[str, float] | None = None
-    metric: str | Callable[..., float] | None = None
+    metric: Metrics | None = None
+    over: Over | None = None
+    reduce: Reduce = "max"
     objective: str = "time"
     objectives: tuple[str, ...] = ()
     maximise: bool = False

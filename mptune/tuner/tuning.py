@@ -148,7 +148,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack, on_warning: Callab
         plan.kernel,
         plan.sizes,
         backend,
-        metric=settings.metric,
+        metric=None if plan.metric is plan.kernel.metric else plan.metric,
         seed=settings.seed,
         flags=settings.flags,
         plan=TimingPlan(flush_cache=settings.flush_cache),

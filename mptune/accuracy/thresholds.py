@@ -1,0 +1,153 @@
+"""Which error each threshold limits: the worst output's, that of one output, or one by a metric of its own.
+
+A threshold is a number, or numbers by name: an output (its error by its own metric), ``METRIC`` (of the worst output by
+that metric), ``OUTPUT.METRIC``, or nothing (the worst output by its own metric). What is planned and recorded has one
+spelling of each: that with which ``error.`` and the name are a metric of the trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from mptune.accuracy.evaluate import Metric, Metrics, by_name
+from mptune.accuracy.metrics import METRICS, ErrorMetric, resolve
+from mptune.errors import MptuneError, UnknownNameError
+
+__all__ = ["Threshold", "names_of_metrics", "planned_threshold", "recorded_threshold"]
+
+#: The largest error allowed, of the worst output or by name; None: any.
+Threshold = float | Mapping[str, float] | None
+
+
+def planned_threshold(
+    threshold: Threshold, outputs: Collection[str], metrics: Metrics, *, is_own: bool
+) -> tuple[Metrics, Threshold]:
+    """Return the metrics to measure and the thresholds by the names of their errors.
+
+    A trial's ``error`` is by the outputs' metrics; but if these are only the kernel's own and have no threshold, by the
+    first metric that has one for all outputs.
+
+    Args:
+        threshold: as a user gives it.
+        outputs: names of the kernel's outputs.
+        metrics: what errors are measured by without thresholds for others.
+        is_own: whether these are the kernel's own, rather than asked for.
+
+    Raises:
+        UnknownNameError: no output and no metric has a name.
+        MptuneError: two thresholds are for the same error, or a metric for all outputs has the name of one.
+    """
+    if not isinstance(threshold, Mapping) or all(name in outputs for name in threshold):
+        return metrics, threshold
+    leading, further = _split(by_name(outputs, metrics), outputs)
+    known = {metric.key: metric for metric in (*leading.values(), *(metric for _, metric in further.values()))}
+    limits: dict[str, float] = {}
+    own_limit: float | None = None
+    for name, limit in threshold.items():
+        if not name:
+            own_limit = limit
+            continue
+        if name in outputs:
+            key = name
+        else:
+            output, metric = _meant(name, outputs, known)
+            key = f"{output}.{metric.key}" if output else metric.key
+            if key in outputs:
+                raise MptuneError(
+                    f"threshold {name!r}: an output is called {key!r}; give OUTPUT.METRIC for each output"
+                )
+            further[key] = output, metric
+        if key in limits:
+            raise MptuneError(f"threshold {name!r}: the error {key!r} has two thresholds")
+        limits[key] = limit
+    of_all = [metric for key, (output, metric) in further.items() if key in limits and not output]
+    if is_own and own_limit is None and of_all and not any(name in outputs for name in limits):
+        leading = dict.fromkeys(outputs, of_all[0])
+    if own_limit is not None:
+        first = next(iter(leading.values()))
+        if all(metric == first for metric in leading.values()) and first.key not in outputs:
+            further[first.key] = "", first
+            limits = {first.key: own_limit, **limits}
+        else:
+            limits = {**dict.fromkeys(outputs, own_limit), **limits}
+    return {**leading, **{key: metric for key, (_, metric) in further.items()}}, limits
+
+
+def recorded_threshold(threshold: Threshold, names: Collection[str], metric: str) -> Threshold:
+    """Return a threshold by the names the errors of recorded trials have.
+
+    Args:
+        threshold: as a user gives it.
+        names: names of the trials' metrics.
+        metric: what ``error`` was measured by, as :func:`~mptune.accuracy.evaluate.metric_text` says it.
+
+    Raises:
+        UnknownNameError: no error of that name was recorded.
+        MptuneError: two thresholds are for the same error.
+    """
+    if not isinstance(threshold, Mapping):
+        return threshold
+    recorded = [name.removeprefix("error.") for name in names if name.startswith("error.")]
+    found: dict[str, float] = {}
+    for name, limit in threshold.items():
+        key = name if not name or name in recorded else _recorded(name, recorded, metric)
+        if key in found:
+            raise MptuneError(f"threshold {name!r}: the error {key or 'of all outputs'!r} has two thresholds")
+        found[key] = limit
+    return found[""] if found.keys() == {""} else found
+
+
+def names_of_metrics(threshold: Threshold, outputs: Collection[str], metrics: Metrics) -> dict[str, str]:
+    """Return what each threshold's error is measured by, in words; nothing if all are by the outputs' own metrics."""
+    if not isinstance(threshold, Mapping) or all(name in outputs for name in threshold):
+        return {}
+    named = by_name(outputs, metrics)
+    return {name: resolve(named[name]).name for name in threshold}
+
+
+def _split(
+    named: Mapping[str, Metric], outputs: Collection[str]
+) -> tuple[dict[str, ErrorMetric], dict[str, tuple[str, ErrorMetric]]]:
+    """Return the metrics of the outputs, and the further ones with the output they are for (empty: all)."""
+    further = {name: metric for name, metric in named.items() if name not in outputs}
+    return {name: resolve(named[name]) for name in outputs}, {
+        name: (name.partition(".")[0] if name.partition(".")[0] in outputs else "", resolve(metric))
+        for name, metric in further.items()
+    }
+
+
+def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]) -> tuple[str, ErrorMetric]:
+    """Return the output (empty for all) and the metric that ``METRIC`` or ``OUTPUT.METRIC`` means."""
+    output, dot, rest = name.partition(".")
+    if dot and output in outputs:
+        return output, known[rest] if rest in known else resolve(rest)
+    if name in known:
+        return "", known[name]
+    try:
+        return "", resolve(name)
+    except UnknownNameError as error:
+        # With the regions or the metric before them misspelt, resolve says it best.
+        if any(mark in name for mark in (" ", "_")) and not dot:
+            raise
+        if dot and rest in (*known, *METRICS):
+            raise UnknownNameError(f"output in the error threshold {name!r}:", output, outputs) from error
+        raise UnknownNameError("output or error metric in the error threshold:", name, [*outputs, *METRICS]) from error
+
+
+def _recorded(name: str, recorded: Collection[str], metric: str) -> str:
+    output, dot, rest = name.partition(".")
+    outputs = [each for each in recorded if "." not in each]
+    try:
+        of_one = bool(dot) and output in outputs
+        meant = resolve(rest if of_one else name)
+        key = f"{output}.{meant.key}" if of_one else meant.key
+        if key in recorded:
+            return key
+        if meant.name == metric:
+            return output if of_one else ""
+        if of_one and f"{output}: {meant.name}" in metric.split(", "):
+            return output
+    except MptuneError:
+        pass  # not the name of a metric at all, or not one that is known here
+    known = [*recorded, *([metric] if metric else [])]
+    raise UnknownNameError("output or error metric in the error threshold:", name, known)
