@@ -144,7 +144,7 @@ class Plan:
         floor = min(_ROUNDINGS * roundoff, _MOST_BY_ROUNDING) * max(1.0, scale)
         for name in (name for name in first if is_error(name)):
             least, worst = (first[name], last[name]) if self.is_own else sorted((first[name], last[name]))
-            allowed = max(self.objective.limits.get(name, 0.0), _ROUNDING_FACTOR * least, floor)
+            allowed = max(self.thresholds.get(name, 0.0), _ROUNDING_FACTOR * least, floor)
             if not worst <= allowed:
                 return Decision(
                     False, f"{name} was {first[name]:.3g} at first and {last[name]:.3g} after the timed launches"
