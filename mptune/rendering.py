@@ -88,9 +88,10 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
     Raises:
         TemplateError: the template is missing, does not parse, uses an undefined name or does not define the
             function the kernel names.
-        KernelError: the block has an extent below 1.
+        KernelError: the block has an extent below 1, or a value is not one of those the kernel declares.
     """
     name = _locate(kernel).name
+    configuration = kernel.own(configuration)
     body = render_body(kernel, configuration, sizes)
     # A block known to the compiler gives the loops over its threads constant bounds.
     block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
@@ -105,10 +106,11 @@ def render_body(kernel: Kernel, configuration: Configuration, sizes: Mapping[str
 
     Raises:
         TemplateError: as for :func:`render`.
+        KernelError: a value is not one of those the kernel declares.
     """
     source = _locate(kernel)
     template = _compile(source)
-    context = _context(kernel, configuration, sizes)
+    context = _context(kernel, kernel.own(configuration), sizes)
     template.check_names(context)
     body = portable(template.render(context), source.name.removesuffix(".j2"))
     _check_function(kernel, body, source.name)

@@ -51,14 +51,25 @@ class Run:
             after the kernel or compiler had changed) the last counts.
         state: how far it has come.
         probes: configurations measured to explain the run (:mod:`mptune.sensitivity`), which are none of its trials.
+        sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
+        is_verified: whether it was measured here, or is from a file in which everything has a checksum.
     """
 
     def __init__(
-        self, info: RunInfo, trials: Sequence[Trial], state: RunState | None = None, probes: Sequence[Trial] = ()
+        self,
+        info: RunInfo,
+        trials: Sequence[Trial],
+        state: RunState | None = None,
+        probes: Sequence[Trial] = (),
+        sources: Mapping[str, str] | None = None,
+        *,
+        is_verified: bool = True,
     ) -> None:
         self.info = info
         self.state = state or RunState()
         self.probes = tuple(probes)
+        self.sources = sources or {}
+        self.is_verified = is_verified
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
 
     @classmethod
@@ -69,8 +80,9 @@ class Run:
             RunFileError: the file is missing, foreign, corrupt, half-written or of another version.
         """
         with RunFile.open(path, read_only=True) as file:
-            names = [parameter.name for parameter in file.info.parameters]
-            return cls(file.info, file.trials(names=names), file.state, file.trials(PROBE, names))
+            parameters = file.info.parameters
+            trials, probes = file.trials(parameters=parameters), file.trials(PROBE, parameters)
+            return cls(file.info, trials, file.state, probes, file.sources(), is_verified=file.is_verified)
 
     def __repr__(self) -> str:
         best = self.best
@@ -353,6 +365,7 @@ class Run:
                 ],
                 "durations_s": self.durations_s,
                 "warnings": self.warnings,
+                "unverified": not self.is_verified,
                 "wall_s": self.state.wall_s,
             }
         )

@@ -112,7 +112,7 @@ def test_another_version_is_refused(filled):
         with edited(filled) as connection:
             connection.execute(f"PRAGMA user_version = {version}")
         with pytest.raises(
-            RunFileError, match=f"has format {version} and this mptune reads {FORMAT_VERSION}: {advice}"
+            RunFileError, match=f"has format {version} and this mptune reads 1 to {FORMAT_VERSION}: {advice}"
         ):
             RunFile.open(filled, read_only=True)
 

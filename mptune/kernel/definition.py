@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
@@ -255,6 +256,25 @@ class Kernel:
         return Configuration(
             {name: p.parse(values[name]) if name in values else p.values[0] for name, p in self._by_name.items()}
         )
+
+    def own(self, configuration: Mapping[str, Any]) -> Configuration:
+        """Return a configuration made of the kernel's own values, which are the only ones that are ever rendered.
+
+        Values may come from a file, and a file from anyone; of equal ones (1 and 1.0) the declared one is taken.
+
+        Raises:
+            KernelError: a parameter has no value, or one that is not among those declared.
+        """
+        own: dict[str, Value] = {}
+        for name, parameter in self._by_name.items():
+            value = configuration.get(name)
+            if value not in parameter.values:
+                raise KernelError(
+                    f"kernel {self.name}: {value!r} is none of the values of parameter {name!r}: "
+                    f"{reprlib.repr(parameter.values)}"
+                )
+            own[name] = parameter.values[parameter.values.index(value)]
+        return Configuration(own)
 
     # -- validation ----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import json
 import math
 import reprlib
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -16,63 +16,84 @@ import numpy as np
 
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import is_value
+from mptune.store.info import ParameterInfo, is_value
+from mptune.store.seal import checksum
 
-__all__ = ["Row", "from_rows", "many_objects", "to_row"]
+__all__ = ["Row", "from_rows", "many_objects", "sealed", "to_row"]
 
 #: The cells of a trial in the order of the table's columns.
 Row = tuple[Any, ...]
 
 _STATUSES: Final = {str(status): status for status in Status}
+#: A compiler can write a book about one template; this much of a message is kept.
+_LONGEST_MESSAGE: Final = 1 << 18
 _DAMAGE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error)
 
 
-def to_row(trial: Trial, phase: str) -> Row:
-    """Return the cells of a trial in the order :data:`mptune.store.database.INSERT_TRIAL` takes them."""
+def to_row(number: int, trial: Trial, phase: str) -> Row:
+    """Return the cells of a trial and their checksum in the order :data:`mptune.store.database.INSERT_TRIAL` takes."""
     measurement = trial.measurement
-    return (
-        trial.key,
-        trial.configuration.to_json(),
-        phase,
-        str(trial.status),
-        # Compiler output may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
-        trial.message.encode("utf-8", "backslashreplace").decode("utf-8"),
-        json.dumps(dict(measurement.metrics)),
-        np.asarray(measurement.times_ms, dtype="<f8").tobytes(),
-        json.dumps(dict(measurement.durations_s)),
-        int(measurement.reused_error),
-        json.dumps(trial.warnings),
+    return sealed(
+        (
+            number,
+            trial.key,
+            trial.configuration.to_json(),
+            phase,
+            str(trial.status),
+            # Compiler output may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
+            trial.message.encode("utf-8", "backslashreplace").decode("utf-8")[:_LONGEST_MESSAGE],
+            json.dumps(dict(measurement.metrics)),
+            np.asarray(measurement.times_ms, dtype="<f8").tobytes(),
+            json.dumps(dict(measurement.durations_s)),
+            int(measurement.reused_error),
+            json.dumps(trial.warnings),
+        )
     )
 
 
-def from_rows(rows: Sequence[Row], names: Collection[str] = ()) -> list[Trial]:
-    """Return the trials of rows as :data:`mptune.store.database.SELECT_TRIALS` gives them.
+def sealed(cells: Row) -> Row:
+    """Return the cells of a trial, their checksum after them."""
+    return (*cells, checksum(cells))
+
+
+def from_rows(rows: Sequence[Row], parameters: Sequence[ParameterInfo] = ()) -> list[Trial]:
+    """Return the trials of rows as :data:`mptune.store.database.SELECT_TRIALS` gives them, their checksums unchecked.
 
     Args:
         rows: the rows.
-        names: of the parameters each configuration has to have; empty: any.
+        parameters: what each configuration has to have a value for, one of those listed; empty: anything.
 
     Raises:
         ValueError: a row cannot be read; the message names it by its number, and the cell.
     """
     if not rows:
         return []
-    numbers, *columns = zip(*rows, strict=True)
+    numbers, *columns, _ = zip(*rows, strict=True)
     cells = (_read(name, numbers, column) for name, column in zip(_CELLS, columns, strict=True))
     trials = [
         Trial(configuration, status, message, Measurement(metrics, times_ms, durations_s, reused), warnings, key)
-        for key, configuration, status, message, metrics, times_ms, durations_s, reused, warnings in zip(
+        for key, configuration, _, status, message, metrics, times_ms, durations_s, reused, warnings in zip(
             *cells, strict=True
         )
     ]
-    expected = set(names)
-    for number, trial in zip(numbers, trials, strict=True):
-        if expected and set(trial.configuration) != expected:
-            raise ValueError(
-                f"trial {number} cannot be read: its configuration should have a value for each of "
-                f"{', '.join(names)}, and is {reprlib.repr(trial.configuration.to_json())}"
-            )
+    allowed = {parameter.name: frozenset(parameter.values) for parameter in parameters}
+    for number, trial in zip(numbers, trials, strict=True) if allowed else ():
+        _check_values(number, trial.configuration, allowed)
     return trials
+
+
+def _check_values(number: int, configuration: Configuration, allowed: Mapping[str, frozenset[Value]]) -> None:
+    if configuration.keys() != allowed.keys():
+        raise ValueError(
+            f"trial {number} cannot be read: its configuration should have a value for each of "
+            f"{', '.join(allowed)}, and is {reprlib.repr(configuration.to_json())}"
+        )
+    for name, value in configuration.items():
+        if value not in allowed[name]:
+            raise ValueError(
+                f"trial {number} cannot be read: its {name} is {reprlib.repr(value)}, which is none of the values the "
+                "run lists for it"
+            )
 
 
 @contextlib.contextmanager
@@ -152,6 +173,7 @@ def _warnings(texts: Sequence[str]) -> list[tuple[str, ...]]:
 _CELLS: Final[Mapping[str, tuple[str, Callable[[Sequence[Any]], Sequence[Any]]]]] = {
     "key": ("a text", _texts),
     "configuration": ("values by name", _configurations),
+    "phase": ("a text", _texts),
     "status": ("a status of this mptune", lambda cells: [_STATUSES[cell] for cell in cells]),
     "message": ("a text", _texts),
     "metrics": ("numbers a double can hold, by name", lambda cells: _numbers(cells, finite=False)),

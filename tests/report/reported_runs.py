@@ -133,7 +133,7 @@ def hostile_run() -> Run:
     texts = dict.fromkeys(names, HOSTILE)
     parameters = [
         {"name": HOSTILE, "kind": HOSTILE, "values": [HOSTILE]},
-        {"name": "block", "kind": "ordinal", "values": [64]},
+        {"name": "block", "kind": "ordinal", "values": [32, 64]},
     ]
     more = {"versions": {HOSTILE: HOSTILE}, "sizes": {HOSTILE: 1}, "baseline_values": {}, "parameters": parameters}
     return described_run(settings(**texts, **more), trials)
