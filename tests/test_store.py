@@ -100,7 +100,9 @@ infos = st.builds(
     parameters=st.lists(st.builds(ParameterInfo, texts, texts, value_tuples), max_size=2).map(tuple),
     constants=st.dictionaries(texts, described_values, max_size=2),
 )
-states = st.builds(RunState, seconds, seconds, seconds, st.integers(0), st.integers(0), st.lists(texts).map(tuple))
+states = st.builds(
+    RunState, seconds, seconds, seconds, seconds, st.integers(0), st.integers(0), st.lists(texts).map(tuple)
+)
 
 
 @settings(max_examples=20, deadline=None)
