@@ -26,6 +26,8 @@ _FACTOR: Final = 10.0
 _ROUNDINGS: Final = 16.0
 #: A parameter explains a disagreement if no more than this share is left among trials that agree in it.
 _UNEXPLAINED: Final = 0.1
+#: The error on the first draw of the inputs, of a trial that ran on several.
+_FIRST_DRAW: Final = "error_first_draw"
 #: Stands for an infinite error.
 _LARGEST: Final = 1e300
 
@@ -44,11 +46,17 @@ def values_text(values: Mapping[str, Value]) -> str:
 def disagree(first: Trial, second: Trial, roundoff: float) -> bool:
     """Whether the errors of two configurations of one accuracy signature differ by more than rounding explains.
 
+    Where one of them ran on several draws of the inputs, those on the first one count, which both have run on.
+
     Args:
         first: a trial with errors.
         second: another one.
         roundoff: unit roundoff of the coarsest type of the two.
     """
+    drawn = [trial for trial in (first, second) if _FIRST_DRAW in trial.measurement.metrics]
+    if drawn:
+        one, other = (trial.metric(_FIRST_DRAW) if trial in drawn else trial.error for trial in (first, second))
+        return _apart(one, other, roundoff)
     names = [name for name in first.measurement.metrics if name == "error" or name.startswith("error.")]
     return any(_apart(first.metric(name), second.metric(name), roundoff) for name in names)
 

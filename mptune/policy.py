@@ -24,6 +24,7 @@ from typing import Final
 from mptune.evidence import shared_values, values_text
 from mptune.objective import Objective
 from mptune.results import Status, Trial
+from mptune.unseen import METRICS
 
 __all__ = ["Action", "Decision", "Facts", "MeasurementPolicy", "Plan", "errors_of", "is_error", "worst_errors"]
 
@@ -35,6 +36,12 @@ _ROUNDING_FACTOR: Final = 10.0
 #: difference above a thousandth is none of rounding, whatever the type.
 _ROUNDINGS: Final = 1000.0
 _MOST_BY_ROUNDING: Final = 1e-3
+
+#: Of the time the search takes, what runs on further draws of the inputs may take: of a configuration that would be
+#: reported if the search ended now, and of any other; and what they may take however short it is.
+_LEADING_SHARE: Final = 0.04
+_FOLLOWING_SHARE: Final = 0.02
+_DRAWING_S: Final = 0.5
 
 
 class Action(StrEnum):
@@ -91,7 +98,8 @@ class Plan:
         error_limits: the largest errors, by the names of their metrics, of a configuration that is timed.
         observe: whether the optional observers measure too.
         is_own: REUSE only: whether those errors were measured on this very configuration.
-        thresholds: errors, by the names of their metrics, up to which launches may differ by whatever they like.
+        draws: on how many draws of the inputs it is to be checked, the first one included.
+        thresholds: the largest errors, by the names of their metrics, of a feasible configuration.
     """
 
     action: Action = Action.CHECK
@@ -102,6 +110,7 @@ class Plan:
     error_limits: Mapping[str, float] = field(default_factory=dict)
     observe: bool = True
     is_own: bool = False
+    draws: int = 1
     thresholds: Mapping[str, float] = field(default_factory=dict)
 
     def times_after_check(self, errors: Mapping[str, float]) -> Decision:
@@ -151,6 +160,29 @@ class Plan:
                 )
         return Decision(True, "the launches agree but for rounding")
 
+    def runs_further_draws(
+        self, metrics: Mapping[str, float], cost_s: float, spent_s: float, passed_s: float
+    ) -> Decision:
+        """Decide whether a configuration that was checked on one draw of the inputs runs on the others now.
+
+        What is reported has run on all of them in any case; here it is for the search, which they must not slow down.
+
+        Args:
+            metrics: of the configuration, measured on itself.
+            cost_s: about how long that takes.
+            spent_s: how long such runs have taken so far.
+            passed_s: how long the search has.
+        """
+        if self.draws < 2:
+            return Decision(False, "errors are those of one draw")
+        if any(not metrics[name] <= limit for name, limit in self.thresholds.items()):
+            return Decision(False, "its error is above the threshold on the first draw")
+        leads = metrics["time_ms"] < self.best_ms
+        share = _LEADING_SHARE if leads else _FOLLOWING_SHARE
+        if spent_s + cost_s > _DRAWING_S + share * passed_s:
+            return Decision(False, "further draws have taken their share of the time")
+        return Decision(True, "it would be reported" if leads else "there is time for it")
+
 
 @dataclass(frozen=True, slots=True)
 class MeasurementPolicy:
@@ -160,11 +192,13 @@ class MeasurementPolicy:
         objective: what is optimised. Its baseline does not matter here.
         run_limit_s: how long a phase of a trial may take.
         may_reuse_errors: False to check every configuration.
+        draws: on how many draws of the inputs errors are measured.
     """
 
     objective: Objective = field(default_factory=Objective)
     run_limit_s: float = math.inf
     may_reuse_errors: bool = True
+    draws: int = 1
 
     # -- the rules of a run --------------------------------------------------------------------
 
@@ -205,8 +239,15 @@ class MeasurementPolicy:
         limits, thresholds = dict(self.error_limits), dict(self.objective.limits)
         is_known = self.knows_error(facts)
         if not is_known:
-            return Plan(reason=is_known.reason, best_ms=facts.best_ms, error_limits=limits, thresholds=thresholds)
-        errors = errors_of(facts.siblings[0])
+            return Plan(
+                reason=is_known.reason,
+                best_ms=facts.best_ms,
+                error_limits=limits,
+                draws=self.draws,
+                thresholds=thresholds,
+            )
+        # Of those on several draws of the inputs, and of one, the worst.
+        errors = errors_of(max(facts.siblings, key=lambda sibling: sibling.error))
         if any(errors[name] > limit for name, limit in limits.items()):
             reason = "not timed: its error is above the threshold"
             return Plan(Action.REJECT, reason, errors, error_limits=limits)
@@ -218,6 +259,7 @@ class MeasurementPolicy:
             check_below_ms=min(as_accurate, default=math.inf),
             best_ms=facts.best_ms,
             error_limits=limits,
+            draws=self.draws,
             thresholds=thresholds,
         )
 
@@ -248,7 +290,8 @@ class MeasurementPolicy:
         if trial.measurement.reused_error:
             return Plan(reason="its error was measured on another configuration", thresholds=thresholds)
         reason = "its error has been measured"
-        return Plan(Action.REUSE, reason, errors_of(trial), is_own=True, thresholds=thresholds)
+        known = errors_of(trial) | {name: trial.metric(name) for name in METRICS if name in trial.measurement.metrics}
+        return Plan(Action.REUSE, reason, known, is_own=True, thresholds=thresholds)
 
     def condemns(self, again: Trial) -> Decision:
         """Decide whether a trial is taken back because measuring it again ended like this."""

@@ -116,18 +116,20 @@ def _percent(share: float) -> str:
     return f"{min(math.ceil(percent / step - 1e-9) * step, 100.0):.3g}%"
 
 
-def with_draws(trial: Trial, found: Sequence[Mapping[str, float]], objective: Objective, *, unseen: bool) -> Trial:
+def with_draws(trial: Trial, found: Sequence[Mapping[str, float]], unseen: Objective | None = None) -> Trial:
     """Return a trial after it ran on further draws of the inputs.
 
     Its error, and each output's, is the worst of all draws; ``error_mean`` is their mean, ``error_draws`` how many
-    there are. Those that are ``unseen`` are counted by :data:`METRICS`, too.
+    there are, and ``error_first_draw`` what it was on the first, which all configurations have run on. Where the draws
+    are unseen ones, they are counted by :data:`METRICS`, too.
 
     Args:
         trial: valid, and its errors were measured on itself.
         found: the error metrics on each of the draws.
-        objective: whose error limits count.
-        unseen: whether nobody searched with these draws.
+        unseen: whose error limits they are to keep, if nobody searched with these draws.
     """
+    if not found:
+        return trial
     before = dict(trial.measurement.metrics)
     draws = before.get("error_draws", 1.0)
     mean = before.get("error_mean", trial.error)
@@ -135,8 +137,9 @@ def with_draws(trial: Trial, found: Sequence[Mapping[str, float]], objective: Ob
     after = {**before, **worst_errors(before, *found)}
     after["error_draws"] = draws + len(found)
     after["error_mean"] = (mean * draws + math.fsum(errors)) / after["error_draws"]
-    if unseen:
-        broken = [one for one in found if objective.error_excess(_with(trial, one)) > 0]
+    after["error_first_draw"] = before.get("error_first_draw", trial.error)
+    if unseen is not None:
+        broken = [one for one in found if unseen.error_excess(_with(trial, one)) > 0]
         after["unseen_inputs"] = before.get("unseen_inputs", 0.0) + len(found)
         after["unseen_violations"] = before.get("unseen_violations", 0.0) + len(broken)
         after["unseen_error"] = max(before.get("unseen_error", 0.0), *errors)

@@ -92,3 +92,10 @@ def test_how_it_depends_is_said() -> None:
     said = dependence({("fp32",): both}, FREE, FP32)
     assert said.startswith("no parameter alone explains it; the largest error is that of ")
     assert "block=64, unroll=2" in said
+
+
+def test_what_ran_on_several_draws_is_compared_by_the_first() -> None:
+    metrics = {"error": 1e-2, "error.y": 1e-2, "error_first_draw": 1e-5}
+    several = Trial(Configuration({"a": 1}), Status.OK, measurement=Measurement(metrics))
+    assert not disagree(several, trial(2e-5), FP32)
+    assert disagree(trial(1e-2), several, FP32)

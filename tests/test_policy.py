@@ -304,3 +304,46 @@ def test_the_worst_errors_and_how_far_launches_differ() -> None:
 def test_plans_do_not_change(changed: dict[str, Any]) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(Plan(), *next(iter(changed.items())))
+
+
+@pytest.mark.parametrize(
+    ("plan", "costs", "is_run"),
+    [
+        (Plan(), (0.0, 0.0, 100.0), False),  # one draw is all there is
+        (Plan(draws=3), (0.4, 0.0, 0.0), True),  # there is always time for a little
+        (Plan(draws=3), (0.6, 0.0, 0.0), False),
+        (Plan(draws=3), (2.0, 2.4, 100.0), True),  # it leads: 4 seconds of 100, and half a second
+        (Plan(draws=3), (2.0, 2.6, 100.0), False),
+        (Plan(draws=3, best_ms=0.5), (2.0, 0.4, 100.0), True),  # it does not: 2 seconds of 100
+        (Plan(draws=3, best_ms=0.5), (2.0, 0.6, 100.0), False),
+        (Plan(draws=3, thresholds={"error": 1e-3}), (0.0, 0.0, 0.0), True),
+        (Plan(draws=3, thresholds={"error": 9e-4}), (0.0, 0.0, 0.0), False),
+        (Plan(draws=3, thresholds={"error.y": 9e-4}), (0.0, 0.0, 0.0), False),
+    ],
+)
+def test_further_draws_are_for_what_can_win_and_take_a_small_share_of_the_time(
+    plan: Plan, costs: tuple[float, float, float], is_run: bool
+) -> None:
+    decision = plan.runs_further_draws({"error": 1e-3, "error.y": 1e-3, "time_ms": 1.0}, *costs)
+    assert bool(decision) is is_run
+    assert decision.reason
+
+
+def test_every_configuration_that_is_checked_may_run_on_further_draws() -> None:
+    policy = MeasurementPolicy(Objective(threshold=1e-3), draws=3)
+    assert policy.plan(Facts()).draws == 3
+    known_error = policy.plan(Facts([trial(1.0, 1e-4)], [trial(1.0, 1e-4)]))
+    assert (known_error.action, known_error.draws) == (Action.REUSE, 3)
+
+
+def test_the_error_of_a_signature_is_the_worst_its_configurations_had() -> None:
+    # One of them ran on more draws of the inputs.
+    siblings = [trial(1.0, 1e-4), trial(1.0, 3e-4), trial(1.0, 2e-4)]
+    assert MeasurementPolicy(Objective(threshold=1e-3)).plan(Facts(siblings, siblings)).errors["error"] == 3e-4
+
+
+def test_what_is_measured_again_stays_verified() -> None:
+    verified = trial(1.0, 1e-4, unseen_inputs=20.0, unseen_violations=0.0, unseen_error=1e-4)
+    assert MeasurementPolicy().plan_again(verified).errors.items() >= {
+        ("unseen_inputs", 20.0), ("unseen_violations", 0.0), ("unseen_error", 1e-4)
+    }  # fmt: skip

@@ -99,15 +99,17 @@ def test_a_percentage_is_never_rounded_below_the_bound():
 
 def test_the_error_is_the_worst_over_all_draws_and_the_mean_is_kept():
     objective = Objective(threshold=1e-4)
-    searched = with_draws(trial(), [drawn(3e-5), drawn(2e-5)], objective, unseen=False)
+    searched = with_draws(trial(), [drawn(3e-5), drawn(2e-5)])
     assert searched.error == searched.metric("error.y") == 3e-5
     assert searched.metric("log10_error") == math.log10(3e-5)
     assert searched.metric("error_mean") == pytest.approx(2e-5)
     assert searched.metric("error_draws") == 3
+    assert searched.metric("error_first_draw") == 1e-5
     assert Verified.of(searched, objective) is None
-    verified = with_draws(searched, [drawn(1e-5), drawn(8e-5)], objective, unseen=True)
+    verified = with_draws(searched, [drawn(1e-5), drawn(8e-5)], objective)
     assert verified.error == 8e-5
     assert verified.metric("error_draws") == 5
+    assert verified.metric("error_first_draw") == 1e-5
     assert verified.metric("error_mean") == pytest.approx(3e-5)
     assert Verified.of(verified, objective) == Verified(2, 0, 8e-5)
     assert objective.judge(verified).status is Status.OK
@@ -115,7 +117,7 @@ def test_the_error_is_the_worst_over_all_draws_and_the_mean_is_kept():
 
 def test_one_violation_makes_a_trial_fragile_and_the_message_says_by_how_much():
     objective = Objective(threshold=1e-4)
-    found = objective.judge(with_draws(trial(), [drawn(2e-5), drawn(1.5e-4)], objective, unseen=True))
+    found = objective.judge(with_draws(trial(), [drawn(2e-5), drawn(1.5e-4)], objective))
     assert found.status is Status.FRAGILE
     assert found.is_valid
     assert not objective.is_feasible(found)
@@ -129,15 +131,15 @@ def test_one_violation_makes_a_trial_fragile_and_the_message_says_by_how_much():
 
 def test_verification_adds_up_over_sessions():
     objective = Objective(threshold=1e-4)
-    first = with_draws(trial(), [drawn(2e-5)] * 5, objective, unseen=True)
-    both = with_draws(first, [drawn(4e-4), drawn(3e-5)], objective, unseen=True)
+    first = with_draws(trial(), [drawn(2e-5)] * 5, objective)
+    both = with_draws(first, [drawn(4e-4), drawn(3e-5)], objective)
     assert Verified.of(both, objective) == Verified(7, 1, 4e-4)
-    assert with_draws(trial(), [drawn(2e-5)] * 5 + [drawn(4e-4), drawn(3e-5)], objective, unseen=True) == both
+    assert with_draws(trial(), [drawn(2e-5)] * 5 + [drawn(4e-4), drawn(3e-5)], objective) == both
 
 
 def test_a_run_tells_what_was_verified_under_its_own_limits():
     objective = Objective(threshold=1e-4)
-    verified = with_draws(trial(), [drawn(2e-5)] * 20, objective, unseen=True)
+    verified = with_draws(trial(), [drawn(2e-5)] * 20, objective)
     run = Run(RunInfo(kernel="poly", objective=objective), [objective.judge(verified)])
     assert run.best is not None
     assert run.verified_text(run.best) == (
@@ -163,5 +165,5 @@ def test_a_run_tells_what_was_verified_under_its_own_limits():
 def test_limits_are_said_as_a_user_writes_them(threshold, limit):
     objective = Objective(threshold=threshold)
     given = trial(**{"error.z": 1e-5})
-    verified = with_draws(given, [{**drawn(1e-5), "error.z": 1e-5}], objective, unseen=True)
+    verified = with_draws(given, [{**drawn(1e-5), "error.z": 1e-5}], objective)
     assert in_words(verified, objective).startswith(f"within {limit} on 1 of 1 unseen inputs: ")

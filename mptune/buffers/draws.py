@@ -40,6 +40,10 @@ class Draw:
     scale: float = 1.0
     ranges: tuple[float, ...] = ()
 
+    def __str__(self) -> str:
+        scaled = f" scaled by {self.scale:g}" if self.scale != 1 else ""
+        return f"{_NAMES[self.stream]} {self.number + 1}{scaled}"
+
     @property
     def spawn_key(self) -> tuple[int, ...]:
         """Of the :class:`numpy.random.SeedSequence` it comes from; the first draw of a search has the seed itself."""
@@ -59,3 +63,4 @@ class Draw:
 
 
 FIRST: Final = Draw()
+_NAMES: Final = {Stream.SEARCH: "input", Stream.UNSEEN: "unseen input", Stream.HUNTED: "hunted input"}

@@ -13,9 +13,10 @@ import numpy as np
 
 from mptune.accuracy.evaluate import Metrics, Output, error_names, judging
 from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
-from mptune.buffers import DataManager
+from mptune.buffers import DataManager, Draw, Stream
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.evaluators.device_data import BoundArguments, DeviceData
+from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
 from mptune.evaluators.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
 from mptune.kernel import Kernel, LaunchShape, Sizes
@@ -27,6 +28,7 @@ from mptune.observers.time import TimeObserver
 from mptune.policy import Action, Plan, worst_errors
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
+from mptune.unseen import with_draws
 
 __all__ = ["Bench", "Ready", "Request", "metric_names"]
 
@@ -173,7 +175,14 @@ class Bench:
         chosen = metric if metric is not None else kernel.metric
         metrics = judging([output.name for output in kernel.outputs], chosen)
         self._device_data = DeviceData(backend, self._data, device.memory_bytes // 4, metrics)
+        self._metrics = chosen
+        start = time.perf_counter()
         self._accuracy = AccuracyObserver(self._data.references, chosen, self._data.inputs)
+        self._drawn = DrawnData(kernel, sizes, seed)
+        #: When the first draw was made, how long that took, and how long others have been made and run since.
+        self._made_at = time.perf_counter()
+        self._making_s = self._made_at - start
+        self._drawing_s = 0.0
         self._flush: CacheFlush | None = None
         if wants_flush(self._plan, backend, kernel, sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
@@ -207,19 +216,38 @@ class Bench:
             request: the configuration and what is known of it.
             plan: how often to launch; by default the bench's own plan.
         """
-        configuration = request.configuration
-        clock = _Clock(self._announce)
-        try:
-            trial = self._run_with_room(request, plan or self._plan, clock)
-            if trial.status is Status.CORRUPT:
-                # What else it has overwritten is not known: everything is uploaded anew.
-                self._device_data.free()
-            return dataclasses.replace(trial, warnings=self._data.warnings(configuration))
-        except MptuneError as error:
-            status, message = _STATUS.get(type(error), Status.ERROR), str(error)
-        except MemoryError as error:
-            status, message = Status.OUT_OF_MEMORY, f"host memory ran out: {error}"
-        return Trial(configuration, status, message, Measurement(durations_s=clock.durations_s))
+
+        def run(clock: _Clock) -> Trial:
+            trial = self._run(request, plan or self._plan, clock)
+            warnings = (*self._data.warnings(request.configuration), *trial.warnings)
+            return dataclasses.replace(trial, warnings=warnings)
+
+        return self._guarded(request, run)
+
+    def make(self, draw: Draw) -> None:
+        """Make inputs and references of a further draw, unless they are here.
+
+        Raises:
+            MptuneError: the kernel's functions fail, or give what it does not declare.
+        """
+        self._announce("inputs")
+        self._drawn.of(draw)
+
+    def check_on(self, request: Request, draw: Draw) -> Trial:
+        """Return the trial of a configuration on a further draw that has been made: its errors there, and no time."""
+
+        def check(clock: _Clock) -> Trial:
+            with clock.phase("compile"):
+                _, function = self._loaded(request.source)
+            try:
+                outcome = self._check_drawn(request.configuration, function, draw, clock)
+            finally:
+                if self._kept is None:
+                    function.unload()
+            measured = Measurement(outcome.errors, durations_s=clock.durations_s)
+            return Trial(request.configuration, outcome.status, outcome.message, measured)
+
+        return self._guarded(request, check)
 
     def is_usable(self, trial: Trial) -> bool:
         """Whether the device can still be used after a trial.
@@ -248,13 +276,26 @@ class Bench:
         if self._flush is not None:
             self._flush.free()
 
-    def _run_with_room(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
+    def _guarded(self, request: Request, evaluate: Callable[[_Clock], Trial]) -> Trial:
+        """Return the trial of an evaluation; a failure becomes its status and message."""
+        clock = _Clock(self._announce)
         try:
-            return self._run(request, plan, clock)
-        except MemoryError:
-            # What other configurations left here must not decide whether this one fits.
-            self._device_data.free()
-            return self._run(request, plan, clock)
+            try:
+                trial = evaluate(clock)
+            except MemoryError:
+                # What other configurations left here must not decide whether this one fits.
+                self._device_data.free()
+                trial = evaluate(clock)
+        except MptuneError as error:
+            status, message = _STATUS.get(type(error), Status.ERROR), str(error)
+        except MemoryError as error:
+            status, message = Status.OUT_OF_MEMORY, f"host memory ran out: {error}"
+        else:
+            if trial.status is Status.CORRUPT:
+                # What else it has overwritten is not known: everything is uploaded anew.
+                self._device_data.free()
+            return trial
+        return Trial(request.configuration, status, message, Measurement(durations_s=clock.durations_s))
 
     def _run(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
         configuration = request.configuration
@@ -278,12 +319,61 @@ class Bench:
             if damage:
                 # Whatever its outputs say, they may be of other inputs than those that were meant.
                 trial = dataclasses.replace(trial, status=Status.CORRUPT, message="; ".join(damage))
+            trial = self._on_further_draws(request, function, trial, clock)
             return dataclasses.replace(
                 trial, measurement=dataclasses.replace(trial.measurement, durations_s=clock.durations_s)
             )
         finally:
             if self._kept is None:
                 function.unload()
+
+    # -- further draws -------------------------------------------------------------------------
+
+    def _on_further_draws(self, request: Request, function: Function, trial: Trial, clock: _Clock) -> Trial:
+        """Return a trial after its configuration ran on the further draws of the search, if it is to."""
+        if trial.status is not Status.OK or trial.measurement.reused_error or request.plan.draws < 2:
+            return trial
+        draws = [Draw(Stream.SEARCH, number) for number in range(1, request.plan.draws)]
+        check_s = math.fsum(clock.durations_s.get(name, 0.0) for name in ("transfer", "launch", "accuracy"))
+        making_s = self._making_s * sum(not self._drawn.holds(draw) for draw in draws)
+        start = time.perf_counter()
+        cost_s = making_s + check_s * len(draws)
+        is_run = request.plan.runs_further_draws(
+            trial.measurement.metrics, cost_s, self._drawing_s, start - self._made_at
+        )
+        if not is_run:
+            return trial
+        found: list[Mapping[str, float]] = []
+        try:
+            for draw in draws:
+                try:
+                    with clock.phase("inputs"):
+                        self._drawn.of(draw)
+                except MptuneError as error:
+                    return dataclasses.replace(with_draws(trial, found), warnings=(f"{draw} cannot be made: {error}",))
+                outcome = self._check_drawn(request.configuration, function, draw, clock)
+                if outcome.status is not Status.OK:
+                    return dataclasses.replace(trial, status=outcome.status, message=f"on {draw}: {outcome.message}")
+                found.append(outcome.errors)
+        finally:
+            self._drawing_s += time.perf_counter() - start
+        return with_draws(trial, found)
+
+    def _check_drawn(self, configuration: Configuration, function: Function, draw: Draw, clock: _Clock) -> _Outcome:
+        """Launch once on a further draw and compare."""
+        before = self._data, self._accuracy
+        self._data = self._drawn.of(draw)
+        self._accuracy = AccuracyObserver(self._data.references, self._metrics, self._data.inputs)
+        self._device_data.use(self._data)
+        try:
+            with clock.phase("transfer"):
+                bound = self._device_data.bind(configuration)
+                _set_constants(function, bound)
+            shape = self.kernel.launch_shape(configuration, self.sizes)
+            return self._check(configuration, _Launches(function, shape, bound, None), clock)
+        finally:
+            self._data, self._accuracy = before
+            self._device_data.use(self._data)
 
     def _loaded(self, source: str) -> tuple[Binary, Function]:
         kept = {} if self._kept is None else self._kept

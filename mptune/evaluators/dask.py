@@ -29,7 +29,7 @@ from mptune.backends import get_backend
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import CompileAhead, Devices, check_alike, compiled_first, runnable_backend
-from mptune.evaluators.protocol import Job, Rounds
+from mptune.evaluators.protocol import Finished, Job, OnDraws, Rounds
 from mptune.evaluators.worker_process import DeviceWorker, Limits
 from mptune.results import Status, Trial
 
@@ -178,6 +178,10 @@ class Lease:
         """Return trials of configurations measured in turn."""
         return self._worker.remeasure(rounds)
 
+    def run_on_draws(self, asked: OnDraws) -> Finished:
+        """Return the trial of each configuration on each draw."""
+        return self._worker.run_on_draws(asked)
+
 
 def _close_aside(worker: DeviceWorker, ahead: list[CompileAhead]) -> None:
     """End a worker and its compilers without holding up whoever let go of them, which is Dask's event loop."""
@@ -285,22 +289,30 @@ class DaskDevices(Devices):
 
     def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
         """Measure configurations in turn, on any one device."""
+        return tuple(self._on_any(Lease.remeasure, rounds) or ())
+
+    def run_on_draws(self, asked: OnDraws) -> Finished:
+        """Run configurations on draws of the inputs, on any one device."""
+        return self._on_any(Lease.run_on_draws, asked) or Finished((), is_usable=False)
+
+    def _on_any(self, function: Callable[[Any, Any], Any], asked: object) -> Any:
+        """Return what a device says to a request; None if its worker is lost meanwhile."""
         self.start()
         while (seat := next((seat for seat in self._seats.values() if seat.has_room), None)) is None:
             self._take_event()
-        future = self._cluster.submit(next(self._names), seat.address, Lease.remeasure, seat.lease, rounds)
+        future = self._cluster.submit(next(self._names), seat.address, function, seat.lease, asked)
         answered = threading.Event()
         future.add_done_callback(lambda _: answered.set())
         while not answered.wait(_LOOK_S):
             self._look()
             if self._seats.get(seat.address) is not seat:
-                return ()
+                return None
         try:
-            return tuple(future.result(timeout=_FETCH_S))
+            return future.result(timeout=_FETCH_S)
         except MptuneError:
             raise
         except (Exception, CancelledError):
-            return ()
+            return None
 
     def close(self) -> None:
         """Let go of every device; a trial under way ends where it is, and nobody is told."""

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 
 from mptune.accuracy.evaluate import Metrics
 from mptune.backends.base import CompileOptions
+from mptune.buffers import Draw
 from mptune.build import compilers_of
 from mptune.errors import MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices, LocalDevices
 from mptune.evaluators.identity import launch_identity, metric_identity, trial_key, unversioned
-from mptune.evaluators.protocol import Job, Rounds
+from mptune.evaluators.protocol import Finished, Job, OnDraws, Rounds
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.evidence import dependence, disagree
@@ -235,6 +236,14 @@ class DeviceEvaluator(Evaluator):
             elif before[trial.configuration].measurement.reused_error:
                 self.remember(trial)
         return [_measured_again(before[trial.configuration], trial) for trial in again]
+
+    def run_on_draws(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> Finished:
+        """Return the trial of each configuration on each draw of the inputs, untimed. Only while nothing is under way.
+
+        One that ends the worker has that trial as its last.
+        """
+        requests = [Request(c, render(self._kernel, c, self._sizes)) for c in configurations]
+        return self._devices.run_on_draws(OnDraws(tuple(requests), tuple(draws)))
 
     def close(self) -> None:
         """End the compilers and the workers, and what is under way."""

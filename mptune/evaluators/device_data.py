@@ -236,6 +236,8 @@ class DeviceData:
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
         #: Checksums of what was written to buffers that no launch may write to, where there are arrays to compute them.
         self._checksums: dict[_Key, int] = {}
+        #: What still holds the values of other inputs.
+        self._outdated: set[_Key] = set()
         self._namespace = backend.device.array_namespace()
         self.no_arrays = ""
         try:
@@ -275,6 +277,11 @@ class DeviceData:
                 outputs.append(OutputBuffer(argument, precision, buffer))
         spots = Spots(self._data, outputs)
         return BoundArguments(launch, tuple(outputs), tuple(pristine), held, constants, spots)
+
+    def use(self, data: DataManager) -> None:
+        """Take other inputs of the same kernel and sizes: what is bound from now on has theirs, in the same memory."""
+        self._data = data
+        self._outdated = {key for key in self._buffers if key[2] != "write"}
 
     def poison(self, bound: BoundArguments) -> None:
         """Fill pure outputs with the poison pattern, so that an element never written shows."""
@@ -321,7 +328,7 @@ class DeviceData:
 
     def _is_intact(self, key: _Key, guarded: GuardedBuffer) -> bool:
         name, _, purpose = key
-        if purpose == "write":
+        if purpose == "write" or key in self._outdated:
             return True
         if key in self._checksums:
             return self._checksum(guarded.data) == self._checksums[key]
@@ -337,10 +344,12 @@ class DeviceData:
             return f"the kernel changed the initial values of {name!r}, which are kept in another buffer"
         return f"the kernel changed {name!r}, which is an input"
 
-    def _wrote(self, key: _Key, guarded: GuardedBuffer) -> None:
-        """Take down what a buffer holds that no launch may write to."""
+    def _write(self, key: _Key, values: NDArray[Any]) -> None:
+        """Write what a buffer is to hold that no launch may write to, and take it down."""
+        self._buffers[key].data.write(values)
+        self._outdated.discard(key)
         if self._namespace is not None:
-            self._checksums[key] = self._checksum(guarded.data)
+            self._checksums[key] = self._checksum(self._buffers[key].data)
 
     def _checksum(self, buffer: Buffer) -> int:
         """Return a sum of all words of a buffer, each by its place, modulo 2^64: no change of one word leaves it."""
@@ -390,12 +399,12 @@ class DeviceData:
             if self._held_bytes() + values.nbytes > self._budget_bytes:
                 return None
             try:
-                guarded = GuardedBuffer(self._backend, values.nbytes, values.dtype)
+                self._buffers[key] = GuardedBuffer(self._backend, values.nbytes, values.dtype)
             except OutOfMemoryError:
                 return None
-            guarded.data.write(values)
-            self._wrote(key, guarded)
-            self._buffers[key] = guarded
+            self._outdated.add(key)
+        if key in self._outdated:
+            self._write(key, values)
         self._buffers.move_to_end(key)
         held[key] = self._buffers[key]
         return self._view(argument, held[key].data, values.dtype)
@@ -411,11 +420,11 @@ class DeviceData:
     ) -> Buffer:
         key = (argument.name, precision.name if precision else "", purpose)
         if key not in self._buffers:
-            values = self._data.typed(argument, precision) if purpose == "read" else None
             self._buffers[key] = self._allocate(argument, precision, held)
-            if values is not None:
-                self._buffers[key].data.write(values)
-                self._wrote(key, self._buffers[key])
+            if purpose == "read":
+                self._outdated.add(key)
+        if key in self._outdated:
+            self._write(key, self._data.typed(argument, precision))
         self._buffers.move_to_end(key)
         held[key] = self._buffers[key]
         return held[key].data

@@ -19,7 +19,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions, Compiler
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.protocol import Job, Rounds
+from mptune.evaluators.protocol import Finished, Job, OnDraws, Rounds
 from mptune.evaluators.worker_process import DeviceWorker, Limits
 from mptune.results import Status, Trial
 
@@ -150,6 +150,13 @@ class Devices(ABC):
         """
 
     @abstractmethod
+    def run_on_draws(self, asked: OnDraws) -> Finished:
+        """Return the trial of each configuration on each draw, all on one device.
+
+        One that ends the worker has that trial as its last. Only while no trial is under way.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """End everything, what is under way included; may be called twice."""
 
@@ -273,6 +280,11 @@ class LocalDevices(Devices):
         """Measure configurations in turn, on the first device."""
         self.start()
         return self._workers[0].remeasure(rounds)
+
+    def run_on_draws(self, asked: OnDraws) -> Finished:
+        """Run configurations on draws of the inputs, on the first device."""
+        self.start()
+        return self._workers[0].run_on_draws(asked)
 
     def close(self) -> None:
         if self._ahead is not None:

@@ -1,20 +1,22 @@
 """What the tuner and its worker process say to each other.
 
 The tuner sends a :class:`Job`; the worker answers with a :class:`~mptune.evaluators.bench.Ready`, or the error why it
-cannot start. Each :class:`~mptune.evaluators.bench.Request` or :class:`Rounds` is answered with the phases as they
-begin and, at the end, :class:`Finished`.
+cannot start. Each :class:`~mptune.evaluators.bench.Request`, :class:`Rounds` or :class:`OnDraws` is answered with the
+phases as they begin and, at the end, :class:`Finished`.
 """
 
 from __future__ import annotations
 
 import pickle
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import cloudpickle
 
 from mptune.accuracy.evaluate import Metrics
 from mptune.backends.base import CompileOptions
+from mptune.buffers import Draw
 from mptune.errors import KernelError
 from mptune.evaluators.bench import Request
 from mptune.evaluators.timing import TimingPlan
@@ -22,7 +24,7 @@ from mptune.kernel import Kernel, Sizes
 from mptune.registry import load_kernel, loaded_modules, loaded_version
 from mptune.results import Trial
 
-__all__ = ["Finished", "Job", "PhaseBegins", "Quiet", "Rounds", "pickled"]
+__all__ = ["Finished", "Job", "OnDraws", "PhaseBegins", "Quiet", "Rounds", "pickled", "together"]
 
 
 def pickled(value: object) -> bytes:
@@ -136,8 +138,35 @@ class Rounds:
 
 
 @dataclass(frozen=True, slots=True)
+class OnDraws:
+    """Configurations to check on draws of the inputs, each on each; none of them is timed."""
+
+    requests: tuple[Request, ...]
+    draws: tuple[Draw, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
-    """A request or rounds are done; whether the worker can do anything else."""
+    """A request or rounds are done.
+
+    Attributes:
+        trials: of the request, of the rounds, or of each configuration on each draw.
+        is_usable: whether the worker can do anything else.
+        draws: the draw of each trial, where it was asked for on draws.
+        unmade: draws whose inputs or references could not be made, and why.
+    """
 
     trials: tuple[Trial, ...]
     is_usable: bool = True
+    draws: tuple[Draw, ...] = ()
+    unmade: Mapping[Draw, str] = field(default_factory=dict)
+
+
+def together(answers: Sequence[Finished]) -> Finished:
+    """Return several answers as one."""
+    return Finished(
+        tuple(trial for answer in answers for trial in answer.trials),
+        all(answer.is_usable for answer in answers),
+        tuple(draw for answer in answers for draw in answer.draws),
+        {draw: reason for answer in answers for draw, reason in answer.unmade.items()},
+    )

@@ -6,12 +6,14 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from mptune.backends import get_backend
+from mptune.buffers import Draw
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
-from mptune.evaluators.protocol import Finished, Job, PhaseBegins, Quiet, Rounds
+from mptune.evaluators.protocol import Finished, Job, OnDraws, PhaseBegins, Quiet, Rounds
 from mptune.evaluators.rounds import remeasure
+from mptune.results import Trial
 
-__all__ = ["main"]
+__all__ = ["main", "run_on_draws"]
 
 
 def main(connection: Connection) -> None:
@@ -32,9 +34,34 @@ def main(connection: Connection) -> None:
 def _answer(bench: Bench, request: Any) -> Finished:
     if isinstance(request, Rounds):
         trials = remeasure(bench, request.requests, request.rounds)
+    elif isinstance(request, OnDraws):
+        return run_on_draws(bench, request)
     else:
         trials = [bench.evaluate(request)]
     return Finished(tuple(trials), all(bench.is_usable(trial) for trial in trials))
+
+
+def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
+    """Run configurations on draws of the inputs: all on one draw before the next is made.
+
+    Each trial has the errors on its draw alone and no time. A failure that leaves the device unusable is the last.
+    """
+    trials: list[Trial] = []
+    draws: list[Draw] = []
+    unmade: dict[Draw, str] = {}
+    with bench.keeping_loaded():
+        for draw in asked.draws:
+            try:
+                bench.make(draw)
+            except MptuneError as error:
+                unmade[draw] = str(error)
+                continue
+            for request in asked.requests:
+                trials.append(bench.check_on(request, draw))
+                draws.append(draw)
+                if not bench.is_usable(trials[-1]):
+                    return Finished(tuple(trials), False, tuple(draws), unmade)
+    return Finished(tuple(trials), True, tuple(draws), unmade)
 
 
 def _start(connection: Connection) -> Bench:

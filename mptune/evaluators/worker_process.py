@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from mptune.errors import LaunchError, MptuneError
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.protocol import Finished, Job, PhaseBegins, Quiet, Rounds
+from mptune.evaluators.protocol import Finished, Job, OnDraws, PhaseBegins, Quiet, Rounds, together
 from mptune.processes import ChildEnded, PythonChild
 from mptune.results import Measurement, Status, Trial
 
@@ -89,8 +89,8 @@ class WorkerProcess:
         assert isinstance(answer, Ready)
         self.ready = answer
 
-    def ask(self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]) -> tuple[Trial, ...]:
-        """Return the worker's trials; what is timed in them is timed inside a block of ``quiet()``.
+    def ask(self, request: Request | Rounds | OnDraws, quiet: Callable[[], AbstractContextManager[None]]) -> Finished:
+        """Return the worker's answer; what is timed for it is timed inside a block of ``quiet()``.
 
         Raises:
             WorkerDied: it crashed, or a phase ran out of time and it was killed.
@@ -101,7 +101,7 @@ class WorkerProcess:
         answer = self._receive()
         assert isinstance(answer, Finished)
         self.is_usable = answer.is_usable
-        return answer.trials
+        return answer
 
     def end(self) -> None:
         """Let the process free its device and leave; kill it if it does not."""
@@ -115,7 +115,7 @@ class WorkerProcess:
         """End the process and everything it started, from any thread; the one that waits for it is told."""
         self._child.signal(signal.SIGKILL)
 
-    def _send(self, message: Job | Request | Rounds | Quiet) -> None:
+    def _send(self, message: Job | Request | Rounds | OnDraws | Quiet) -> None:
         try:
             self._child.send(message)
         except ChildEnded as ended:
@@ -139,14 +139,14 @@ class WorkerProcess:
         try:
             return self._child.receive(limit_s)  # type: ignore[no-any-return]
         except TimeoutError:
-            longer = "" if self._phase in ("start", "compile") else "; --trial-limit gives it longer"
+            longer = "" if self._phase in ("start", "inputs", "compile") else "; --trial-limit gives it longer"
             message = f"the {self._phase} phase did not end within {limit_s:g} s{longer}"
             raise WorkerDied(Status.TIMEOUT, message) from None
         except ChildEnded as ended:
             raise WorkerDied(Status.CRASH, self._cause_of_death(ended)) from None
 
     def _limit_s(self) -> float:
-        if self._phase == "start":
+        if self._phase in ("start", "inputs"):
             return self._limits.start_s
         # The compiler has a limit of its own; the worker's is only there in case that one fails.
         return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
@@ -203,6 +203,10 @@ class DeviceWorker:
         """Return a trial of each configuration, measured in turn; if one ends the process, each alone to see which."""
         return self._call(lambda: self._remeasure(rounds))
 
+    def run_on_draws(self, asked: OnDraws) -> Finished:
+        """Return the trial of each configuration on each draw; one that ends the process has that trial as its last."""
+        return self._call(lambda: self._run_on_draws(asked))
+
     def close(self) -> None:
         """End the process: at once where it is busy, else when it has freed its device. May be called twice."""
         with self._submitting:
@@ -243,7 +247,7 @@ class DeviceWorker:
         self._running()
         start = time.perf_counter()
         try:
-            (trial,) = self._ask(request, quiet)
+            (trial,) = self._ask(request, quiet).trials
             return trial
         except WorkerDied as death:
             # Under a larger limit a trial that ran out of time is worth another try.
@@ -255,22 +259,36 @@ class DeviceWorker:
     def _remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
         if len(rounds.requests) > 1:
             with contextlib.suppress(WorkerDied):
-                return self._ask(rounds, nullcontext)
+                return self._ask(rounds, nullcontext).trials
         return tuple(
             self._evaluate(dataclasses.replace(rounds, requests=(request,)), nullcontext) for request in rounds.requests
         )
 
-    def _ask(self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]) -> tuple[Trial, ...]:
-        """Return the trials of a request; end a process that failed or can do no more."""
+    def _run_on_draws(self, asked: OnDraws) -> Finished:
+        if len(asked.requests) > 1:
+            with contextlib.suppress(WorkerDied):
+                return self._ask(asked, nullcontext)
+        return together([self._run_alone(dataclasses.replace(asked, requests=(each,))) for each in asked.requests])
+
+    def _run_alone(self, asked: OnDraws) -> Finished:
+        try:
+            return self._ask(asked, nullcontext)
+        except WorkerDied as death:
+            # On which draw is not known, and does not matter.
+            trial = Trial(asked.requests[0].configuration, death.status, str(death))
+            return Finished((trial,), is_usable=False, draws=asked.draws[:1])
+
+    def _ask(self, request: Request | Rounds | OnDraws, quiet: Callable[[], AbstractContextManager[None]]) -> Finished:
+        """Return the answer to a request; end a process that failed or can do no more."""
         process = self._running()
         try:
-            trials = process.ask(request, quiet)
+            answer = process.ask(request, quiet)
         except BaseException:
             self._kill()
             raise
         if not process.is_usable:
             self._kill()
-        return trials
+        return answer
 
     def _kill(self) -> None:
         if self._process is not None:
