@@ -111,6 +111,11 @@ class Change:
     retuned: Outcome | None = None
 
     @property
+    def is_known(self) -> bool:
+        """Whether the configuration itself was measured, or failed."""
+        return self.outcome is not None and self.outcome.source != "signature"
+
+    @property
     def digits(self) -> float:
         """Digits gained, negative if lost; NaN if not known."""
         return math.nan if self.outcome is None else self.outcome.digits
@@ -184,7 +189,7 @@ class Explanation:
     @property
     def missing(self) -> int:
         """How many changes nothing, or not everything, is known of."""
-        return sum(c.outcome is None or c.outcome.source == "signature" for c in self.changes)
+        return sum(not change.is_known for change in self.changes)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -294,10 +299,12 @@ class _Reader:
     def outcome(self, configuration: Configuration) -> Outcome | None:
         """Return what is known of a configuration, the most trustworthy first."""
         probe, trial = self._probes.get(configuration), self._trials.get(configuration)
+        if probe is not None and _is_whole(probe):
+            return self.beside_in_turn(probe)
         if trial is not None and (not trial.is_valid or _is_whole(trial)):
             return self.beside(trial)
-        if probe is not None and (not probe.is_valid or "time_ms" in probe.measurement.metrics):
-            return self.beside_in_turn(probe)
+        if probe is not None and not probe.is_valid:
+            return replace(self.beside(probe), source="probed")
         known = trial if trial is not None and trial.is_valid else self._sibling(configuration)
         if known is None:
             return None
@@ -596,7 +603,7 @@ def _limit_sentence(e: Explanation) -> str:
     gains = "makes the result exact" if limiting.digits == math.inf else f"gains {_counted(limiting.digits)}"
     return (
         f"{limiting.parameter} limits the accuracy: restoring it from {limiting.before} to {limiting.after} {gains} "
-        f"and {_price(e, limiting.gain)}."
+        f"and {_price(e, limiting.outcome)}."
     )
 
 
@@ -608,18 +615,25 @@ def _tradeoff_sentence(e: Explanation, tradeoff: Tradeoff) -> str:
     if e.trial is not None and best.trial.configuration == e.trial.configuration:
         how = "costs nothing: the winner has it already" if tradeoff.digits > 0 else "gains nothing that was measured"
         return f"{what} ({tradeoff.limit}) {how}."
-    return f"{what} ({tradeoff.limit}) {_price(e, best.gain)}, with {types or 'the same types, tuned otherwise'}."
+    return f"{what} ({tradeoff.limit}) {_price(e, best)}, with {types or 'the same types, tuned otherwise'}."
 
 
-def _price(e: Explanation, gain: float) -> str:
-    """Say what a ratio costs or gains."""
+def _price(e: Explanation, outcome: Outcome | None) -> str:
+    """Say what an outcome costs or gains beside the winner."""
+    gain = math.nan if outcome is None else outcome.gain
     if math.isnan(gain):
         return "its price is not known"
     if e.measure != "speed":
         return f"multiplies {e.measure} by {1 / gain if e.minimise else gain:.3g}"
+    if outcome is not None and outcome.interval is not None and outcome.interval[0] <= 1 <= outcome.interval[1]:
+        return f"is as fast as far as can be told ({percent(gain)}, {_between(outcome.interval)})"
     if abs(gain - 1) <= LEAST_GAIN:
         return "costs no speed"
     return f"costs {1 - gain:.0%} of the speed" if gain < 1 else f"gains {percent(gain).lstrip('+')} speed"
+
+
+def _between(interval: tuple[float, float]) -> str:
+    return f"{percent(interval[0])} to {percent(interval[1])}"
 
 
 def _counted(digits: float) -> str:
@@ -638,6 +652,7 @@ def _outcome_document(outcome: Outcome) -> dict[str, Any]:
         "error": trial.error,
         "time_ms": trial.time_ms,
         "digits": outcome.digits,
+        "exact": trial.error == 0,
         "speed": outcome.speed,
         "speed_interval": outcome.interval,
         "gain": outcome.gain,

@@ -72,11 +72,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
     return "\n".join(lines)
 
 
-def wrapped(text: str) -> str:
-    """Return a paragraph, wrapped at the width of the terminal."""
+def wrapped(text: str, indent: str = "") -> str:
+    """Return a paragraph, wrapped at the width of the terminal; lines after the first are indented."""
     import textwrap
 
-    return textwrap.fill(text, width())
+    return textwrap.fill(text, width(), subsequent_indent=indent)
 
 
 def width() -> int:

@@ -1,0 +1,110 @@
+"""The command that says why a winner has its types."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mptune.cli import options
+from mptune.cli.display import counter, echo, number, print_json, print_note, table, wrapped
+
+if TYPE_CHECKING:
+    from mptune.sensitivity import Change, Explanation
+
+__all__ = ["explain"]
+
+
+@click.command()
+@options.file_argument("run_file", "RUN.db|SPACE")
+@options.kernel_of_run
+@options.as_json
+def explain(run_file: Path, kernel: str | None, json: bool) -> None:
+    """Explain the winner: what limits its accuracy, what each type costs, and why others lost.
+
+    Each type is narrowed and restored alone. What the run did not measure is measured now, beside the winner, and kept
+    in the run file; without a kernel to run, the stored trials alone are explained.
+    """
+    from mptune.probing import explain as explain_run
+
+    with counter("configurations measured") as count:
+        found = explain_run(run_file, kernel, on_probe=count, on_warning=print_note)
+    if json:
+        print_json(found.to_json())
+    else:
+        _print(found)
+
+
+def _print(found: Explanation) -> None:
+    trial = found.trial
+    if trial is not None:
+        speedup = "" if math.isnan(found.speedup) else f", speedup {number(found.speedup, 3)}"
+        what = "winner" if found.subject == "best" else "closest"
+        echo(
+            f"{click.style(found.kernel, bold=True)}, {what}: {number(trial.time_ms)} ms{speedup}, error "
+            f"{number(trial.error, 3)}{f' ({found.metric})' if found.metric else ''}"
+        )
+        echo(wrapped(str(trial.configuration)) + "\n")
+    for sentence in found.sentences:
+        echo(wrapped(sentence))
+    if found.changes:
+        echo("\n" + _table(found))
+    remarks = [(change, remark) for change in found.changes if (remark := _remark(change))]
+    if remarks:
+        echo("\n" + click.style("why, and what else is known", bold=True))
+    for change, remark in remarks:
+        echo(wrapped(f"{change.parameter} {change.after}: {remark}", indent="  "))
+
+
+def _table(found: Explanation) -> str:
+    from mptune.sensitivity import percent
+
+    has_other = found.measure != "speed"
+    rows = []
+    for change in found.changes:
+        outcome = change.outcome
+        known = outcome is not None and outcome.trial.is_valid
+        rows.append(
+            (
+                change.parameter,
+                change.before,
+                change.after,
+                _digits(change.digits),
+                _speed(change),
+                *([percent(change.gain)] if has_other else ()),
+                number(outcome.trial.error, 3) if outcome is not None and known else "-",
+                {None: "-", True: "yes", False: "no"}[change.is_feasible],
+            )
+        )
+    others = (found.measure,) if has_other else ()
+    columns = ("parameter", "from", "to", "digits", "speed", *others, "error", "feasible")
+    return table(columns, rows, right=("digits", "speed", *others, "error"))
+
+
+def _digits(digits: float) -> str:
+    if math.isinf(digits):
+        return "exact" if digits > 0 else "no longer exact"
+    return "-" if math.isnan(digits) else f"{digits:+.1f}".replace("-0.0", "+0.0")
+
+
+def _speed(change: Change) -> str:
+    from mptune.sensitivity import percent
+
+    interval = None if change.outcome is None else change.outcome.interval
+    between = "" if interval is None else f" ({percent(interval[0])} to {percent(interval[1])})"
+    return percent(change.speed) + between
+
+
+def _remark(change: Change) -> str:
+    from mptune.sensitivity import percent
+
+    remarks = [reason.text for reason in change.reasons]
+    if change.outcome is None:
+        remarks.append("not measured")
+    elif change.outcome.source == "signature":
+        remarks.append("its error is that of other trials with these types")
+    if change.retuned is not None:
+        remarks.append(f"tuned anew, these types reach {percent(change.retuned.gain)}")
+    return "; ".join(remarks)

@@ -1,0 +1,413 @@
+"""Explaining a run, measuring what is missing: the winner's neighbours, side by side in turn with the winner.
+
+A probe is a trial the run file keeps in a phase of its own. Its metrics are those of its configuration and, with the
+prefix ``winner.``, those the winner had in the same rounds, so that what else the machine did at that time hits both;
+what the compiler made of either is counted, too. It is no evaluation of the run and cannot become its best.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import math
+import statistics
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from mptune.accuracy.evaluate import metric_text
+from mptune.accuracy.metrics import METRICS
+from mptune.backends import BACKENDS
+from mptune.backends.base import Backend, CompileOptions
+from mptune.backends.processor import usable_cores
+from mptune.buffers import DataManager
+from mptune.emit import sizes_of
+from mptune.errors import KernelError, MptuneError, RunFileError
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.interop import read_run
+from mptune.kernel import Kernel, Sizes
+from mptune.objective import Objective
+from mptune.observers import OBSERVERS
+from mptune.observers.time import median_interval
+from mptune.policy import MeasurementPolicy
+from mptune.registry import definition_hash, kernel_of_run
+from mptune.rendering import render, template_hash
+from mptune.resources import count_instructions
+from mptune.results import Status, Trial
+from mptune.roofline import Roofline
+from mptune.run import Run
+from mptune.sensitivity import (
+    LEAST_GAIN,
+    WINNER,
+    Change,
+    Explanation,
+    Tradeoff,
+    changed_alone,
+    explanation_of,
+    probe_key,
+)
+from mptune.space.configuration import Configuration
+from mptune.space.search_space import SearchSpace
+from mptune.store import PROBE, RunFile
+from mptune.tuner import device_constraints
+
+__all__ = ["explain", "promising"]
+
+#: Rounds in which neighbours take turns with the winner: fewer give no interval at 95% confidence.
+_ROUNDS: Final = 8
+#: Neighbours that share their rounds; what has been measured is kept after each such group.
+_GROUP: Final = 4
+#: Combinations of changes that are measured for one more digit, and for one less, if they promise to be the best.
+_COMBINATIONS: Final = 2
+_MOST_CHANGES: Final = 3
+
+
+class _UnprobedError(MptuneError):
+    """Nothing is measured here; the message says why."""
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)  # where explain was called
+
+
+def explain(
+    run: Run | str | Path,
+    kernel: Kernel | str | Path | None = None,
+    *,
+    probe: bool = True,
+    on_probe: Callable[[], None] = lambda: None,
+    on_warning: Callable[[str], None] = _warn,
+) -> Explanation:
+    """Explain why a run's winner has its types, and measure on the run's device what is missing for it.
+
+    What is measured is kept in the run file, so that it is there the next time. Where nothing can be measured (another
+    device, no kernel, a recording), the stored trials are explained and
+    :attr:`~mptune.sensitivity.Explanation.unprobed` says why.
+
+    Args:
+        run: a run file, a recorded space, or a run, whose probes are then not kept.
+        kernel: the kernel, unless it is a bundled one: a kernel, a definition file or the folder that holds it.
+        probe: False to explain the stored trials alone.
+        on_probe: told after each configuration that was measured.
+        on_warning: told what differs from the conditions of the run; by default a warning.
+
+    Raises:
+        RunFileError, SpaceFileError: the file cannot be read.
+        KernelError: the kernel given is not the run's.
+    """
+    loaded = run if isinstance(run, Run) else read_run(run)
+    if not probe:
+        return explanation_of(loaded, unprobed="the stored trials alone were asked for")
+    session: _Session | None = None
+    try:
+        found = _kernel(loaded, kernel, on_warning)
+        winner = explanation_of(loaded).trial
+        if winner is None:
+            return explanation_of(loaded)
+        session = _Session(loaded, found, winner, on_probe, on_warning)
+        if not session.is_complete:
+            with contextlib.ExitStack() as stack:
+                file = None if isinstance(run, Run) else stack.enter_context(RunFile.open(run))
+                session.measure(stack, file)
+        return session.explained()
+    except (_UnprobedError, RunFileError) as reason:
+        return explanation_of(loaded, unprobed=str(reason)) if session is None else session.explained(str(reason))
+    except KeyboardInterrupt:
+        if session is not None and not isinstance(run, Run):
+            on_warning(f"what was measured is kept in {run}: the same command goes on with the rest")
+        raise
+
+
+def _kernel(run: Run, given: Kernel | str | Path | None, on_warning: Callable[[str], None]) -> Kernel:
+    if run.info.recorded:
+        raise _UnprobedError("a recording has no kernel to measure")
+    try:
+        return kernel_of_run(run.info, given, on_warning=on_warning)
+    except KernelError as error:
+        if given is not None:
+            raise
+        raise _UnprobedError(str(error)) from error
+
+
+class _Session:
+    """Measures what is missing to explain a run, and keeps it.
+
+    Args:
+        run: the run.
+        kernel: its kernel.
+        winner: the trial that is explained.
+        on_probe: as of :func:`explain`.
+        on_warning: as of :func:`explain`.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        kernel: Kernel,
+        winner: Trial,
+        on_probe: Callable[[], None],
+        on_warning: Callable[[str], None],
+    ) -> None:
+        self._run = run
+        self._kernel = kernel
+        self._winner = winner
+        self._key = probe_key(winner, template_hash(kernel), definition_hash(kernel))
+        self._on_probe = on_probe
+        self._on_warning = on_warning
+        self._sizes = sizes_of(run, kernel)
+        self._probes = list(run.probes)
+
+    def explained(self, unprobed: str = "") -> Explanation:
+        """Return what can be said as it stands, and why what is missing is."""
+        run = Run(self._run.info, self._run.trials, self._run.state, self._probes)
+        return explanation_of(run, key=self._key, unprobed=unprobed)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing that could be measured."""
+        return not (self._missing() or self._unexamined())
+
+    def _missing(self) -> list[Configuration]:
+        """Return the neighbours whose own error or time is not known."""
+        neighbours = changed_alone(self._run, self._winner.configuration)
+        pairs = zip(neighbours, self.explained().changes, strict=True)
+        return [configuration for (_, configuration), change in pairs if not change.is_known]
+
+    def _unexamined(self) -> list[Configuration]:
+        """Return the neighbours the run has measured, but whose machine code nobody has looked at."""
+        examined = {probe.configuration for probe in self._probes if probe.key == self._key}
+        outcomes = (change.outcome for change in self.explained().changes)
+        trials = (outcome.trial for outcome in outcomes if outcome is not None and outcome.source == "measured")
+        return [trial.configuration for trial in trials if trial.is_valid and trial.configuration not in examined]
+
+    def measure(self, stack: contextlib.ExitStack, file: RunFile | None) -> None:
+        """Measure what is missing, then what promises to be the best for one digit more or less.
+
+        Args:
+            stack: closes what is opened.
+            file: keeps the probes.
+
+        Raises:
+            _UnprobedError: the run's device is not here, or the winner cannot be measured on it.
+        """
+        self._stack = stack
+        self._file = file
+        self._backend = self._device()
+        self._space = self._valid()
+        self._code = _MachineCode(self._kernel, self._sizes, self._backend)
+        self._probe(self._missing())
+        for configuration in self._unexamined():
+            self._keep([self._noted(Trial(configuration, Status.OK), {})])
+        self._probe(list(dict.fromkeys(self._promising())))
+
+    # -- the device ----------------------------------------------------------------------------
+
+    def _device(self) -> Backend:
+        info = self._run.info
+        if info.backend not in BACKENDS:
+            raise _UnprobedError(f"there is no backend {info.backend!r} here")
+        found = BACKENDS[info.backend].availability()
+        if not found.can_run:
+            raise _UnprobedError(f"backend {info.backend} cannot run here: {found.reason}")
+        backend = BACKENDS[info.backend]()
+        device = backend.describe()
+        if (info.device, info.architecture) != (device.name, device.architecture):
+            raise _UnprobedError(
+                f"the run is of {info.device} ({info.architecture}), this is {device.name} ({device.architecture})"
+            )
+        return backend
+
+    def _valid(self) -> SearchSpace:
+        """Return the valid configurations, the winner among them: values of a file are rendered only if they are."""
+        constraints = device_constraints(self._kernel, self._backend.device.constraints())
+        try:
+            space = self._kernel.search_space(self._sizes, constraints)
+        except MptuneError as error:
+            raise _UnprobedError(str(error)) from error
+        if self._winner.configuration not in space:
+            raise _UnprobedError(
+                f"{self._winner.configuration} is no valid configuration of kernel {self._kernel.name}"
+            )
+        return space
+
+    @cached_property
+    def _evaluator(self) -> DeviceEvaluator:
+        """What measures, on data and with a metric as during the run; says what is not as it was."""
+        info, own = self._run.info, metric_text(self._kernel.metric)
+        if info.metric != own and info.metric not in METRICS:
+            raise _UnprobedError(
+                f"the run's error metric {info.metric!r} is neither the kernel's ({own}) nor a known one"
+            )
+        evaluator = self._stack.enter_context(
+            DeviceEvaluator(
+                self._kernel,
+                self._sizes,
+                info.backend,
+                metric=None if info.metric == own else info.metric,
+                seed=info.seed or 0,
+                policy=MeasurementPolicy(Objective(), may_reuse_errors=False),
+                compilers=usable_cores(),
+                observers=[name for name in info.observers if name in OBSERVERS],
+            )
+        )
+        ready = evaluator.start()
+        for change in dataclasses.replace(info, compiler=ready.identity, data_key=ready.data_key).changes_since(info):
+            self._on_warning(f"not as it was during the run: {change}; winner and neighbours are measured as it is now")
+        return evaluator
+
+    # -- measuring -----------------------------------------------------------------------------
+
+    def _probe(self, configurations: Sequence[Configuration]) -> None:
+        self._keep([self._invalid(c) for c in configurations if c not in self._space])
+        valid = [self._known(c) for c in configurations if c in self._space]
+        for start in range(0, len(valid), _GROUP):
+            self._keep(self._measured(valid[start : start + _GROUP]))
+
+    def _known(self, configuration: Configuration) -> Configuration:
+        """Return a valid configuration as the kernel declares its values."""
+        index = self._space.index(configuration)
+        assert index is not None
+        return self._space.configuration(index)
+
+    def _invalid(self, configuration: Configuration) -> Trial:
+        values = {**self._sizes, **configuration}
+        broken = next((c.text for c in self._space.constraints if not c.holds(values)), "no valid configuration")
+        return Trial(configuration, Status.CONSTRAINT, f"breaks {broken}", key=self._key)
+
+    def _measured(self, group: Sequence[Configuration]) -> Iterator[Trial]:
+        """Yield a probe of each configuration: checked first, then timed in turn with the winner."""
+        evaluated = {}
+        for trial in self._evaluator.evaluate([self._known(self._winner.configuration), *group]):
+            evaluated[trial.configuration] = trial
+            self._on_probe()
+        winner = evaluated.pop(self._winner.configuration)
+        if not winner.is_valid:
+            raise _UnprobedError(f"the winner cannot be measured here any more: {winner.status}, {winner.message}")
+        valid = [trial for trial in evaluated.values() if trial.is_valid]
+        turns = _turns(self._evaluator, [winner, *valid]) if valid else {}
+        for trial in evaluated.values():
+            if trial.is_valid:
+                yield self._noted(trial, _in_turn(winner, trial, turns))
+            else:
+                yield dataclasses.replace(trial, key=self._key)
+
+    def _noted(self, trial: Trial, metrics: Mapping[str, float]) -> Trial:
+        """Return a probe with the numbers of both measurements and of both machine codes."""
+        code = self._code.compared(trial.configuration, self._winner.configuration)
+        measurement = dataclasses.replace(trial.measurement, metrics={**metrics, **code}, reused_error=False)
+        return dataclasses.replace(trial, measurement=measurement, key=self._key)
+
+    def _keep(self, probes: Sequence[Trial] | Iterator[Trial]) -> None:
+        kept = list(probes)
+        self._probes += kept
+        if self._file is not None and kept:
+            self._file.add_all(kept, PROBE)
+
+    # -- one digit more or less ----------------------------------------------------------------
+
+    def _promising(self) -> Iterator[Configuration]:
+        """Yield combinations of changes that should beat the best that was measured for one digit more or less."""
+        explanation = self.explained()
+        tried = {trial.configuration for trial in (*self._run.trials, *self._probes)}
+        for tradeoff in explanation.tradeoffs:
+            values = ({c.parameter: c.after for c in changes} for changes in promising(explanation, tradeoff))
+            configurations = (Configuration({**self._winner.configuration, **changed}) for changed in values)
+            untried = (c for c in configurations if c not in tried and c in self._space)
+            yield from itertools.islice(untried, _COMBINATIONS)
+
+
+def promising(explanation: Explanation, tradeoff: Tradeoff) -> Sequence[tuple[Change, ...]]:
+    """Return the combinations of changes that should meet a limit and be the best that does, the best first.
+
+    What a combination does is estimated from what its changes do alone: errors add up, speeds multiply.
+    """
+    spare = 0.0 if math.isnan(explanation.digits_spare) else explanation.digits_spare
+    known = tradeoff.best.gain if tradeoff.best is not None else 0.0
+    found = []
+    for changes in _combinations(explanation.changes):
+        error = 1.0 + math.fsum(10.0**-change.digits - 1.0 for change in changes)
+        gain = math.prod(change.gain for change in changes)
+        if error <= 10.0 ** (spare - tradeoff.digits) and gain > known * (1.0 + LEAST_GAIN):
+            found.append((gain, changes))
+    return [changes for _, changes in sorted(found, key=lambda entry: -entry[0])]
+
+
+def _combinations(changes: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
+    """Yield two or three changes of different parameters whose digits and gain are known."""
+    known = [c for c in changes if not math.isnan(c.gain) and math.isfinite(c.digits) and c.gain > 0]
+    for count in range(2, _MOST_CHANGES + 1):
+        for chosen in itertools.combinations(known, count):
+            if len({change.parameter for change in chosen}) == count:
+                yield chosen
+
+
+def _turns(evaluator: DeviceEvaluator, trials: Sequence[Trial]) -> dict[Configuration, list[float]]:
+    """Return the shortest launch of each configuration in each round, in milliseconds; nothing if a worker ended."""
+    found: dict[Configuration, list[float]] = {}
+    for trial in evaluator.remeasure(trials, _ROUNDS):
+        launches = trial.measurement.times_ms
+        per_round = max(1, len(launches) // _ROUNDS)
+        found[trial.configuration] = [min(launches[i : i + per_round]) for i in range(0, len(launches), per_round)]
+    return found
+
+
+def _in_turn(winner: Trial, trial: Trial, turns: Mapping[Configuration, Sequence[float]]) -> dict[str, float]:
+    """Return the metrics of a configuration and of the winner, their times from the same rounds if both had some."""
+    metrics = {**{f"{WINNER}{name}": v for name, v in winner.measurement.metrics.items()}, **trial.measurement.metrics}
+    ours, theirs = turns.get(winner.configuration, ()), turns.get(trial.configuration, ())
+    ratios = [before / after for before, after in zip(ours, theirs, strict=False)]
+    if not ratios:
+        return metrics
+    low, high = median_interval(ratios)
+    metrics["time_ms"] = statistics.median(theirs)
+    # The ratio of the two is the median ratio of the rounds.
+    metrics[f"{WINNER}time_ms"] = metrics["time_ms"] * statistics.median(ratios)
+    return {**metrics, "speed_low": low, "speed_high": high} if math.isfinite(low) else metrics
+
+
+class _MachineCode:
+    """Counts what the compiler made of configurations, and what it takes at least to run them."""
+
+    def __init__(self, kernel: Kernel, sizes: Sizes, backend: Backend) -> None:
+        self._kernel = kernel
+        self._sizes = sizes
+        self._backend = backend
+        self._roofline = Roofline(backend)
+        self._data = DataManager(kernel, sizes)
+        self._examined: dict[Configuration, tuple[str | None, dict[str, float]]] = {}
+
+    def compared(self, configuration: Configuration, winner: Configuration) -> dict[str, float]:
+        """Return the counts of a configuration and, with the prefix, of the winner; whether their code is the same."""
+        (listing, counts), (other, theirs) = self._examine(configuration), self._examine(winner)
+        same = {"same_code": 1.0} if listing is not None and listing == other else {}
+        return {**counts, **same, **{f"{WINNER}{name}": value for name, value in theirs.items()}}
+
+    def _examine(self, configuration: Configuration) -> tuple[str | None, dict[str, float]]:
+        if configuration not in self._examined:
+            self._examined[configuration] = self._counted(configuration)
+        return self._examined[configuration]
+
+    def _counted(self, configuration: Configuration) -> tuple[str | None, dict[str, float]]:
+        """Return listing and counts; what the backend does not tell, or fails to, is left out."""
+        listing: str | None = None
+        found: dict[str, float] = {}
+        compiler, options = self._backend.compiler, CompileOptions()
+        with contextlib.suppress(MptuneError):
+            work = self._kernel.work(configuration, self._sizes)
+            bound = self._roofline.bound(work, self._data.footprint_bytes(configuration))
+            found |= {"traffic_bytes": float(work.traffic_bytes), "memory_bound_ms": bound.memory_ms}
+            found |= {} if work.flops is None else {"flops": work.flops, "compute_bound_ms": bound.compute_ms}
+        with contextlib.suppress(MptuneError):
+            source = render(self._kernel, configuration, self._sizes)
+            if (listing := compiler.listing(source, self._kernel.function, options)) is not None:
+                counts = dataclasses.asdict(count_instructions(listing))
+                found |= {name: float(count) for name, count in counts.items() if count is not None}
+            if self._backend.tells_resources:
+                taken = compiler.resources(compiler.compile(source, self._kernel.function, options))
+                names = ("registers", "local_bytes", "spilled_registers")
+                told = {} if taken is None else {name: getattr(taken, name) for name in names}
+                found |= {name: float(count) for name, count in told.items() if count is not None}
+        return listing, found

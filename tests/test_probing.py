@@ -1,0 +1,290 @@
+"""Explaining a run by measuring the winner's neighbours, on a kernel whose errors are known exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mptune import probing
+from mptune.kernel import Work
+from mptune.probing import explain
+from mptune.registry import load_kernel
+from mptune.results import Status, Trial
+from mptune.roofline import Bound
+from mptune.run import Run
+from mptune.sensitivity import Change, Explanation, Outcome, Tradeoff
+from mptune.store import RunFile
+from mptune.tuner import TuneSettings, tune
+
+KERNEL = Path(__file__).parent / "sum_kernel.py"
+DATA = Path(__file__).parents[1] / "benchmarks" / "data"
+SETTINGS = TuneSettings(backend="host", max_error=1e-4, budget=12, baseline_share=0.0, strategy="random")
+
+
+@pytest.fixture(scope="module")
+def everything() -> Run:
+    """Return a run that has measured every configuration."""
+    found = tune(KERNEL, SETTINGS)
+    assert found.evaluations == found.info.configurations == 12
+    return found
+
+
+MakeFile = Callable[..., Path]
+Values = tuple[Any, ...]
+
+
+@pytest.fixture
+def run_file(everything: Run, tmp_path: Path) -> MakeFile:
+    """Return a function that makes a run file of the trials with these values, and of changes to what the run is."""
+
+    def make(values: Sequence[Values], **changes: object) -> Path:
+        path = tmp_path / "run.db"
+        info = dataclasses.replace(everything.info, **changes)  # type: ignore[arg-type]
+        with RunFile.create(path, info) as file:
+            file.add_all([trial_of(everything, *each) for each in values])
+        return path
+
+    return make
+
+
+def trial_of(run: Run, block: int, x_type: str, sum_type: str) -> Trial:
+    wanted = {"block": block, "x_type": x_type, "sum_type": sum_type}
+    found = next(trial for trial in run.trials if dict(trial.configuration) == wanted)
+    # Results do not depend on the block, so that it is as if each error had been measured.
+    return dataclasses.replace(found, measurement=dataclasses.replace(found.measurement, reused_error=False))
+
+
+WINNER = (64, "fp32", "fp32")
+
+
+@pytest.fixture(autouse=True)
+def roofline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the device have known speeds, which take no time to measure."""
+
+    class Known:
+        def __init__(self, backend: object) -> None:
+            pass
+
+        def bound(self, work: Work, footprint_bytes: int) -> Bound:
+            return Bound(work.traffic_bytes / 1e6, (work.flops or 0.0) / 1e6)
+
+    monkeypatch.setattr(probing, "Roofline", Known)
+
+
+def change(explanation: Explanation, parameter: str, after: str) -> Change:
+    return next(c for c in explanation.changes if (c.parameter, c.after) == (parameter, after))
+
+
+def forbid_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a device was used")
+
+    monkeypatch.setattr(probing, "DeviceEvaluator", refuse)
+    monkeypatch.setattr(probing, "_MachineCode", refuse)
+
+
+def phases(path: Path) -> dict[str, int]:
+    connection = sqlite3.connect(path)
+    found = dict(connection.execute("SELECT phase, count(*) FROM trials GROUP BY phase").fetchall())
+    connection.close()
+    return found
+
+
+def test_digits_are_those_of_the_analysis(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sum_kernel import ERRORS
+
+    path = run_file([WINNER])
+    before = Run.load(path)
+    measured: list[None] = []
+    found = explain(path, KERNEL, on_probe=lambda: measured.append(None))
+    assert found.unprobed == ""
+    assert found.trial is not None
+    assert found.trial.error == pytest.approx(ERRORS["fp32"], rel=1e-6)
+    # The sum decides, exactly as much as its rounding says; the factors are exact in every type.
+    assert change(found, "sum_type", "fp64").digits == math.inf
+    assert change(found, "sum_type", "bf16").digits == pytest.approx(math.log10(ERRORS["fp32"] / ERRORS["bf16"]))
+    assert change(found, "sum_type", "bf16").is_feasible is False
+    assert change(found, "x_type", "fp64").digits == 0.0
+    assert change(found, "x_type", "bf16").digits == 0.0
+    assert found.limiting is not None
+    assert found.limiting.parameter == "sum_type"
+    assert "sum_type limits the accuracy: restoring it from fp32 to fp64 makes the result exact" in found.sentences[0]
+    for each in found.changes:
+        assert each.outcome is not None
+        assert each.outcome.source == "probed"
+        assert each.outcome.interval is not None
+        assert each.outcome.interval[0] <= each.speed <= each.outcome.interval[1]
+    # The winner and its four neighbours: nothing else was promising.
+    assert len(measured) == 5
+
+    # No evaluations of the run, and nothing it reports changes.
+    after = Run.load(path)
+    assert phases(path) == {"search": 1, "probe": 4}
+    assert after.summary() == before.summary()
+    assert len(after.probes) == 4
+
+    # The second time is a matter of reading.
+    forbid_devices(monkeypatch)
+    assert explain(path, KERNEL).to_json() == found.to_json()
+
+
+def test_what_was_measured_is_not_measured_again(
+    run_file: MakeFile, everything: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run_file([tuple(trial.configuration.values()) for trial in everything.trials])
+    monkeypatch.setattr(probing, "DeviceEvaluator", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(probing._Session, "_promising", lambda _: iter(()))
+    found = explain(path, KERNEL)
+    assert found.missing == 0
+    valid = [c.outcome for c in found.changes if c.outcome is not None and c.outcome.trial.is_valid]
+    assert {outcome.source for outcome in valid} == {"measured"}
+    # What the compiler made of them is noted once.
+    assert phases(path)["probe"] == 4
+    forbid_devices(monkeypatch)
+    assert explain(path, KERNEL).to_json() == found.to_json()
+
+
+def test_machine_code_is_counted(run_file: MakeFile) -> None:
+    path = run_file([WINNER])
+    explain(path, KERNEL)
+    probes = {tuple(probe.configuration.values()): probe for probe in Run.load(path).probes}
+    code = probes[64, "fp64", "fp32"].measurement.metrics
+    # Twice the bytes in, and each of them converted; the winner converts its results alone.
+    n, terms = 1024, 129
+    assert code["traffic_bytes"] == 8 * n * terms + 8 * n
+    assert code["winner.traffic_bytes"] == 4 * n * terms + 8 * n
+    assert code["conversions"] > code["winner.conversions"]
+    assert code["winner.vector_operations"] + code["winner.scalar_operations"] > 0
+    assert code["winner.memory_bound_ms"] == pytest.approx(code["winner.traffic_bytes"] / 1e6)
+
+
+def test_an_interrupted_explanation_goes_on(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = run_file([WINNER])
+    monkeypatch.setattr(probing, "_GROUP", 1)
+    measured, said = [], []
+
+    def interrupt() -> None:
+        measured.append(None)
+        if len(measured) == 5:  # the winner and one neighbour, twice, then the winner again
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        explain(path, KERNEL, on_probe=interrupt, on_warning=said.append)
+    assert "the same command goes on" in said[-1]
+    assert phases(path)["probe"] == 2
+    rest: list[None] = []
+    assert explain(path, KERNEL, on_probe=lambda: rest.append(None)).missing == 0
+    assert len(rest) == 4
+
+
+def test_a_run_that_goes_on_keeps_its_probes(run_file: MakeFile) -> None:
+    path = run_file([WINNER])
+    first = explain(path, KERNEL)
+    resumed = tune(KERNEL, SETTINGS, budget=2, output=path, resume=True)
+    assert resumed.evaluations == 2
+    assert phases(path)["probe"] == 4
+    assert sum(status in (Status.OK.value, Status.INACCURATE.value) for status in resumed.statuses) >= 1
+    again = explain(path, probe=False)
+    if again.trial is not None and first.trial is not None and again.trial.key == first.trial.key:
+        assert again.missing == 0
+
+
+def test_neighbours_that_cannot_be(run_file: MakeFile) -> None:
+    """A constraint forbids the other factors at a block of 128."""
+    path = run_file([(128, "fp32", "fp32")])
+    found = explain(path, KERNEL)
+    for after in ("fp64", "bf16"):
+        reasons = change(found, "x_type", after).reasons
+        assert [reason.kind for reason in reasons] == ["failed"]
+        assert "block <= 64 or x_type == 'fp32'" in reasons[0].text
+    assert change(found, "sum_type", "fp64").digits == math.inf
+    assert found.missing == 0
+
+
+def test_neighbours_that_fail(run_file: MakeFile, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    text = KERNEL.read_text()
+    assert "(double)total;" in text
+    broken.write_text(text.replace("(double)total;", '(double)total{{ "" if sum_type != "bf16" else " +" }};'))
+    said: list[str] = []
+    path = run_file([WINNER])
+    found = explain(path, broken, on_warning=said.append)
+    assert [reason.kind for reason in change(found, "sum_type", "bf16").reasons] == ["failed"]
+    assert "compile_error" in change(found, "sum_type", "bf16").reasons[0].text
+    # Its hash is not the run's, which is said, and what it gives is not taken for the run's kernel.
+    assert any("hash differs" in warning for warning in said)
+    assert explain(path, probe=False).missing == 4
+    assert explain(path, broken, on_warning=said.append).to_json() == found.to_json()
+
+
+def test_what_cannot_be_measured_is_explained_from_the_trials(
+    run_file: MakeFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid_devices(monkeypatch)
+    path = run_file([WINNER, (64, "fp32", "fp64")])
+    found = explain(path)
+    assert "give its definition with --kernel" in found.unprobed
+    assert found.missing == 3
+    assert change(found, "sum_type", "fp64").digits == math.inf
+    assert found.sentences[-1].startswith("Not measured: 3 of 4 changes")
+    assert phases(path) == {"search": 2}
+    with RunFile.open(path):
+        assert "is being written" in explain(path, KERNEL).unprobed
+    path.unlink()
+    elsewhere = run_file([WINNER], device="another processor")
+    assert "the run is of another processor" in explain(elsewhere, KERNEL).unprobed
+    elsewhere.unlink()
+    absent = run_file([WINNER], backend="hip")
+    assert "backend hip cannot run here" in explain(absent, KERNEL).unprobed
+    absent.unlink()
+    unknown = run_file([WINNER], backend="abacus")
+    assert "no backend 'abacus'" in explain(unknown, KERNEL).unprobed
+
+
+def test_recordings_and_runs_in_memory(everything: Run) -> None:
+    found = explain(DATA / "axpy-host.json.gz")
+    assert found.changes
+    assert found.missing == 0 or found.unprobed == "a recording has no kernel to measure"
+    measured = explain(everything, load_kernel(KERNEL), probe=False)
+    assert measured.missing == 0
+
+
+def test_the_wrong_kernel_is_refused(run_file: MakeFile) -> None:
+    from mptune.errors import KernelError
+
+    with pytest.raises(KernelError, match="of kernel 'sums', not of 'poly'"):
+        explain(run_file([WINNER]), KERNEL.with_name("own_kernel.py"))
+
+
+def test_what_promises_most_is_measured(everything: Run) -> None:
+    """What two changes do together is estimated from what each does alone: errors add up, speeds multiply."""
+    changes = {
+        # Digits and speed; a digit less is asked for, of which there are 0.5 to spare.
+        "a": (-1.2, 1.5),
+        "b": (-0.5, 1.2),
+        "c": (-3.0, 2.0),
+        "d": (0.0, 1.1),
+        "e": (math.inf, 1.1),
+    }
+    found = [
+        Change(name, "fp32", "fp16", False, Outcome(everything.trials[0], digits, speed, speed))
+        for name, (digits, speed) in changes.items()
+    ]
+    explanation = Explanation("k", "best", everything.trials[0], digits_spare=0.5, changes=tuple(found))
+    promising = probing.promising(explanation, Tradeoff(-1, "", Outcome(everything.trials[0], -1.2, 1.5, 1.5)))
+    # Only together with the one that costs nothing do three fit: 10**1.2 + 10**0.5 + 1 - 2 is 18, and 10**1.5 is 32.
+    assert [[change.parameter for change in each] for each in promising] == [
+        ["a", "b", "d"],
+        ["a", "b"],
+        ["a", "d"],
+    ]
+    better = probing.promising(explanation, Tradeoff(-1, "", Outcome(everything.trials[0], -1.2, 1.9, 1.9)))
+    assert [[change.parameter for change in each] for each in better] == [["a", "b", "d"]]
+    # For a digit more, nothing here gains any that can be added up.
+    assert list(probing.promising(explanation, Tradeoff(1, "", None))) == []
