@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mptune.kernel import Scalar as Scalar
     from mptune.notebook import tune as tune
     from mptune.plots import plot as plot
+    from mptune.probing import explain as explain
     from mptune.regions import RegionalMetric as RegionalMetric
     from mptune.registry import load_kernel as load_kernel
     from mptune.report import write_report as write_report
@@ -44,6 +45,7 @@ _MODULES = {
     "kernel": ("Constant", "In", "InOut", "Kernel", "Out", "Range", "Scalar"),
     "notebook": ("tune",),
     "plots": ("plot",),
+    "probing": ("explain",),
     "regions": ("RegionalMetric",),
     "registry": ("load_kernel",),
     "report": ("write_report",),

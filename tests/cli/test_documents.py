@@ -92,6 +92,7 @@ def test_documents_of_a_run(document: Call, run_file: Path, tmp_path: Path) -> N
     assert shown["best"] is not None
     check("pareto", document("pareto", run_file, "--json"))
     check("pareto", document("pareto", run_file, "--metrics", "speedup,memory_bytes,error", "--json"))
+    check("explain", document("explain", run_file, "--json"))
     exported = document("export", run_file, "--format", "json")
     check("export", exported)
     check("tune", exported["summary"])

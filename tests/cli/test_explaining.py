@@ -1,0 +1,91 @@
+"""``mptune explain``: a table, a few sentences, and what is said where nothing can be measured."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from command_line import Call, caller
+
+from mptune import probing
+from mptune.roofline import Bound, Roofline
+from mptune.schemas import schema
+
+OWN = Path(__file__).parent.parent / "own_kernel.py"
+SPACE = Path(__file__).parents[2] / "benchmarks" / "data" / "axpy-host.json.gz"
+
+
+@pytest.fixture
+def explain(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    monkeypatch.setattr(Roofline, "bound", lambda *_: Bound(1e-3, 1e-3))
+    return partial(caller(monkeypatch, capfd), "explain")
+
+
+def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    first = explain(run_file, "--kernel", OWN)
+    assert first.code == 0, first.err
+    lines = first.out.splitlines()
+    assert lines[0].startswith("poly, winner: ")
+    header = next(line for line in lines if line.startswith("parameter"))
+    assert header.split() == ["parameter", "from", "to", "digits", "speed", "error", "feasible"]
+    # Two types of three values: two others for each.
+    rows = lines[lines.index(header) + 1 :][:4]
+    assert [row.split()[0] for row in rows] == ["x_type", "x_type", "y_type", "y_type"]
+    assert all(row.split()[-1] in ("yes", "no") for row in rows)
+    assert "One more digit (error <= 1e-06)" in first.out
+    assert "One digit less (error <= 0.0001)" in first.out
+    # Everything is known now.
+    found = json.loads(explain(run_file, "--kernel", OWN, "--json").out)
+    jsonschema.Draft202012Validator(schema("explain")).validate(found)
+    assert found["unprobed"] == ""
+    assert all(change["outcome"]["source"] in ("measured", "probed") for change in found["changes"])
+    for sentence in found["sentences"]:
+        assert sentence in first.out
+
+
+def test_without_the_kernel(explain: Call, run_file: Path) -> None:
+    outcome = explain(run_file)
+    assert outcome.code == 0
+    assert "Not measured: " in outcome.out
+    assert "give its definition with --kernel" in outcome.out
+
+
+def test_recorded_spaces(explain: Call) -> None:
+    outcome = explain(SPACE)
+    assert outcome.code == 0
+    assert outcome.out.startswith("axpy")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("missing.db",), "no file missing.db"),
+        ((OWN,), "not a run file"),
+    ],
+)
+def test_wrong_files(explain: Call, arguments: tuple[object, ...], message: str) -> None:
+    outcome = explain(*arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_wrong_kernels(explain: Call, run_file: Path) -> None:
+    other = explain(run_file, "--kernel", "axpy")
+    assert other.code == 2
+    assert "the run is of kernel 'poly', not of 'axpy'" in other.err
+    misspelt = explain(run_file, "--kernel", "axpi")
+    assert misspelt.code == 2
+    assert "did you mean 'axpy'" in misspelt.err
+
+
+def test_an_interrupt_says_how_to_go_on(explain: Call, run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(probing._Session, "measure", interrupt)
+    outcome = explain(run_file, "--kernel", OWN)
+    assert outcome.code == 130
+    assert "the same command goes on" in outcome.err
