@@ -18,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from mptune.accuracy.evaluate import metric_text
-from mptune.accuracy.metrics import METRICS
+from mptune.accuracy.evaluate import Metrics, metric_text
+from mptune.accuracy.thresholds import planned_threshold
 from mptune.backends import BACKENDS
 from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.processor import usable_cores
@@ -236,17 +236,13 @@ class _Session:
     @cached_property
     def _evaluator(self) -> DeviceEvaluator:
         """What measures, on data and with a metric as during the run; says what is not as it was."""
-        info, own = self._run.info, metric_text(self._kernel.metric)
-        if info.metric != own and info.metric not in METRICS:
-            raise _UnprobedError(
-                f"the run's error metric {info.metric!r} is neither the kernel's ({own}) nor a known one"
-            )
+        info = self._run.info
         evaluator = self._stack.enter_context(
             DeviceEvaluator(
                 self._kernel,
                 self._sizes,
                 info.backend,
-                metric=None if info.metric == own else info.metric,
+                metric=self._metrics(),
                 seed=info.seed or 0,
                 policy=MeasurementPolicy(Objective(), may_reuse_errors=False),
                 compilers=usable_cores(),
@@ -257,6 +253,17 @@ class _Session:
         for change in dataclasses.replace(info, compiler=ready.identity, data_key=ready.data_key).changes_since(info):
             self._on_warning(f"not as it was during the run: {change}; winner and neighbours are measured as it is now")
         return evaluator
+
+    def _metrics(self) -> Metrics:
+        """Return what the run's errors were measured by: the kernel's own metrics, or what its record names."""
+        outputs, recorded = [output.name for output in self._kernel.outputs], self._run.info.metric
+        for metric in (self._kernel.metric, recorded):
+            is_own = metric is self._kernel.metric
+            with contextlib.suppress(MptuneError):
+                found, _ = planned_threshold(self._run.info.objective.threshold, outputs, metric, is_own=is_own)
+                if metric_text(outputs, found) == recorded:
+                    return found
+        raise _UnprobedError(f"the run's error metric {recorded!r} is neither the kernel's nor known here")
 
     # -- measuring -----------------------------------------------------------------------------
 
