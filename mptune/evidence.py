@@ -7,6 +7,7 @@ parameter outside the signature changes the numbers.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Final
 from mptune.results import Trial
 from mptune.space.configuration import Configuration, Value
 
-__all__ = ["Siblings", "dependence", "disagree", "shared_values", "values_text"]
+__all__ = ["Siblings", "culprit", "dependence", "disagree", "shared_values", "values_text"]
 
 #: Valid trials by accuracy signature.
 Siblings = Mapping[tuple[Value, ...], Sequence[Trial]]
@@ -28,6 +29,8 @@ _ROUNDINGS: Final = 16.0
 _UNEXPLAINED: Final = 0.1
 #: The error on the first draw of the inputs, of a trial that ran on several.
 _FIRST_DRAW: Final = "error_first_draw"
+#: How many failures, and others, it takes to blame a value, and a pair of values.
+_BLAMED: Final = {1: 3, 2: 4}
 #: Stands for an infinite error.
 _LARGEST: Final = 1e300
 
@@ -36,6 +39,23 @@ def shared_values(configurations: Iterable[Configuration], names: Iterable[str])
     """Return those of the parameters that have one value in all of the configurations, and that value."""
     first, *others = configurations
     return {name: first[name] for name in names if all(other[name] == first[name] for other in others)}
+
+
+def culprit(failed: Sequence[Configuration], others: Sequence[Configuration]) -> dict[str, Value]:
+    """Return the value that all failed configurations have and none of the others has, or else such a pair of values.
+
+    Empty if there is none, or if that may be chance: it takes three failures to blame a value, four to blame a pair,
+    and as many others.
+    """
+    names = failed[0].keys() if failed else ()
+    shared = shared_values(failed, names) if failed else {}
+    for size, least in _BLAMED.items():
+        if min(len(failed), len(others)) < least:
+            continue
+        for chosen in itertools.combinations(shared, size):
+            if not any(all(other.get(name) == shared[name] for name in chosen) for other in others):
+                return {name: shared[name] for name in chosen}
+    return {}
 
 
 def values_text(values: Mapping[str, Value]) -> str:

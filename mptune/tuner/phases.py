@@ -23,6 +23,7 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
+from mptune.tuner.findings import findings
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.plan import TuningPlan
 from mptune.tuner.settings import Progress
@@ -64,6 +65,7 @@ class Phases:
         self._evaluator = evaluator
         self._file = file
         self._on_progress = on_progress
+        self._warn = warn
         #: What has been measured again in turn.
         self._settled: set[Configuration] = set()
         self._ledger = Ledger(plan.objective, space, evaluator, file, plan.settings.time_limit_s, start, warn)
@@ -89,6 +91,8 @@ class Phases:
         # A smaller budget or a time limit may have ended the run before it came to them.
         ledger.take_leftovers()
         self._settle_reported()
+        for found in findings(ledger.result(), self._kernel):
+            self._warn(found)
         return ledger.finish()
 
     def _search_baseline(self, budget: int) -> None:

@@ -1,0 +1,122 @@
+"""What the trials of a run say that its user should know, beside what was found: one plain line for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from mptune.evidence import culprit, values_text
+from mptune.kernel import Kernel, Sizes
+from mptune.precision import PRECISIONS, precision
+from mptune.results import Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import PrecisionParameter
+
+__all__ = ["findings"]
+
+#: A type that is not so much narrower than the baseline's tells nothing of the baseline's error.
+_NARROWER: Final = 2.0**8
+#: Errors below so many units of roundoff are rounding, or below one for each element of the largest buffer if there are
+#: more: no sum has more terms, and every term one rounding at most.
+_ROUNDINGS: Final = 16
+_FAILURES: Final = tuple(status for status in Status if not (status.is_valid or status is Status.CONSTRAINT))
+
+
+def findings(run: Run, kernel: Kernel) -> Iterator[str]:
+    """Give what there is to say of a run of a kernel."""
+    yield from _unlike_rounding(run, kernel)
+    yield from _failing_together(run, kernel)
+
+
+# -- the baseline's error ----------------------------------------------------------------------------------
+
+
+def _unlike_rounding(run: Run, kernel: Kernel) -> Iterator[str]:
+    """Say that the baseline's error is more than rounding explains.
+
+    Rounding errors go with the unit roundoff, whatever the kernel, its condition and the metric: in fp32 they are some
+    2^29 times those in fp64. An error that hardly differs between the two has another cause, such as a reference that
+    computes something else.
+    """
+    baseline = run.baseline
+    if baseline is None or baseline.measurement.reused_error:
+        return
+    widest, _ = _roundoffs(kernel, baseline.configuration)
+    narrow = [
+        (trial, finest)
+        for trial in run.trials
+        if trial.is_valid and not trial.measurement.reused_error
+        for _, finest in [_roundoffs(kernel, trial.configuration)]
+        if finest > _NARROWER * widest
+    ]
+    sizes = Sizes(run.info.sizes)
+    roundings = max(_ROUNDINGS, *(math.prod(kernel.shape_of(argument, sizes)) for argument in kernel.arguments))
+    for name in [f"error.{output.name}" for output in kernel.outputs]:
+        error = baseline.metric(name)
+        known = [(finest, trial.metric(name)) for trial, finest in narrow if math.isfinite(trial.metric(name))]
+        finest, least = min(known, default=(math.nan, math.nan))
+        # Half of the digits between the two types are left for the order of operations, the condition and the metric.
+        if error > max(least * math.sqrt(widest / finest), roundings * widest):
+            wide, narrower = _type_of(widest), _type_of(finest)
+            of = f" of {name.removeprefix('error.')!r}" if len(kernel.outputs) > 1 else ""
+            yield (
+                f"the baseline's error{of}, {error:.3g}, is more than rounding in {wide} explains: in {narrower} it is "
+                f"{least:.3g}; template and reference compute different things, or the method is that "
+                "inexact: compare the two on a small size before you trust any error of this run"
+            )
+
+
+def _roundoffs(kernel: Kernel, configuration: Configuration) -> tuple[float, float]:
+    """Return the largest unit roundoff of a configuration's types, those of fixed arguments included, and the least.
+
+    The least is that of the precision parameters: what is fixed is the same in every configuration.
+    """
+    chosen = [
+        precision(str(configuration[p.name])).unit_roundoff
+        for p in kernel.parameters
+        if isinstance(p, PrecisionParameter)
+    ]
+    fixed = [found.unit_roundoff for a in kernel.arguments if (found := kernel.precision_of(a, configuration))]
+    return max((*chosen, *fixed), default=math.inf), min(chosen, default=0.0)
+
+
+def _type_of(roundoff: float) -> str:
+    return next(name for name, entry in PRECISIONS.items() if entry.unit_roundoff == roundoff)
+
+
+# -- failures ----------------------------------------------------------------------------------------------
+
+
+def _failing_together(run: Run, kernel: Kernel) -> Iterator[str]:
+    """Name the values that the failures of a kind have in common, and nothing else has."""
+    types = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    for status in _FAILURES:
+        failed = [trial for trial in run.trials if trial.status is status]
+        others = [trial for trial in run.trials if trial.status is not status]
+        shared = _culprit(failed, others)
+        # A narrow type that overflows is no mistake.
+        if shared and not (status is Status.NON_FINITE and set(shared) <= set(types)):
+            yield _blamed(f"configurations that ended as {status}", len(failed), shared, len(others))
+    wide = [trial for trial in run.trials if _is_like(trial, run.info.baseline_values or {})]
+    failed = [trial for trial in wide if trial.status is Status.INACCURATE]
+    others = [trial for trial in wide if trial.is_valid and trial.status is not Status.INACCURATE]
+    if shared := _culprit(failed, others):
+        what = "configurations of the widest types whose error is too large"
+        yield _blamed(what, len(failed), shared, len(others))
+
+
+def _culprit(failed: Sequence[Trial], others: Sequence[Trial]) -> dict[str, Value]:
+    return culprit([trial.configuration for trial in failed], [trial.configuration for trial in others])
+
+
+def _is_like(trial: Trial, values: Mapping[str, Sequence[Value]]) -> bool:
+    return bool(values) and all(trial.configuration.get(name) in chosen for name, chosen in values.items())
+
+
+def _blamed(what: str, count: int, shared: Mapping[str, Value], others: int) -> str:
+    return (
+        f"all {count} {what} have {values_text(shared)}, and none of the {others} others has: look for a mistake in "
+        "the template there, or exclude it with a constraint"
+    )

@@ -1,0 +1,147 @@
+"""What a run has to say beside its winner: the baseline's error, and failures that have a value in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mptune.kernel import Kernel
+from mptune.registry import load_kernel
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.store import RunInfo
+from mptune.tuner import TuneSettings, tune
+from mptune.tuner.findings import findings
+
+OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
+U = 2.0**-53
+
+
+def trial(error: float = 0.0, status: Status = Status.OK, *, reused: bool = False, **values: Any) -> Trial:
+    metrics = {"time_ms": 1.0, "error": error, "error.y": error} if status.is_valid else {}
+    return Trial(OWN.configuration(values), status, "", Measurement(metrics, reused_error=reused))
+
+
+def typed(name: str, error: float, **more: Any) -> Trial:
+    return trial(error, x_type=name, y_type=name, **more)
+
+
+def said(*trials: Trial, kernel: Kernel = OWN) -> list[str]:
+    info = RunInfo(kernel="poly", sizes={"n": 5003}, baseline_values=kernel.baseline_values())
+    return list(findings(Run(info, trials), kernel))
+
+
+# -- the baseline's error --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        (0.0, 0.0),
+        (U, 2.0**-24),
+        (1e3 * U, 1e3 * 2.0**-24),
+        (100 * U, 2.0**-24),
+        # Badly conditioned: nothing is left of fp32.
+        (1e8 * U, 0.9),
+        (U, 0.0),
+        # All data are exact in fp32: what is left are the roundings of a sum.
+        (1000 * U, 1000 * U),
+    ],
+)
+def test_rounding_is_no_news(wide: float, narrow: float) -> None:
+    assert said(typed("fp64", wide), typed("fp32", narrow)) == []
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [(0.5, 0.5), (0.5, 0.50002), (1e-6, 1.1e-6), (1e-9, 1e-7), (3e-8, 1e-7)])
+def test_an_error_that_hardly_depends_on_the_type_is_told(wide: float, narrow: float) -> None:
+    (warning,) = said(typed("fp64", wide), typed("fp32", narrow), typed("fp16", 0.6, block=64))
+    assert warning.startswith(
+        f"the baseline's error, {wide:.3g}, is more than rounding in fp64 explains: in fp32 it is"
+    )
+    assert "\n" not in warning
+
+
+def test_it_takes_a_narrower_type_that_was_measured() -> None:
+    assert said(typed("fp64", 0.5)) == []
+    assert said(typed("fp64", 0.5), typed("fp32", 0.5, reused=True)) == []
+    assert said(typed("fp64", 0.5), trial(0.5, x_type="fp64", y_type="fp32")) == []
+    assert len(said(typed("fp64", 0.5), typed("fp16", 0.5))) == 1
+
+
+def test_a_fixed_type_rounds_too() -> None:
+    fixed = dataclasses.replace(
+        OWN, arguments=[dataclasses.replace(OWN.arguments[0], precision="fp32"), *OWN.arguments[1:]]
+    )
+    assert said(typed("fp64", 3e-8), typed("fp32", 4e-8), kernel=fixed) == []
+    assert len(said(typed("fp64", 0.5), typed("fp16", 0.5), kernel=fixed)) == 1
+
+
+def test_a_doubled_reference_is_told_by_a_run(tmp_path: Path) -> None:
+    """Without a threshold anything is accurate enough."""
+    settings = TuneSettings(backend="host", size="smoke", budget=8, strategy="random")
+    doubled = dataclasses.replace(OWN, reference=lambda inputs, size: 2 * OWN.reference(inputs, size))  # type: ignore[misc]
+    told: list[str] = []
+    run = tune(doubled, settings, on_warning=told.append, output=tmp_path / "run.db")
+    (warning,) = [line for line in told if "the baseline's error" in line]
+    assert warning in Run.load(tmp_path / "run.db").warnings
+    assert run.best is not None
+    told.clear()
+    tune(OWN, settings, on_warning=told.append)
+    assert not [line for line in told if "the baseline's error" in line]
+
+
+# -- failures --------------------------------------------------------------------------------------------
+
+BLOCKS = (32, 64, 128, 256)
+
+
+def crashes(*where: dict[str, Any]) -> list[str]:
+    configurations = [{"block": block, "unroll": unroll} for block in BLOCKS for unroll in (1, 2, 4)]
+    failed = [c for c in configurations if any(all(c[n] == v for n, v in one.items()) for one in where)]
+    return said(*(trial(status=Status.CRASH if c in failed else Status.OK, **c) for c in configurations))
+
+
+def test_a_value_that_all_failures_have_is_named() -> None:
+    (warning,) = crashes({"block": 128})
+    assert warning.startswith("all 3 configurations that ended as crash have block=128, and none of the 9 others has:")
+    (warning,) = crashes({"unroll": 4})
+    assert "have unroll=4, and none" in warning
+
+
+def test_a_pair_of_values_is_named_if_neither_alone_is_to_blame() -> None:
+    bad = {"unroll": 4, "y_type": "fp16"}
+    trials = [
+        trial(status=Status.CRASH if (u, y) == (4, "fp16") else Status.OK, block=b, unroll=u, y_type=y)
+        for b in BLOCKS
+        for u in (1, 4)
+        for y in ("fp64", "fp16")
+    ]
+    (warning,) = said(*trials)
+    assert "have unroll=4 and y_type=fp16, and none of the 12 others has" in warning
+    assert len(bad) == 2
+
+
+def test_nobody_is_blamed_without_evidence() -> None:
+    assert crashes() == []
+    assert crashes({"block": 128, "unroll": 1}, {"block": 64, "unroll": 2}) == []
+    # Two failures of one value: chance.
+    assert said(trial(status=Status.CRASH, block=64), trial(status=Status.CRASH, block=64, unroll=2), trial()) == []
+    # All of them failed: nothing is known of other values.
+    assert said(*(trial(status=Status.CRASH, block=64, unroll=u) for u in (1, 2, 4))) == []
+
+
+def test_an_overflow_of_a_narrow_type_is_no_mistake() -> None:
+    narrow = [trial(status=Status.NON_FINITE, x_type="fp16", block=block) for block in BLOCKS]
+    wide = [trial(x_type="fp64", block=block) for block in BLOCKS]
+    assert said(*narrow, *wide) == []
+    assert len(said(*(dataclasses.replace(one, status=Status.CORRUPT) for one in narrow), *wide)) == 1
+
+
+def test_wrong_configurations_of_the_widest_types_are_a_mistake_too() -> None:
+    wrong = [trial(0.5, Status.INACCURATE, block=64, unroll=unroll) for unroll in (1, 2, 4)]
+    right = [trial(U, block=block, unroll=unroll) for block in (32, 128) for unroll in (1, 2, 4)]
+    (warning,) = said(*wrong, *right)
+    assert warning.startswith("all 3 configurations of the widest types whose error is too large have block=64")
