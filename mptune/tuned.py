@@ -160,7 +160,7 @@ def _choose(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run, matches: b
     elif best is None:
         reason = "the run has no feasible trial"
     else:
-        return best.configuration, ""
+        return kernel.own(best.configuration), ""
     return _baseline(kernel, sizes, backend, run), reason
 
 

@@ -163,16 +163,13 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
 @click.command()
 @_run_files
 @option("--output -o", "FILE.html", "File to write.", default=Path("report.html"))
-@option(
-    "--kernel kernels", "KERNEL|FILE.py...", "A kernel that was tuned, if its definition is not in the current folder."
-)
 @option("--sources", "N", "Include the source of at most this many trials of each run.", default=1000)
 @options.as_json
-def report(run_files: Sequence[Path], output: Path, kernels: Sequence[str], sources: int, json: bool) -> None:
+def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) -> None:
     """Write one HTML file to explore runs in a browser, offline."""
     from mptune.report import write_report
 
-    written = write_report(run_files, output, kernels=kernels, sources=sources)
+    written = write_report(run_files, output, sources=sources)
     size_bytes = output.stat().st_size
     if json:
         runs = [

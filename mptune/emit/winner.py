@@ -55,8 +55,8 @@ class Winner:
 
     @property
     def configuration(self) -> Configuration:
-        """What was measured."""
-        return self.trial.configuration
+        """What was measured, in the kernel's own values."""
+        return self.kernel.own(self.trial.configuration)
 
     @property
     def shape(self) -> LaunchShape:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.emit import sizes_of
-from mptune.errors import MptuneError
-from mptune.kernel import Kernel
-from mptune.registry import bundled_kernels, kernel_of_run, remarks
-from mptune.rendering import render_body
+from mptune.registry import bundled_kernels
 from mptune.results import Trial
 from mptune.run import Run, json_document
-from mptune.space.configuration import Configuration
 
 __all__ = ["SOURCES", "Report", "run_document"]
 
@@ -41,8 +37,8 @@ def _tune_command(run: Run) -> tuple[str, bool]:
     time, which a run file does not hold.
     """
     info, objective, kernel = run.info, run.info.objective, _kernel(run)
-    if info.command:
-        return info.command, True
+    if recorded := _of_mptune(info.command):
+        return recorded, True
     if not kernel or not info.strategy:
         return "", False
     words = ["mptune", "tune", kernel, *_sizes(run)]
@@ -57,6 +53,15 @@ def _tune_command(run: Run) -> tuple[str, bool]:
     words += [word for text in objective.constraints for word in ("--constraint", text)]
     words += [word for text in _pairs(info.strategy_options) for word in ("--strategy-option", text)]
     return shlex.join(words), False
+
+
+def _of_mptune(command: str) -> str:
+    """Return a recorded command so that a shell that it is pasted into runs mptune alone; empty if it is another."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    return shlex.join(words) if words[:1] == ["mptune"] else ""
 
 
 def _render_command(run: Run) -> str:
@@ -92,69 +97,27 @@ def _pairs(values: Mapping[str, Any]) -> list[str]:
 
 #: Trials whose source is in the page unless another number is asked for.
 SOURCES: Final = 1000
-#: Kinds of failure of which the first source is in the page.
-_KINDS: Final = 20
 
 
-def _sources_of(run: Run, kernel: Kernel | None = None, count: int = SOURCES) -> dict[str, Any]:
-    """Render the sources of a run's most interesting trials, at most ``count``, without the prelude they share.
+def _sources_of(run: Run, count: int) -> dict[str, Any]:
+    """Return the sources the run has of its most interesting trials, at most ``count``, without the prelude they share.
 
-    Sources of one kernel have most lines in common: ``by_trial`` holds positions in the distinct ``lines``. Where the
-    definition is not to be found, or is not the run's any more, there are none and the remarks say why: a report is
-    of the run file, which need not lie where its kernel does.
+    Sources of one kernel have most lines in common: ``by_trial`` holds positions in the distinct ``lines``. Where there
+    are none, the remarks say why.
     """
-    if count < 1 or not run.trials:
-        return _sources((), {}, ["The report was made without sources."] if run.trials else [])
-    try:
-        definition = kernel_of_run(run.info, kernel, on_warning=lambda _: None)
-        sizes = sizes_of(run, definition)
-    except MptuneError as error:
-        if kernel is not None:
-            raise
-        return _sources((), {}, [f"No source is shown: {error}"])
+    told = ""
+    if not run.sources and run.trials:
+        told = "No source is shown: the run has none, as one from an earlier mptune or another tool."
+    elif count < 1 and run.trials:
+        told = "The report was made without sources."
     positions: dict[str, int] = {}
-    numbers = {trial.configuration: number for number, trial in enumerate(run.trials)}
-    by_trial = {}
-    told = [f"{remark[0].upper()}{remark[1:]}." for remark in remarks(run.info, definition)]
-    for trial in _chosen(run, count):
-        try:
-            text = render_body(definition, trial.configuration, sizes)
-        except MptuneError as error:
-            told.append(f"Trial {numbers[trial.configuration] + 1} cannot be rendered: {error}")
-            continue
-        lines = (positions.setdefault(line, len(positions)) for line in text.splitlines())
-        by_trial[numbers[trial.configuration]] = tuple(lines)
-    return _sources(positions, by_trial, told)
-
-
-def _sources(lines: Iterable[str], by_trial: Mapping[int, tuple[int, ...]], told: Sequence[str]) -> dict[str, Any]:
-    remarks = tuple(dict.fromkeys(told))
-    return {"lines": tuple(lines), "by_trial": dict(sorted(by_trial.items())), "remarks": remarks}
-
-
-def _chosen(run: Run, count: int) -> tuple[Trial, ...]:
-    if len(run.trials) <= count:
-        return run.trials
-    chosen: dict[Configuration, Trial] = {}
-    for trial in _by_interest(run):
-        chosen.setdefault(trial.configuration, trial)
-        if len(chosen) == count:
-            break
-    return tuple(chosen.values())
-
-
-def _by_interest(run: Run) -> Iterator[Trial]:
-    """Give the trials a reader looks at first, some of them twice."""
-    yield from (trial for trial in (run.best, run.baseline, run.closest) if trial is not None)
-    yield from (group.first for group in run.failure_groups[:_KINDS])
-    if {"time_ms", "error"} <= set(run.metric_names):
-        yield from run.pareto(("time_ms", "error"))
-    objective = run.objective
-    sign = 1.0 if objective.minimise else -1.0
-    values = [sign * objective.value(trial) for trial in run.trials]
-    known = [i for i, value in enumerate(values) if math.isfinite(value)]
-    ranked = sorted(known, key=lambda i: (not objective.is_feasible(run.trials[i]), values[i]))
-    yield from (run.trials[i] for i in ranked)
+    numbers = {trial.configuration.to_json(): number for number, trial in enumerate(run.trials)}
+    by_trial: dict[int, tuple[int, ...]] = {}
+    kept = ((numbers[name], text) for name, text in run.sources.items() if name in numbers)
+    for number, text in islice(kept, count):
+        by_trial[number] = tuple(positions.setdefault(line, len(positions)) for line in text.splitlines())
+    remarks = (told,) if told else ()
+    return {"lines": tuple(positions), "by_trial": dict(sorted(by_trial.items())), "remarks": remarks}
 
 
 #: Characters of a message that are kept, and of all messages together where there are more than a few: a compiler can
@@ -165,7 +128,7 @@ _SHORTEST_MESSAGE: Final = 300
 _SPEEDUP: Final = "speedup"
 
 
-def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources: int) -> dict[str, Any]:
+def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any]:
     """Return what the page shows of a run, in columns of ``n_trials`` entries.
 
     A trial is named by its position in the order of evaluation; the page counts from 1.
@@ -174,11 +137,9 @@ def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources
         run: the run.
         label: what the page calls it.
         file: its run file, empty if it is from none.
-        kernel: the definition, unless it is a bundled kernel or a file in the current folder.
         sources: how many rendered sources to include at most.
 
     Raises:
-        KernelError: the definition given is not the one the run was made with.
         UnknownNameError: an ok trial lacks a metric of the objective.
     """
     info, trials, objective = run.info, run.trials, run.objective
@@ -228,7 +189,7 @@ def run_document(run: Run, label: str, file: str, kernel: Kernel | None, sources
             }
             for group in run.failure_groups
         ],
-        "sources": _sources_of(run, kernel, sources),
+        "sources": _sources_of(run, sources),
     }
 
 

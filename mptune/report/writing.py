@@ -21,8 +21,6 @@ from markupsafe import Markup
 from mptune import __version__
 from mptune.errors import MptuneError
 from mptune.interop.files import SQLITE_MAGIC, read_head
-from mptune.kernel import Kernel
-from mptune.registry import load_kernel
 from mptune.report.document import SOURCES, Report, run_document
 from mptune.run import Run
 
@@ -83,22 +81,18 @@ def _environment() -> jinja2.Environment:
 def report_of(
     runs: Run | str | Path | Sequence[Run | str | Path],
     *,
-    kernels: Sequence[Kernel | str | Path] = (),
     sources: int = SOURCES,
 ) -> Report:
     """Return what a report on runs shows.
 
     Args:
         runs: runs, or run files; one that is still being written is taken as it is now.
-        kernels: definitions of those that are neither bundled kernels nor files in the current folder, for their
-            rendered sources.
-        sources: how many rendered sources to include for each run, at most: of best, baseline, failures and front
+        sources: how many of the rendered sources a run has to include, at most: of best, baseline, failures and front
             first, then of the fastest.
 
     Raises:
         RunFileError: a run file cannot be read.
-        KernelError: a definition cannot be loaded, or is not the one a run was made with.
-        MptuneError: no run, a definition no run is of, or a negative number of sources.
+        MptuneError: no run, or a negative number of sources.
     """
     given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     if not given:
@@ -107,11 +101,9 @@ def report_of(
         raise MptuneError(f"sources {sources}: expected 0 or more")
     files = ["" if isinstance(run, Run) else str(run) for run in given]
     loaded = [run if isinstance(run, Run) else Run.load(run) for run in given]
-    definitions = _definitions(kernels, loaded)
     labels = _labels(loaded, files)
     documents = tuple(
-        run_document(run, label, file, definitions.get(run.kernel), sources)
-        for run, label, file in zip(loaded, labels, files, strict=True)
+        run_document(run, label, file, sources) for run, label, file in zip(loaded, labels, files, strict=True)
     )
     return Report(_title(loaded), __version__, documents)
 
@@ -120,7 +112,6 @@ def write_report(
     runs: Run | str | Path | Sequence[Run | str | Path],
     path: str | Path,
     *,
-    kernels: Sequence[Kernel | str | Path] = (),
     sources: int = SOURCES,
 ) -> Report:
     """Write a report on runs as one HTML file that opens offline, and return what it shows.
@@ -128,7 +119,6 @@ def write_report(
     Args:
         runs: as of :func:`report_of`.
         path: the file; folders that lead to it are made, and a report there before is replaced.
-        kernels: as of :func:`report_of`.
         sources: as of :func:`report_of`.
 
     Raises:
@@ -137,7 +127,7 @@ def write_report(
     path = Path(path)
     if path.is_file() and read_head(path).startswith(SQLITE_MAGIC):
         raise MptuneError(f"{path} is a run file: give the report another name, such as {path.with_suffix('.html')}")
-    report = report_of(runs, kernels=kernels, sources=sources)
+    report = report_of(runs, sources=sources)
     text = page(report)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,17 +135,6 @@ def write_report(
     except OSError as error:
         raise MptuneError(f"cannot write the report {path}: {error.strerror or error}") from error
     return report
-
-
-def _definitions(kernels: Sequence[Kernel | str | Path], runs: Sequence[Run]) -> dict[str, Kernel]:
-    found = {}
-    for given in kernels:
-        kernel = given if isinstance(given, Kernel) else load_kernel(given)
-        if not any(run.kernel == kernel.name for run in runs):
-            names = ", ".join(dict.fromkeys(run.kernel for run in runs))
-            raise MptuneError(f"kernel {kernel.name} is given, but no run uses it (kernels of the runs: {names})")
-        found[kernel.name] = kernel
-    return found
 
 
 def _labels(runs: Sequence[Run], files: Sequence[str]) -> list[str]:

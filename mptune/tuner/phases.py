@@ -95,6 +95,10 @@ class Phases:
             self._warn(found)
         return ledger.finish()
 
+    def found(self) -> Run:
+        """Return everything so far."""
+        return self._ledger.result()
+
     def _search_baseline(self, budget: int) -> None:
         """Search among the all-fp64, accurate configurations, and measure speedup against the fastest."""
         try:

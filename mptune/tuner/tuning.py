@@ -28,10 +28,11 @@ from mptune.kernel import Kernel
 from mptune.lints import lints
 from mptune.policy import MeasurementPolicy
 from mptune.run import Run
-from mptune.store import RunFile, RunInfo, RunState, UnsavedRun
+from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
 from mptune.tuner.phases import Phases
 from mptune.tuner.plan import TuningPlan
 from mptune.tuner.settings import Progress, TuneSettings
+from mptune.tuner.sources import rendered_sources
 from mptune.tuner.warnings import Warnings
 
 __all__ = ["tune"]
@@ -94,7 +95,19 @@ def tune(
         phases = Phases(plan, space, evaluator, file, on_progress, start, warn)
         if phases.outdated:
             warn(_why_set_aside(phases.outdated, info.changes_since(before), evaluator.unversioned_metrics, output))
-        return phases.run()
+        try:
+            run = phases.run()
+        except KeyboardInterrupt:
+            _keep_sources(phases.found(), plan, file)
+            raise
+        return _keep_sources(run, plan, file)
+
+
+def _keep_sources(run: Run, plan: TuningPlan, file: RunStore) -> Run:
+    """Return a run with the sources of its most interesting trials, which its file keeps too."""
+    sources = rendered_sources(run, plan.kernel, plan.sizes)
+    file.keep_sources(sources)
+    return Run(run.info, run.trials, run.state, run.probes, sources, is_verified=file.is_verified)
 
 
 def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str], output: str | Path | None) -> str:

@@ -27,13 +27,14 @@ from reported_runs import (
 )
 
 import mptune
-from mptune.errors import KernelError, MptuneError, RunFileError
-from mptune.registry import load_kernel
+from mptune.errors import MptuneError, RunFileError
+from mptune.kernel import Sizes
 from mptune.rendering import render_body
 from mptune.report import report_of, write_report
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
+from mptune.tuner.sources import rendered_sources
 
 
 def document(run: Run, **options: Any) -> dict[str, Any]:
@@ -175,13 +176,19 @@ def test_commands_that_print_and_take_home_a_trial(tmp_path: Path) -> None:
 # -- sources -----------------------------------------------------------------------------------
 
 
-def test_sources_are_what_is_rendered() -> None:
-    run = poly_run()
-    (shown,) = report_of(run, kernels=[own_kernel.kernel]).runs
-    assert sorted(shown["sources"]["by_trial"]) == [0, 1, 2, 3, 4]
+def with_sources(run: Run, count: int = 1000) -> Run:
+    sources = rendered_sources(run, own_kernel.kernel, Sizes({"n": 37}), count)
+    return Run(run.info, run.trials, run.state, sources=sources)
+
+
+def test_sources_are_those_the_run_has() -> None:
+    run = with_sources(poly_run())
+    shown = document(run)
+    assert sorted(shown["sources"]["by_trial"]) == ["0", "1", "2", "3", "4"]
     for number, found in enumerate(run.trials):
         text = render_body(own_kernel.kernel, found.configuration, {"n": 37})
-        assert [shown["sources"]["lines"][i] for i in shown["sources"]["by_trial"][number]] == text.splitlines()
+        lines = [shown["sources"]["lines"][i] for i in shown["sources"]["by_trial"][str(number)]]
+        assert lines == text.splitlines()
     assert len(shown["sources"]["lines"]) == len(set(shown["sources"]["lines"]))
 
 
@@ -189,44 +196,25 @@ def test_of_many_trials_those_that_matter_have_their_source() -> None:
     run = poly_run(12)
     crash = dataclasses.replace(run.trials[5], status=Status.CRASH, message="signal 11")
     run = Run(run.info, [*run.trials[:5], crash, *run.trials[6:]])
-    (shown,) = report_of(run, kernels=[own_kernel.kernel], sources=4).runs
     # The best (which is the baseline), the failure, then the fastest.
-    assert sorted(shown["sources"]["by_trial"]) == [5, 9, 10, 11]
+    for shown in (document(with_sources(run), sources=4), document(with_sources(run, 4))):
+        assert sorted(shown["sources"]["by_trial"]) == ["10", "11", "5", "9"]
 
 
-def test_without_a_definition_the_report_says_why_there_are_no_sources(tmp_path: Path) -> None:
+def test_without_sources_the_report_says_why() -> None:
     (remark,) = document(small_run())["sources"]["remarks"]
-    assert "/nowhere/saxpby.py" in remark
-    (remark,) = document(poly_run(), kernels=[own_kernel.kernel], sources=0)["sources"]["remarks"]
-    assert "without sources" in remark
-    assert "not a bundled one" in document(poly_run())["sources"]["remarks"][0]
-
-
-def test_a_definition_that_is_not_the_runs_is_told() -> None:
-    kernel = load_kernel("axpy")
-    trials = [Trial(kernel.configuration({}), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}))]
-    parameters = [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in kernel.parameters]
-    described = settings(kernel="axpy", kernel_path=None, sizes={"n": 100}, parameters=parameters)
-    shown = document(described_run(described | {"template_hash": "0"}, trials))
-    assert "The template of kernel axpy is not" in shown["sources"]["remarks"][0]
-    assert list(shown["sources"]["by_trial"]) == ["0"]
-
-
-def test_a_definition_given_has_to_fit() -> None:
-    with pytest.raises(KernelError, match="has changed since the run"):
-        report_of(
-            poly_run(parameters=[{"name": "block", "kind": "ordinal", "values": [1]}]), kernels=[own_kernel.kernel]
-        )
-    with pytest.raises(MptuneError, match="no run uses it"):
-        report_of(small_run(), kernels=[own_kernel.kernel])
+    assert "the run has none" in remark
+    (remark,) = document(with_sources(poly_run()), sources=0)["sources"]["remarks"]
+    assert "made without sources" in remark
+    assert not document(with_sources(poly_run()))["sources"]["remarks"]
 
 
 def test_what_cannot_be_rendered_is_told() -> None:
     run = poly_run(2)
     strange = Trial(Configuration({**run.trials[0].configuration, "unroll": "wide"}), Status.CRASH)
-    (shown,) = report_of(Run(run.info, [*run.trials, strange]), kernels=[own_kernel.kernel]).runs
-    assert sorted(shown["sources"]["by_trial"]) == [0, 1]
-    assert "Trial 3 cannot be rendered" in shown["sources"]["remarks"][-1]
+    sources = with_sources(Run(run.info, [*run.trials, strange])).sources
+    assert len(sources) == 3
+    assert "cannot be rendered: kernel poly: 'wide' is none of the values" in sources[strange.configuration.to_json()]
 
 
 # -- files -------------------------------------------------------------------------------------
