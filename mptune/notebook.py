@@ -57,7 +57,7 @@ def _progress_html(progress: Progress) -> str:
     found = "none feasible yet"
     if best is not None:
         found = (
-            f"{best.time_ms:.4g} ms, speedup {run.speedup(best):.3g}, error {best.error:.3g} at {best.configuration}"
+            f"{best.time_ms:.4g} ms, speedup {run.speedup_text(best)}, error {best.error:.3g} at {best.configuration}"
         )
     rows = [
         ("phase", progress.phase),

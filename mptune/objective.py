@@ -123,6 +123,11 @@ class Objective:
         return (self.metric, *self.also)
 
     @property
+    def is_time(self) -> bool:
+        """Whether the first objective is that launches take little time."""
+        return self.metric == "time_ms" and self.minimise
+
+    @property
     def names(self) -> frozenset[str]:
         """Names of the metrics the values are made of."""
         return self._expression.names.union(*(other.names for other in self._others))

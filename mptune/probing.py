@@ -28,10 +28,10 @@ from mptune.emit import sizes_of
 from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.interop import read_run
+from mptune.intervals import median_interval
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
-from mptune.observers.time import median_interval
 from mptune.policy import MeasurementPolicy
 from mptune.registry import definition_hash, kernel_of_run
 from mptune.rendering import render, template_hash
@@ -354,10 +354,9 @@ def _combinations(changes: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
 def _turns(evaluator: DeviceEvaluator, trials: Sequence[Trial]) -> dict[Configuration, list[float]]:
     """Return the shortest launch of each configuration in each round, in milliseconds; nothing if a worker ended."""
     found: dict[Configuration, list[float]] = {}
-    for trial in evaluator.remeasure(trials, _ROUNDS):
-        launches = trial.measurement.times_ms
-        per_round = max(1, len(launches) // _ROUNDS)
-        found[trial.configuration] = [min(launches[i : i + per_round]) for i in range(0, len(launches), per_round)]
+    for turn in evaluator.remeasure(trials, _ROUNDS).trials:
+        if turn.measurement.times_ms:
+            found.setdefault(turn.configuration, []).append(min(turn.measurement.times_ms))
     return found
 
 

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.finals import LEAST_ROUNDS
 from mptune.markup import heading, table
 from mptune.metric_expressions import MORE_IS_BETTER
 from mptune.objective import Objective
 from mptune.pareto import front
+from mptune.precision import precision
 from mptune.results import Status, Trial
+from mptune.space.configuration import Value
 from mptune.store import PROBE, RunFile, RunInfo, RunState
 from mptune.unseen import Verified, in_words
 
@@ -97,7 +100,7 @@ class Run:
         shown = {name: trial for name, trial in (("baseline", self.baseline), second) if trial is not None}
         rows: list[tuple[object, ...]] = [
             ("time (ms)", *(f"{trial.time_ms:.4g}" for trial in shown.values())),
-            ("speedup", *(f"{self.speedup(trial):.3g}" for trial in shown.values())),
+            ("speedup", *(self.speedup_text(trial) for trial in shown.values())),
             ("error", *(f"{trial.error:.3g}" for trial in shown.values())),
         ]
         rows += [(name, *(trial.configuration.get(name) for trial in shown.values())) for name in self.parameter_names]
@@ -216,12 +219,77 @@ class Run:
             and all(trial.configuration.get(name) in values for name, values in fixed.items())
             and math.isfinite(value := objective.value(trial))
         ]
-        return min(candidates, key=lambda entry: entry[:3])[3] if candidates else None
+        first = min(candidates, key=lambda entry: entry[:3])[3] if candidates else None
+        if first is None or not objective.is_time:
+            return first
+        tied = self.state.finals.tied_with(first.configuration)
+        rivals = [trial for *_, trial in candidates if trial.configuration in tied]
+        return min([first, *rivals], key=lambda t: not self.state.finals.is_chosen(t.configuration))
 
     @cached_property
     def best(self) -> Trial | None:
-        """The best feasible trial, by the first of several objectives; None if there is none."""
-        return self.info.objective.best(self.trials)
+        """The best feasible trial, by the first of several objectives; None if there is none, or if it is undecided.
+
+        Of those that are as fast, as far as the finals can tell, it is the simplest: of the fewest types, then of the
+        least memory, then of the widest types.
+        """
+        return None if self.undecided or not self._contenders else self._contenders[0]
+
+    @cached_property
+    def undecided(self) -> tuple[Trial, ...]:
+        """The feasible trials any of which may be the best: noise hides which, and their types differ.
+
+        Empty as soon as a winner can be named. On a machine that is quiet, what cannot be told apart is as good as each
+        other, and the simplest is the best.
+        """
+        finals, contenders = self.state.finals, self._contenders
+        fastest = self.info.objective.best(contenders)
+        if fastest is None or not finals.noise:
+            return ()
+        ratios = finals.tied_with(fastest.configuration)
+        sure = [t for t in contenders if t is fastest or ratios[t.configuration].is_equal]
+        open_ones = [
+            t
+            for t in contenders
+            if t not in sure
+            and self.types_of(t) != self.types_of(sure[0])
+            and (contenders.index(t) < contenders.index(sure[0]) or ratios[t.configuration].may_be_faster)
+        ]
+        return (sure[0], *open_ones) if open_ones else ()
+
+    @property
+    def why_undecided(self) -> str:
+        """Why no winner is named, in words; empty if one is, or nothing is feasible."""
+        if not self.undecided:
+            return ""
+        return (
+            f"no winner is named: {len(self.undecided)} configurations of different types can be the fastest, and the "
+            f"machine was too noisy to tell ({self.state.finals.noise}); the same command with --resume measures them "
+            "again"
+        )
+
+    @cached_property
+    def _contenders(self) -> tuple[Trial, ...]:
+        """The best feasible trial and those that are as fast as far as the finals can tell, the simplest first."""
+        objective, finals = self.info.objective, self.state.finals
+        fastest = objective.best(self.trials)
+        if fastest is None or not objective.is_time:
+            return () if fastest is None else (fastest,)
+        tied = finals.tied_with(fastest.configuration)
+        rivals = [t for t in self.trials if t.configuration in tied and objective.is_feasible(t)]
+
+        def simplicity(trial: Trial) -> tuple[float, ...]:
+            types = [precision(str(name)) for name in self.types_of(trial)]
+            width = sum(each.significand_bits for each in types)
+            is_known = finals.is_chosen(trial.configuration)
+            return len(set(types)), _or_inf(trial.metric("memory_bytes")), -width, not is_known, trial.time_ms
+
+        return tuple(sorted((fastest, *rivals), key=simplicity))
+
+    def types_of(self, trial: Trial) -> tuple[Value, ...]:
+        """Return the precisions of a trial, in the order of the parameters."""
+        names = [parameter.name for parameter in self.info.parameters if parameter.kind == "precision"]
+        return tuple(trial.configuration[name] for name in names if name in trial.configuration)
 
     @cached_property
     def front(self) -> tuple[Trial, ...]:
@@ -250,6 +318,26 @@ class Run:
         if self.baseline is None or not trial.is_valid or not trial.time_ms > 0:
             return math.nan
         return self.baseline.time_ms / trial.time_ms
+
+    def speedup_interval(self, trial: Trial) -> tuple[float, float] | None:
+        """Return the 95% interval of a trial's speedup; None if it and the baseline were not timed side by side."""
+        if self.baseline is None or not trial.is_valid:
+            return None
+        if trial.configuration == self.baseline.configuration:
+            return 1.0, 1.0
+        ratio = self.state.finals.ratio(self.baseline.configuration, trial.configuration)
+        return None if ratio is None or ratio.rounds < LEAST_ROUNDS else (ratio.low, ratio.high)
+
+    def speedup_text(self, trial: Trial) -> str:
+        """Return the speedup in words: with its interval if that is known, a dash if it is not known itself."""
+        speedup, interval = self.speedup(trial), self.speedup_interval(trial)
+        if math.isnan(speedup):
+            return "-"
+        if interval is None or interval == (1.0, 1.0):
+            return f"{speedup:.3g}"
+        low, high = interval
+        unsure = ": cannot be told from 1.00" if low <= 1.0 <= high else ""
+        return f"{speedup:.3g}x ({low:.3g} to {high:.3g}{unsure})"
 
     def verified(self, trial: Trial) -> Verified | None:
         """Return what unseen inputs said of a trial, None if it was not verified."""
@@ -357,6 +445,7 @@ class Run:
                 "baseline": self._entry(self.baseline),
                 "best": self._entry(self.best),
                 "front": [self._entry(trial) for trial in self.front],
+                "undecided": [self._entry(trial) for trial in self.undecided],
                 "closest": self._entry(self.closest),
                 "statuses": self.statuses,
                 "failures": [
@@ -388,7 +477,11 @@ class Run:
                 "dominated": sum(trial.is_valid for trial in self.trials) - len(self.pareto(metrics)),
                 "front": [
                     {"configuration": trial.configuration, **{name: self.metric_of(trial, name) for name in metrics}}
-                    | {_SPEEDUP: self.speedup(trial), "feasible": self.info.objective.is_feasible(trial)}
+                    | {
+                        _SPEEDUP: self.speedup(trial),
+                        "speedup_interval": self.speedup_interval(trial),
+                        "feasible": self.info.objective.is_feasible(trial),
+                    }
                     for trial in self.pareto(metrics)
                 ],
             }
@@ -401,6 +494,7 @@ class Run:
             "configuration": trial.configuration,
             "time_ms": trial.time_ms,
             _SPEEDUP: self.speedup(trial),
+            "speedup_interval": self.speedup_interval(trial),
             "error": trial.error,
             "verified": None if (verified := self.verified(trial)) is None else verified.to_json(),
             "metrics": trial.measurement.metrics,

@@ -6,8 +6,14 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from mptune.finals import Finals
+
+_NOISE = Finals.noise
 
 # Tests run side by side; more threads of BLAS would only wait for each other.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -21,3 +27,17 @@ settings.load_profile("mptune")
 if "MPTUNE_CACHE_DIR" not in os.environ:
     os.environ["MPTUNE_CACHE_DIR"] = tempfile.mkdtemp(prefix="mptune-tests-")
     atexit.register(shutil.rmtree, os.environ["MPTUNE_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quiet_machine() -> Iterator[None]:
+    """Let runs name a winner however busy the machine is that runs the tests; "noisy_machine" takes it back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Finals, "noise", "")
+        yield
+
+
+@pytest.fixture
+def noisy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a machine be as noisy as it is."""
+    monkeypatch.setattr(Finals, "noise", _NOISE)

@@ -10,20 +10,25 @@ import pytest
 from described import described_run
 
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.protocol import Finished
+from mptune.evaluators.timing import TimingPlan
+from mptune.finals import LEAST_ROUNDS
 from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuner import tune
-from mptune.tuner.phases import ROUNDS, finalists, rounds_within
+from mptune.tuner.settling import finalists
 
 BASELINE = {"x_type": ("fp64",)}
 
 
 def trial(x_type: str, block: int, time_ms: float, error: float, status: Status = Status.OK) -> Trial:
     configuration = Configuration({"x_type": x_type, "block": block})
-    return Trial(configuration, status, measurement=Measurement({"time_ms": time_ms, "error": error}))
+    return Trial(
+        configuration, status, measurement=Measurement({"time_ms": time_ms, "time_min_ms": time_ms, "error": error})
+    )
 
 
 def chosen(objective: Objective, *trials: Trial) -> list[tuple[str, int]]:
@@ -46,7 +51,7 @@ TRIALS = (
 
 
 def test_fastest_feasible_and_fastest_baselines() -> None:
-    expected = [("fp32", 1), ("fp32", 2), ("fp64", 2), ("fp64", 1)]
+    expected = [("fp32", 1), ("fp32", 2), ("fp64", 2), ("fp64", 1), ("fp64", 3)]
     assert chosen(Objective(threshold=1e-5), *TRIALS) == expected
 
 
@@ -59,19 +64,19 @@ def test_none_where_nothing_is_feasible_or_time_does_not_matter() -> None:
     assert chosen(Objective("error"), *TRIALS) == []
 
 
-@pytest.mark.parametrize(("allowed_s", "rounds"), [(60.0, ROUNDS), (0.19, 3), (0.13, 2), (0.11, 0), (0.0, 0)])
-def test_rounds_fit_into_the_time(allowed_s: float, rounds: int) -> None:
-    assert rounds_within([trial("fp64", 1, 4.0, 0.0), trial("fp64", 2, 6.0, 0.0)], allowed_s) == rounds
-
-
 def test_best_and_baseline_are_measured_in_turn(tmp_path: Path) -> None:
     path = tmp_path / "poly.db"
     kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
     run = tune(kernel, backend="host", budget=9, max_error=1e-5, strategy="random", output=path)
     assert run.best is not None
     assert run.baseline is not None
+    low, high = run.speedup_interval(run.best) or (math.nan, math.nan)
+    assert low <= run.speedup(run.best) <= high
+    assert run.speedup_interval(run.baseline) == (1.0, 1.0)
+    fresh = run.state.finals.times_ms[run.state.finals.chosen_after :]
+    assert len(fresh) >= LEAST_ROUNDS
     for each in (run.best, run.baseline):
-        assert len(each.measurement.times_ms) % ROUNDS == 0
+        assert run.state.finals.is_chosen(each.configuration)
         assert not each.measurement.reused_error
         assert each.status is Status.OK
     assert run.evaluations == 9
@@ -94,11 +99,11 @@ def test_finalist_that_fails_is_out_where_the_kernel_is_to_blame(
     remeasure = DeviceEvaluator.remeasure
     failed: set[Configuration] = set()
 
-    def fail(self: DeviceEvaluator, trials: list[Trial], rounds: int) -> list[Trial]:
+    def fail(self: DeviceEvaluator, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
         if failed:
-            return remeasure(self, trials, rounds)
+            return remeasure(self, trials, rounds, visit)
         failed.add(trials[0].configuration)
-        return [dataclasses.replace(trials[0], status=status, measurement=Measurement())]
+        return Finished((dataclasses.replace(trials[0], status=status, measurement=Measurement()),))
 
     monkeypatch.setattr(DeviceEvaluator, "remeasure", fail)
     kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
@@ -109,7 +114,44 @@ def test_finalist_that_fails_is_out_where_the_kernel_is_to_blame(
         assert trial.is_valid is not (is_out and trial.configuration in failed)
     # What takes its place is measured again too.
     assert is_out is not (run.best.configuration in failed)
-    assert not is_out or len(run.best.measurement.times_ms) % ROUNDS == 0
+    assert not is_out or run.speedup_interval(run.best) is not None
+
+
+def test_finals_that_cannot_be_held_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DeviceEvaluator, "remeasure", lambda *_: Finished((), is_usable=False))
+    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
+    said: list[str] = []
+    run = tune(kernel, backend="host", budget=6, max_error=1e-5, strategy="random", on_warning=said.append)
+    assert run.best is not None
+    assert run.speedup_interval(run.best) is None
+    assert any("could not be timed side by side" in line for line in said)
+
+
+@pytest.mark.parametrize("status", [Status.CORRUPT, Status.NON_FINITE])
+def test_finalist_that_turns_out_wrong_does_not_win(monkeypatch: pytest.MonkeyPatch, status: Status) -> None:
+    wrong: list[Configuration] = []
+    remeasure = DeviceEvaluator.remeasure
+
+    def fail(self: DeviceEvaluator, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
+        answer = remeasure(self, trials, rounds, visit)
+        wrong[:] = wrong or [answer.trials[0].configuration]
+        return dataclasses.replace(
+            answer,
+            trials=tuple(
+                dataclasses.replace(t, status=status, measurement=Measurement({"error": 1.0}))
+                if t.configuration in wrong
+                else t
+                for t in answer.trials
+            ),
+        )
+
+    monkeypatch.setattr(DeviceEvaluator, "remeasure", fail)
+    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
+    run = tune(kernel, backend="host", budget=9, max_error=1e-5, strategy="random")
+    assert run.best is not None
+    assert run.best.configuration not in wrong
+    (trial,) = [t for t in run.trials if t.configuration in wrong]
+    assert trial.status is status
 
 
 def test_both_measurements_count_as_time_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,16 +159,22 @@ def test_both_measurements_count_as_time_spent(tmp_path: Path, monkeypatch: pyte
     spent: dict[Configuration, tuple[float, float]] = {}
     remeasure = DeviceEvaluator.remeasure
 
-    def watched(self: DeviceEvaluator, trials: list[Trial], rounds: int) -> list[Trial]:
-        again = remeasure(self, trials, rounds)
-        before = {t.configuration: t.measurement.durations_s for t in trials}
-        for each in again:
-            after = each.measurement.durations_s
-            assert all(after[phase] >= seconds for phase, seconds in before[each.configuration].items())
-            spent[each.configuration] = before[each.configuration]["timing"], after["timing"]
-        return again
+    def watched(self: DeviceEvaluator, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
+        answer = remeasure(self, trials, rounds, visit)
+        for trial in trials:
+            before = trial.measurement.durations_s["timing"]
+            if trial.configuration not in spent:
+                spent[trial.configuration] = before, before
+        for turn in answer.trials:
+            first, so_far = spent[turn.configuration]
+            spent[turn.configuration] = first, so_far + turn.measurement.durations_s["timing"]
+        return answer
 
     monkeypatch.setattr(DeviceEvaluator, "remeasure", watched)
-    tune(kernel, backend="host", budget=6, max_error=1e-5, strategy="random", output=tmp_path / "poly.db")
+    run = tune(kernel, backend="host", budget=6, max_error=1e-5, strategy="random", output=tmp_path / "poly.db")
     assert spent
-    assert all(after > before for before, after in spent.values())
+    for trial in run.trials:
+        if trial.configuration in spent:
+            before, after = spent[trial.configuration]
+            assert after > before
+            assert trial.measurement.durations_s["timing"] == pytest.approx(after)

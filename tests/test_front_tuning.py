@@ -19,8 +19,8 @@ from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.tuner.phases import finalists
 from mptune.tuner.plan import footprints
+from mptune.tuner.settling import finalists
 
 OWN = Path(__file__).with_name("own_kernel.py")
 

@@ -258,6 +258,7 @@ def test_the_front_as_a_document(run):
     assert document["front"][0] == {
         "configuration": {"type": "fp16", "policy": "accurate", "block": 64},
         "speedup": 4.0,
+        "speedup_interval": None,
         "error": 5e-3,
         "feasible": False,
     }

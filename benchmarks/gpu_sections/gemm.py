@@ -141,7 +141,7 @@ def _in_turn(
                 vendor.multiply()
                 vendor_ms.append(statistics.median(vendor.multiply() for _ in range(9)))
                 error = vendor.error()
-            for trial in evaluator.remeasure(trials, 1):
+            for trial in evaluator.remeasure(trials, 1).trials:
                 if trial.is_valid:
                     times[trial.configuration].append(trial.time_ms)
     kernels = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import math
 import os
 import platform
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Processor", "last_level_cache_bytes", "processor", "usable_cores"]
+__all__ = ["Processor", "last_level_cache_bytes", "other_tasks_per_core", "processor", "usable_cores"]
 
 #: Feature sets of x86-64 that compilers have names for, each including those before (System V psABI).
 _X86_LEVELS: Final = (
@@ -97,3 +98,15 @@ def _cpuinfo() -> Mapping[str, str]:
     first = text.split("\n\n", 1)[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def other_tasks_per_core() -> float:
+    """Return how many tasks besides this one run or wait for a core of the machine now, per core; NaN if unknown.
+
+    Linux says so for all of the machine, whatever part of it a process may use.
+    """
+    try:
+        runnable = Path("/proc/loadavg").read_text().split()[3].partition("/")[0]
+        return max(0, int(runnable) - 1) / (os.cpu_count() or 1)
+    except (OSError, ValueError, IndexError):
+        return math.nan

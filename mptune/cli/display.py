@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Kinds of failure that are listed one by one.
 _KINDS: Final = 8
+#: Configurations any of which may be the best that are shown.
+_CANDIDATES: Final = 4
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
@@ -141,6 +143,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(f"constraints: {' and '.join(objective.constraints)}")
     echo()
     second = {"best": run.best} if run.best is not None else {"closest": run.closest}
+    if run.undecided:
+        second = {f"candidate {i}": trial for i, trial in enumerate(run.undecided[:_CANDIDATES], 1)}
     trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
     if trials:
         echo(_comparison(run, trials) + "\n")
@@ -171,7 +175,7 @@ def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:
     rows: list[tuple[object, ...]] = [
         *((metric, *(number(run.metric_of(t, metric)) for t in trials.values())) for metric in others),
         ("time (ms)", *(number(t.time_ms) for t in trials.values())),
-        ("speedup", *(number(run.speedup(t), 3) for t in trials.values())),
+        ("speedup", *(run.speedup_text(t) for t in trials.values())),
         ("error", *(number(t.error, 3) for t in trials.values())),
         ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in trials.values())),
         *((name, *(t.configuration[name] for t in trials.values())) for name in run.parameter_names),
@@ -190,13 +194,17 @@ def _spent(run: Run) -> str:
 def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> str:
     """Return a front, one trial a row; each parameter has a column of its own if the terminal is wide enough."""
     numbers = tuple(dict.fromkeys((*metrics, "speedup")))
+
+    def cell(trial: Trial, metric: str) -> str:
+        return run.speedup_text(trial) if metric == "speedup" else number(run.metric_of(trial, metric))
+
     limited = run.info.objective.threshold is not None or bool(run.objective.constraints)
     judged = ("feasible",) if limited and trials is not run.front else ()
     tried = {t.configuration: found for t in trials if (found := run.verified(t)) is not None}
     unseen = ("unseen",) if tried else ()
     rows = [
         (
-            *(number(run.metric_of(trial, metric), 3 if metric == "speedup" else 4) for metric in numbers),
+            *(cell(trial, metric) for metric in numbers),
             *("yes" if run.objective.is_feasible(trial) else "no" for _ in judged),
             *(_held(tried.get(trial.configuration)) for _ in unseen),
         )

@@ -239,7 +239,7 @@ def emit(
         trial = emission.trial
         echo(
             f"{emission.kernel}: {trial.configuration}: {number(trial.time_ms)} ms, "
-            f"speedup {number(emission.speedup, 3)}, error {number(trial.error, 3)}"
+            f"speedup {emission.speedup_text}, error {number(trial.error, 3)}"
         )
         for name in emission.files:
             echo(str(emission.folder / name))
@@ -258,6 +258,9 @@ def _winners(
     for path in paths:
         run = Run.load(path)
         winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
+        if winner is None and run.undecided and max_error is None:
+            print_error(f"{path}: {run.why_undecided}, and --configuration chooses one of them")
+            return []
         if winner is None:
             least = min((trial.error for trial in run.trials if trial.is_valid and trial.error >= 0), default=math.nan)
             print_error(f"{path}: no trial satisfies the threshold; the smallest error is {number(least)}")

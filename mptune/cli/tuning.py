@@ -188,7 +188,7 @@ def _report(run: Run, path: Path, json: bool) -> int:
     else:
         print_run(run, warnings=False)  # the live view has shown them
     if run.best is None:
-        print_error(_nothing_found(run))
+        print_error(run.why_undecided or _nothing_found(run))
     print_note(f"run file: {path}")
     return 0 if run.best is not None else 1
 

@@ -123,7 +123,7 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "errors": {n.removeprefix(prefix): _number(v) for n, v in metrics.items() if n.startswith(prefix)},
         "is_error_reused": trial.measurement.reused_error,
         "verified": in_words(trial, _objective(winner)),
-        "speedup": _number(run.speedup(trial), 3),
+        "speedup": run.speedup_text(trial),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
         "remarks": (*trial.warnings, *remarks(run.info, winner.kernel)),
@@ -218,13 +218,15 @@ class Emission:
     """What was written: the names of the files in a folder, and the trial they are of.
 
     The threshold is the one the trial satisfies, None where it was asked for by name or the run has none; the speedup
-    is over the run's baseline, NaN if that is not known.
+    is over the run's baseline, NaN if that is not known, its interval None.
     """
 
     kernel: str
     trial: Trial
     threshold: float | Mapping[str, float] | None
     speedup: float
+    speedup_interval: tuple[float, float] | None
+    speedup_text: str
     folder: Path
     files: tuple[str, ...]
 
@@ -237,6 +239,7 @@ class Emission:
                 "threshold": self.threshold,
                 "time_ms": self.trial.time_ms,
                 "speedup": self.speedup,
+                "speedup_interval": self.speedup_interval,
                 "error": self.trial.error,
                 "output": str(self.folder),
                 "files": self.files,
@@ -298,8 +301,17 @@ def emit(winner: Winner, folder: str | Path, *, name: str = "") -> Emission:
         "README.md": fill("README.md", values),
     }
     write_files(Path(folder), texts)
-    speedup = winner.run.speedup(winner.trial)
-    return Emission(winner.kernel.name, winner.trial, winner.threshold, speedup, Path(folder), tuple(texts))
+    run, trial = winner.run, winner.trial
+    return Emission(
+        winner.kernel.name,
+        trial,
+        winner.threshold,
+        run.speedup(trial),
+        run.speedup_interval(trial),
+        run.speedup_text(trial),
+        Path(folder),
+        tuple(texts),
+    )
 
 
 def emit_all_devices(winners: Sequence[Winner], folder: str | Path) -> tuple[Emission, ...]:

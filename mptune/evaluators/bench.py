@@ -259,6 +259,11 @@ class Bench:
             return False
         return trial.status is not Status.LAUNCH_ERROR or self._backend.device.is_usable()
 
+    @property
+    def is_on_processor(self) -> bool:
+        """Whether launches share the processor with whatever else this machine does."""
+        return self._backend.shares_memory
+
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
         """Unload functions at the end of a block instead of after each trial: for configurations that come again."""

@@ -174,7 +174,7 @@ class Lease:
         self.ready()
         return compiled_first(self._ahead[0] if self._ahead else None, request, self._worker.evaluate)
 
-    def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
+    def remeasure(self, rounds: Rounds) -> Finished:
         """Return trials of configurations measured in turn."""
         return self._worker.remeasure(rounds)
 
@@ -287,9 +287,9 @@ class DaskDevices(Devices):
         trials, self._trials = self._trials, []
         return trials
 
-    def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
+    def remeasure(self, rounds: Rounds) -> Finished:
         """Measure configurations in turn, on any one device."""
-        return tuple(self._on_any(Lease.remeasure, rounds) or ())
+        return self._on_any(Lease.remeasure, rounds) or Finished((), is_usable=False)
 
     def run_on_draws(self, asked: OnDraws) -> Finished:
         """Run configurations on draws of the inputs, on any one device."""

@@ -19,6 +19,7 @@ from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices, LocalDevices
 from mptune.evaluators.identity import launch_identity, metric_identity, trial_key, unversioned
 from mptune.evaluators.protocol import Finished, Job, OnDraws, Rounds
+from mptune.evaluators.rounds import VISIT
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.evidence import dependence, disagree
@@ -210,7 +211,7 @@ class DeviceEvaluator(Evaluator):
             self.remember(trial)
         return trials
 
-    def remeasure(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
+    def remeasure(self, trials: Sequence[Trial], rounds: int, visit: TimingPlan = VISIT) -> Finished:
         """Measure the configurations of valid trials again in turn, so that whatever the machine does hits all alike.
 
         An error that was reused is now measured. One that fails is of no evidence any more. Nothing is returned for
@@ -219,6 +220,10 @@ class DeviceEvaluator(Evaluator):
         Args:
             trials: what was measured before.
             rounds: how often each configuration's turn comes.
+            visit: how often it is launched in its turn.
+
+        Returns:
+            The trial of each turn, in the order in which they came.
         """
         requests = [
             Request(
@@ -229,13 +234,18 @@ class DeviceEvaluator(Evaluator):
             for trial in trials
         ]
         before = {trial.configuration: trial for trial in trials}
-        again = self._devices.remeasure(Rounds(tuple(requests), rounds))
-        for trial in again:
+        answer = self._devices.remeasure(Rounds(tuple(requests), rounds, visit))
+        turns: list[Trial] = []
+        for trial in answer.trials:
+            # Where the error was known it was the configuration's own; otherwise it has been measured now.
+            measurement = dataclasses.replace(trial.measurement, reused_error=False)
+            turns.append(dataclasses.replace(trial, key=before[trial.configuration].key, measurement=measurement))
+        for trial in {turn.configuration: turn for turn in turns}.values():
             if not trial.is_valid:
                 self._forget(trial.configuration)
             elif before[trial.configuration].measurement.reused_error:
                 self.remember(trial)
-        return [_measured_again(before[trial.configuration], trial) for trial in again]
+        return dataclasses.replace(answer, trials=tuple(turns))
 
     def run_on_draws(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> Finished:
         """Return the trial of each configuration on each draw of the inputs, untimed. Only while nothing is under way.
@@ -258,12 +268,3 @@ class DeviceEvaluator(Evaluator):
         ready = self.start()
         parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan))
         return trial_key((*parts, *sorted(ready.observers)))
-
-
-def _measured_again(before: Trial, after: Trial) -> Trial:
-    """Return a trial with its new numbers, and the time that both measurements took."""
-    first, second = before.measurement.durations_s, after.measurement.durations_s
-    durations_s = {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {**first, **second}}
-    # Where the error was known it was the configuration's own; otherwise it has been measured now.
-    measurement = dataclasses.replace(after.measurement, durations_s=durations_s, reused_error=False)
-    return dataclasses.replace(after, key=before.key, measurement=measurement)

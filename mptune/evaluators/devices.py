@@ -143,8 +143,8 @@ class Devices(ABC):
         """
 
     @abstractmethod
-    def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
-        """Measure configurations in turn, all on one device; return nothing if that ended its worker.
+    def remeasure(self, rounds: Rounds) -> Finished:
+        """Measure configurations in turn, all on one device; return no trial if that ended its worker.
 
         Only while no trial is under way.
         """
@@ -276,7 +276,7 @@ class LocalDevices(Devices):
         self._free += [worker for worker, _ in ended]
         return [future.result() for _, future in ended]
 
-    def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
+    def remeasure(self, rounds: Rounds) -> Finished:
         """Measure configurations in turn, on the first device."""
         self.start()
         return self._workers[0].remeasure(rounds)

@@ -7,6 +7,7 @@ phases as they begin and, at the end, :class:`Finished`.
 
 from __future__ import annotations
 
+import math
 import pickle
 import warnings
 from collections.abc import Mapping, Sequence
@@ -135,6 +136,7 @@ class Rounds:
 
     requests: tuple[Request, ...]
     rounds: int
+    visit: TimingPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +152,19 @@ class Finished:
     """A request or rounds are done.
 
     Attributes:
-        trials: of the request, of the rounds, or of each configuration on each draw.
+        trials: of the request, of each turn of the rounds in the order in which they came, or of each configuration on
+            each draw.
         is_usable: whether the worker can do anything else.
         draws: the draw of each trial, where it was asked for on draws.
         unmade: draws whose inputs or references could not be made, and why.
+        tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; NaN if not known.
     """
 
     trials: tuple[Trial, ...]
     is_usable: bool = True
     draws: tuple[Draw, ...] = ()
     unmade: Mapping[Draw, str] = field(default_factory=dict)
+    tasks_per_core: float = math.nan
 
 
 def together(answers: Sequence[Finished]) -> Finished:

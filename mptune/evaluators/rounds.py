@@ -18,10 +18,22 @@ from mptune.rendering import render
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["VISIT", "Remeasured", "measure_in_turn", "remeasure"]
+__all__ = ["VISIT", "Remeasured", "measure_in_turn", "remeasure", "together", "visit_of"]
 
 #: Launches each time a configuration's turn comes: as many for each, so that every round counts the same.
 VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=5)
+#: Turns take about so long where launches do: several short launches, of which the shortest counts, or a single long
+#: one, within which as much evens out. What takes this much longer needs no warming up either.
+_VISIT_MS: Final = 30.0
+_LONG_MS: Final = 300.0
+
+
+def visit_of(time_ms: float) -> TimingPlan:
+    """Return how often each of several configurations is launched in its turn, if a launch takes about so long."""
+    if not time_ms > 0:
+        return VISIT
+    launches = min(VISIT.min_repeats, max(1, round(_VISIT_MS / time_ms)))
+    return TimingPlan(warmups=int(time_ms < _LONG_MS), min_repeats=launches, max_repeats=launches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +87,11 @@ def measure_in_turn(
     return found
 
 
-def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: TimingPlan = VISIT) -> list[Trial]:
-    """Measure configurations again in turn, as :func:`measure_in_turn` does, and return a trial of each.
+def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: TimingPlan = VISIT) -> Iterator[Trial]:
+    """Measure configurations again in turn, as :func:`measure_in_turn` does, and yield the trial of each turn.
 
-    Its raw times are those of all rounds in the order they were taken, its time their median. One that fails has the
-    trial of that failure. Where a failure leaves the device unusable it ends there, and configurations whose first
-    turn had not come are missing.
+    One that fails is left out from then on. Where a failure leaves the device unusable it ends there, and
+    configurations whose first turn had not come are missing.
 
     Args:
         bench: measures.
@@ -88,12 +99,10 @@ def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: Tim
         rounds: how many.
         visit: how often to launch each time.
     """
-    trials: dict[Configuration, list[Trial]] = {}
     for trial in _visits(bench, requests, rounds, visit):
-        trials.setdefault(trial.configuration, []).append(trial)
+        yield trial
         if not trial.is_valid and not bench.is_usable(trial):
-            break
-    return [_together(each) for each in trials.values()]
+            return
 
 
 def _visits(bench: Bench, requests: Iterable[Request], rounds: int, visit: TimingPlan | None = None) -> Iterator[Trial]:
@@ -120,8 +129,11 @@ def _visits(bench: Bench, requests: Iterable[Request], rounds: int, visit: Timin
                 yield trial
 
 
-def _together(trials: Sequence[Trial]) -> Trial:
-    """Return one trial for all visits to a configuration, the failed one if one is."""
+def together(trials: Sequence[Trial]) -> Trial:
+    """Return one trial for all turns of a configuration, the failed one if one is.
+
+    Its raw times are those of all rounds in the order they were taken, its time their median.
+    """
     first, last = trials[0], trials[-1]
     if not last.is_valid:
         return last

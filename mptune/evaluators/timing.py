@@ -11,8 +11,8 @@ from typing import Final
 from mptune.backends.base import Backend, Buffer
 from mptune.buffers import DataManager
 from mptune.errors import MptuneError, OutOfMemoryError, UnknownNameError
+from mptune.intervals import is_tight, median_interval
 from mptune.kernel import Kernel, Sizes
-from mptune.observers.time import is_tight, median_interval
 from mptune.space.configuration import Configuration
 
 __all__ = ["FLUSHING", "CacheFlush", "TimingPlan", "is_worth_flushing", "repeat_launches", "wants_flush"]

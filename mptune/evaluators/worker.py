@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from multiprocessing.connection import Connection
 from typing import Any
 
 from mptune.backends import get_backend
+from mptune.backends.processor import other_tasks_per_core
 from mptune.buffers import Draw
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
@@ -32,13 +35,19 @@ def main(connection: Connection) -> None:
 
 
 def _answer(bench: Bench, request: Any) -> Finished:
+    tasks: list[float] = []
     if isinstance(request, Rounds):
-        trials = remeasure(bench, request.requests, request.rounds)
+        trials = []
+        for trial in remeasure(bench, request.requests, request.rounds, request.visit):
+            trials.append(trial)
+            tasks.append(other_tasks_per_core() if bench.is_on_processor else math.nan)
     elif isinstance(request, OnDraws):
         return run_on_draws(bench, request)
     else:
         trials = [bench.evaluate(request)]
-    return Finished(tuple(trials), all(bench.is_usable(trial) for trial in trials))
+    known = [count for count in tasks if not math.isnan(count)]
+    usable = all(bench.is_usable(trial) for trial in trials)
+    return Finished(tuple(trials), usable, tasks_per_core=statistics.fmean(known) if known else math.nan)
 
 
 def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:

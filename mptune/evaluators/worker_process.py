@@ -199,8 +199,8 @@ class DeviceWorker:
         """Return the trial of a configuration; a failed one if the process ends or is ended."""
         return self._call(lambda: self._evaluate(request, quiet))
 
-    def remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
-        """Return a trial of each configuration, measured in turn; if one ends the process, each alone to see which."""
+    def remeasure(self, rounds: Rounds) -> Finished:
+        """Return a trial of each turn; if one ends the process, the last turn of each alone, to see which."""
         return self._call(lambda: self._remeasure(rounds))
 
     def run_on_draws(self, asked: OnDraws) -> Finished:
@@ -247,7 +247,7 @@ class DeviceWorker:
         self._running()
         start = time.perf_counter()
         try:
-            (trial,) = self._ask(request, quiet).trials
+            *_, trial = self._ask(request, quiet).trials
             return trial
         except WorkerDied as death:
             # Under a larger limit a trial that ran out of time is worth another try.
@@ -256,13 +256,12 @@ class DeviceWorker:
             configuration = (request.requests[0] if isinstance(request, Rounds) else request).configuration
             return Trial(configuration, death.status, str(death), lost)
 
-    def _remeasure(self, rounds: Rounds) -> tuple[Trial, ...]:
+    def _remeasure(self, rounds: Rounds) -> Finished:
         if len(rounds.requests) > 1:
             with contextlib.suppress(WorkerDied):
-                return self._ask(rounds, nullcontext).trials
-        return tuple(
-            self._evaluate(dataclasses.replace(rounds, requests=(request,)), nullcontext) for request in rounds.requests
-        )
+                return self._ask(rounds, nullcontext)
+        alone = (dataclasses.replace(rounds, requests=(request,)) for request in rounds.requests)
+        return Finished(tuple(self._evaluate(each, nullcontext) for each in alone))
 
     def _run_on_draws(self, asked: OnDraws) -> Finished:
         if len(asked.requests) > 1:

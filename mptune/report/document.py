@@ -145,7 +145,8 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
     info, trials, objective = run.info, run.trials, run.objective
     numbers = {trial.configuration: number for number, trial in enumerate(trials)}
     command, is_recorded = _tune_command(run)
-    named = {"baseline": _baseline(run), "best": run.best, "closest": run.closest}
+    closest = (*run.undecided, run.closest)[0]
+    named = {"baseline": _baseline(run), "best": run.best, "closest": closest}
     return {
         "label": label,
         "file": file,
@@ -174,7 +175,8 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
         "statuses": _choices([trial.status.value for trial in trials]),
         "messages": _texts([trial.message for trial in trials]),
         "warnings": _texts(["\n".join(trial.warnings) for trial in trials]),
-        "run_warnings": run.state.warnings,
+        "run_warnings": (*run.state.warnings, *([run.why_undecided] if run.undecided else [])),
+        "speedup_text": "" if run.best is None else run.speedup_text(run.best),
         "verified": {name: run.verified_text(t) for name, t in named.items() if t is not None and run.verified(t)},
         "feasible": [int(objective.is_feasible(trial)) for trial in trials],
         # Whose error was measured on another trial of the same accuracy signature.

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self
 
 from mptune.errors import MptuneError, RunFileError
+from mptune.finals import Finals
 from mptune.objective import Objective
 from mptune.space.configuration import Value
 
@@ -193,6 +194,7 @@ class RunState:
         workers: devices that evaluated at the same time; 0 if not known.
         stale: stored trials set aside because source, compiler, device or data have changed.
         warnings: what the user should know of the run as a whole, one plain line each.
+        finals: what the finalists took, side by side; empty before they were measured again.
     """
 
     wall_s: float = 0.0
@@ -202,10 +204,11 @@ class RunState:
     workers: int = 0
     stale: int = 0
     warnings: tuple[str, ...] = ()
+    finals: Finals = field(default_factory=Finals)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"finals": self.finals.to_json()}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
@@ -309,6 +312,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     **dict.fromkeys(("float", "float | None"), _NUMBER),
     "tuple[str, ...]": _TEXTS,
     "tuple[ParameterInfo, ...]": _PARAMETERS,
+    "Finals": _Kind("the times of finalists in rounds", Finals.is_document, Finals.from_json),
     "Mapping[str, str]": _by_name("texts", _is_text),
     "Mapping[str, int]": _by_name("whole numbers a double can hold", _is_whole),
     "Mapping[str, Value]": _by_name("values", is_value),

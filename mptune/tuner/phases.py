@@ -1,25 +1,17 @@
-"""The phases of a run: baseline, search, the winners' own baselines, and the finalists measured again.
-
-A winner picked from many noisy times is the luckiest of the fastest, and the baseline was measured in other minutes
-than the winner was. So the few that can win are measured again in turn at the end, which makes their ratio one of times
-taken side by side.
-"""
+"""The phases of a run: baseline, search, the winners' own baselines, and the finals."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Final
 
 from mptune.errors import EmptySpaceError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.loop import ask_and_tell
-from mptune.objective import Objective
 from mptune.results import Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration, Value
+from mptune.space.configuration import Configuration
 from mptune.space.parameters import uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
@@ -27,22 +19,10 @@ from mptune.tuner.findings import findings
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.plan import TuningPlan
 from mptune.tuner.settings import Progress
+from mptune.tuner.settling import Settling
 from mptune.tuner.warnings import Warnings
 
-__all__ = ["ROUNDS", "Phases", "finalists", "rounds_within"]
-
-#: How many rounds the finalists are measured in, at most and at least.
-ROUNDS: Final = 5
-_LEAST_ROUNDS: Final = 2
-#: The finalists: so many of the fastest feasible trials and of the fastest with the baseline's types, and the front.
-_WINNERS: Final = 3
-_BASELINES: Final = 2
-#: Launches of one finalist in one round, the one that warms up included.
-_LAUNCHES: Final = 6
-#: How often finalists are chosen anew because those measured again turned out slower than others, and the share of the
-#: run's wall time that this may add.
-_SETTLING: Final = 10
-_SETTLING_SHARE: Final = 0.1
+__all__ = ["Phases"]
 
 
 class Phases:
@@ -66,9 +46,8 @@ class Phases:
         self._file = file
         self._on_progress = on_progress
         self._warn = warn
-        #: What has been measured again in turn.
-        self._settled: set[Configuration] = set()
         self._ledger = Ledger(plan.objective, space, evaluator, file, plan.settings.time_limit_s, start, warn)
+        self._settling = Settling(evaluator, self._ledger, file, plan.kernel.baseline_values(), warn)
         #: How many of the run file's trials were measured under other conditions.
         self.outdated = self._ledger.outdated
 
@@ -166,73 +145,9 @@ class Phases:
     def _settle_reported(self) -> None:
         """Settle what is going to be reported.
 
-        Whatever may still take away one of them (a check on further inputs) comes after :meth:`_settle`, and
-        ``while it took one away: self._settle()`` settles those that take their place; nothing is settled twice.
+        Whatever may still take away one of them (a check on further inputs) comes after it is settled, and
+        ``while it took one away: self._settling.settle()`` settles those that take their place; nothing is settled
+        twice.
         """
-        if self._ledger.measured_here:
-            self._settle()
-
-    def _settle(self) -> None:
-        """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
-        ledger, settled = self._ledger, self._settled
-        until = time.monotonic() + _SETTLING_SHARE * ledger.elapsed_s
-        for _ in range(_SETTLING):
-            run = ledger.result()
-            last = finalists(run, ledger.objective, self._kernel.baseline_values())
-            rounds = rounds_within(last, until - time.monotonic())
-            if not last or not rounds or {trial.configuration for trial in _deciding(run)} <= settled:
-                break
-            if not self._measure_again(last, rounds):
-                break
-        # The last times may have put another one on top whose error was reused; checking it has no limit of time.
-        checks = self._evaluator.policy.checks_before_report
-        while unsure := [t for t in _deciding(ledger.result()) if checks(t) and t.configuration not in settled]:
-            self._measure_again(unsure, 1)
-            settled.update(trial.configuration for trial in unsure)
-
-    def _measure_again(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
-        """Replace trials by what measuring them again gives, failures included; return that."""
-        again = self._evaluator.remeasure(trials, rounds)
-        for trial in again:
-            self._settled.add(trial.configuration)
-            if trial.is_valid or self._evaluator.policy.condemns(trial):
-                self._ledger.keep(trial, self._ledger.phases[trial.configuration])
-        return again
-
-
-def _deciding(run: Run) -> list[Trial]:
-    """Return what is reported: the best, the front and the baseline."""
-    return [trial for trial in (run.best, run.baseline, *run.front) if trial is not None]
-
-
-def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:
-    """Return the trials that can be the best or the baseline, fastest first, none twice.
-
-    Empty if time is not optimised, or nothing is feasible.
-
-    Args:
-        run: every trial so far.
-        objective: ranks them.
-        baseline: values by parameter that make a configuration one of the baseline's.
-    """
-    if "time_ms" not in objective.names:
-        return []
-    ranked = sorted(
-        (trial for trial in run.trials if not math.isnan(objective.performance(trial))),
-        key=objective.performance,
-        reverse=True,
-    )
-    winners = [trial for trial in ranked if objective.is_feasible(trial)][:_WINNERS]
-    baselines = [
-        trial for trial in ranked if all(trial.configuration[name] in values for name, values in baseline.items())
-    ][:_BASELINES]
-    return (
-        list({trial.configuration: trial for trial in (*winners, *run.front, *baselines)}.values()) if winners else []
-    )
-
-
-def rounds_within(trials: Sequence[Trial], allowed_s: float) -> int:
-    """Return how many rounds of these trials fit into a time, at most :data:`ROUNDS`; 0 if too few do."""
-    round_s = math.fsum(_LAUNCHES * trial.time_ms / 1e3 for trial in trials)
-    rounds = min(ROUNDS, int(allowed_s / round_s)) if round_s > 0 else ROUNDS
-    return rounds if rounds >= _LEAST_ROUNDS else 0
+        if self._ledger.measured_here or self._ledger.result().undecided:
+            self._settling.settle()

@@ -22,6 +22,7 @@ from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.dask import Cluster, DaskDevices, Description, Lease
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.protocol import Job, Rounds
+from mptune.evaluators.rounds import VISIT
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
@@ -279,7 +280,7 @@ def test_remeasuring_is_given_up_with_its_worker(job: Job) -> None:
     search = Search(job, FakeCluster(a=description()))
     search.devices.start()
     search.cluster.workers = {}
-    assert search.devices.remeasure(Rounds((request(1),), 2)) == ()
+    assert search.devices.remeasure(Rounds((request(1),), 2, VISIT)).trials == ()
 
 
 def test_closing_lets_go_of_everything(job: Job) -> None:

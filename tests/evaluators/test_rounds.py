@@ -15,7 +15,7 @@ from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.host import HostBackend, HostDevice, HostFunction
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.protocol import Job, Rounds
-from mptune.evaluators.rounds import VISIT, Remeasured, measure_in_turn, remeasure
+from mptune.evaluators.rounds import VISIT, Remeasured, measure_in_turn, remeasure, together, visit_of
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits, WorkerProcess
 from mptune.policy import Action, Plan
@@ -109,7 +109,9 @@ class TestRemeasuring:
 
     def test_all_launches_of_all_rounds_are_kept_and_their_median_is_the_time(self) -> None:
         bench: Any = Visited()
-        trials = remeasure(bench, requests(FIRST, SECOND), 3)
+        turns = list(remeasure(bench, requests(FIRST, SECOND), 3))
+        assert [turn.configuration for turn in turns] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
+        trials = [together([turn for turn in turns if turn.configuration == c]) for c in (FIRST, SECOND)]
         assert [r.configuration for r in bench.requests] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
         assert [trial.configuration for trial in trials] == [FIRST, SECOND]
         for trial in trials:
@@ -123,23 +125,24 @@ class TestRemeasuring:
 
     def test_known_errors_are_not_measured_again(self) -> None:
         bench: Any = Visited()
-        remeasure(bench, requests(FIRST), 2)
+        list(remeasure(bench, requests(FIRST), 2))
         assert [r.plan.errors for r in bench.requests] == [{"error": 1e-5, "log10_error": -5.0}] * 2
         bench = Visited()
-        remeasure(bench, [Request(FIRST, "source")], 2)
+        list(remeasure(bench, [Request(FIRST, "source")], 2))
         assert [r.plan.action for r in bench.requests] == [Action.CHECK, Action.REUSE]
         assert bench.requests[1].plan.errors == {"error": 1e-3}
 
     def test_a_failure_is_the_trial_and_the_others_go_on(self) -> None:
         bench: Any = Visited({SECOND: 2})
-        trials = remeasure(bench, requests(FIRST, SECOND, THIRD), 3)
+        turns = list(remeasure(bench, requests(FIRST, SECOND, THIRD), 3))
+        trials = [together([turn for turn in turns if turn.configuration == c]) for c in (FIRST, SECOND, THIRD)]
         assert [trial.status for trial in trials] == [Status.OK, Status.CRASH, Status.OK]
         assert [len(trial.measurement.times_ms) for trial in trials if trial.is_valid] == [9, 9]
 
     def test_it_ends_where_the_device_does(self) -> None:
         bench: Any = Visited({SECOND: 1})
         bench.survives = False
-        trials = remeasure(bench, requests(FIRST, SECOND, THIRD), 3)
+        trials = list(remeasure(bench, requests(FIRST, SECOND, THIRD), 3))
         assert [(trial.configuration, trial.status) for trial in trials] == [(FIRST, Status.OK), (SECOND, Status.CRASH)]
         assert trials[0].measurement.times_ms == (100, 101, 102)
 
@@ -185,13 +188,23 @@ def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
     try:
         worker.start()
         asked = tuple(Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND))
-        trials = worker.ask(Rounds(asked, 3), nullcontext)
+        answer = worker.ask(Rounds(asked, 3, VISIT), nullcontext)
         assert worker.is_usable
     finally:
         worker.kill()
-    assert [trial.configuration for trial in trials] == [FIRST, SECOND]
-    for trial in trials:
+    assert [trial.configuration for trial in answer.trials] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
+    assert answer.tasks_per_core >= 0
+    for configuration in (FIRST, SECOND):
+        trial = together([turn for turn in answer.trials if turn.configuration == configuration])
         assert trial.status is Status.OK
         assert len(trial.measurement.times_ms) == 3 * VISIT.min_repeats
         assert trial.time_ms == statistics.median(trial.measurement.times_ms)
         assert 0 <= trial.error < 1
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "launches", "warmups"), [(0.001, 5, 1), (6.0, 5, 1), (10.0, 3, 1), (100.0, 1, 1), (1e4, 1, 0)]
+)
+def test_turns_of_long_launches_have_few(time_ms: float, launches: int, warmups: int) -> None:
+    visit = visit_of(time_ms)
+    assert (visit.warmups, visit.min_repeats, visit.max_repeats) == (warmups, launches, launches)

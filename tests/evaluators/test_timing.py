@@ -10,7 +10,8 @@ import pytest
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.timing import TimingPlan, is_worth_flushing, repeat_launches
-from mptune.observers.time import is_tight, time_metrics
+from mptune.intervals import is_tight
+from mptune.observers.time import time_metrics
 
 
 def test_steady_times_stop_as_soon_as_the_interval_is_tight() -> None:

@@ -1,0 +1,237 @@
+"""How many times faster one configuration is than another, from rounds in which all finalists took their turn.
+
+What else a machine does only ever adds time, to some launches and not to others. So the time of a turn is that of its
+shortest launch: it is the one least disturbed. A machine that changes over minutes (its clock, another load) does so
+for all turns of a round alike, so times are only compared within a round: each gives a ratio, and the median of these
+is the speedup. Rounds go back and forth, which turns a drift within one into a difference whose sign alternates. The
+interval is the distribution-free one of a median (:func:`~mptune.intervals.median_interval`), which holds for ratios of
+any distribution, however heavy its tails.
+
+Whoever is chosen as the fastest of several was also lucky: rounds that choose say too much about the one they chose. So
+ratios to the baseline are taken from rounds that follow the choice (:attr:`Finals.chosen_after`).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from mptune.intervals import median_interval
+from mptune.space.configuration import Configuration
+
+__all__ = ["LEAST_ROUNDS", "TIE", "Finals", "Ratio"]
+
+#: Of fewer rounds there is no interval at 95% confidence.
+LEAST_ROUNDS: Final = 6
+#: Configurations whose times differ by less than this share are as good as each other.
+TIE: Final = 0.03
+#: Slower than this in each of the first rounds, however few they are: it will not be the fastest.
+_FAR_BEHIND: Final = 1.1
+#: A machine is noisy where so many other tasks wanted each of its cores, or where the same code took so much longer in
+#: one round than in another (between the tenth and the ninetieth percentile).
+_MANY_TASKS: Final = 0.25
+_MUCH_DRIFT: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times longer one configuration takes than another: the median of ``rounds``, and its 95% interval.
+
+    Of fewer rounds than :data:`LEAST_ROUNDS` the interval is from 0 to infinity.
+    """
+
+    low: float
+    value: float
+    high: float
+    rounds: int
+    smallest: float
+
+    @classmethod
+    def of(cls, ratios: Sequence[float]) -> Self:
+        """Return the median of some ratios, one for each round, at least one."""
+        logs = [math.log(ratio) for ratio in ratios]
+        low, high = median_interval(logs)
+        return cls(
+            math.exp(low) if math.isfinite(low) else 0.0,
+            math.exp(statistics.median(logs)),
+            math.exp(high) if math.isfinite(high) else math.inf,
+            len(ratios),
+            min(ratios),
+        )
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it surely takes longer, by an amount that matters."""
+        return self.low > 1.0 + TIE / 3 if self.rounds >= LEAST_ROUNDS else self.smallest > _FAR_BEHIND
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether it surely takes no longer, but for less than matters."""
+        return self.high < 1.0 + TIE
+
+    @property
+    def may_be_faster(self) -> bool:
+        """Whether it may take less time, by an amount that matters."""
+        return self.low < 1.0 / (1.0 + TIE)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more rounds are needed to say which of both is faster, or that they are as good as each other."""
+        return not (self.is_slower or self.is_equal)
+
+
+@dataclass(frozen=True, slots=True)
+class Finals:
+    """The shortest launch of each finalist in each round.
+
+    Attributes:
+        configurations: the finalists.
+        times_ms: shape ``(n_rounds, n_configurations)``; None where one was left out of a round.
+        chosen_after: so many rounds chose who is reported; the others only measure those.
+        tasks_per_core: how many other tasks wanted each core of the machine, on average; NaN if not known.
+    """
+
+    configurations: tuple[Configuration, ...] = ()
+    times_ms: tuple[tuple[float | None, ...], ...] = ()
+    chosen_after: int = 0
+    tasks_per_core: float = math.nan
+
+    @classmethod
+    def of(
+        cls, rounds: Sequence[Mapping[Configuration, float]], chosen_after: int, tasks_per_core: float = math.nan
+    ) -> Self:
+        """Return the record of some rounds, each with the shortest launch of those that took part."""
+        names = tuple(dict.fromkeys(configuration for times in rounds for configuration in times))
+        rows = tuple(tuple(times.get(name) for name in names) for times in rounds)
+        return cls(names, rows, chosen_after, tasks_per_core)
+
+    # -- ratios --------------------------------------------------------------------------------
+
+    def is_chosen(self, configuration: Configuration) -> bool:
+        """Whether it took part in the rounds that followed the choice."""
+        if configuration not in self.configurations:
+            return False
+        column = self.configurations.index(configuration)
+        return any(row[column] is not None for row in self.times_ms[self.chosen_after :])
+
+    def ratio(self, slower: Configuration, faster: Configuration) -> Ratio | None:
+        """Return how many times longer one configuration takes than another, None if they never met.
+
+        If both took part in the rounds after the choice, those count alone.
+        """
+        if slower not in self.configurations or faster not in self.configurations:
+            return None
+        first, second = self.configurations.index(slower), self.configurations.index(faster)
+        met = [(row[first], row[second]) for row in self.times_ms]
+        fresh = _ratios(met[self.chosen_after :])
+        ratios = fresh or _ratios(met)
+        return Ratio.of(ratios) if ratios else None
+
+    def tied_with(self, best: Configuration) -> dict[Configuration, Ratio]:
+        """Return the finalists that are not surely slower than another one, and how many times longer they take."""
+        ratios = {c: self.ratio(c, best) for c in self.configurations if c != best}
+        return {c: ratio for c, ratio in ratios.items() if ratio is not None and not ratio.is_slower}
+
+    def typical_ms(self, anchor: Configuration | None = None) -> dict[Configuration, float]:
+        """Return a time for each finalist, whose ratios to the anchor's are those of :meth:`ratio`."""
+        anchor = anchor or self.configurations[0]
+        anchor_ms = statistics.median(_known(row[self.configurations.index(anchor)] for row in self.times_ms))
+        ratios = {c: self.ratio(c, anchor) for c in self.configurations}
+        return {c: anchor_ms * ratio.value for c, ratio in ratios.items() if ratio is not None}
+
+    # -- the machine ---------------------------------------------------------------------------
+
+    @property
+    def drift(self) -> float:
+        """By what share the same code took longer in some rounds than in others, all finalists together.
+
+        They are the calibration: each is launched again and again, and how its time changes is not its own doing. From
+        the tenth percentile of the rounds to the ninetieth; NaN for fewer than :data:`LEAST_ROUNDS`.
+        """
+        if len(self.times_ms) < LEAST_ROUNDS:
+            return math.nan
+        usual = [statistics.median(_known(column)) for column in zip(*self.times_ms, strict=True)]
+        rounds = [
+            statistics.median(time / ms for time, ms in zip(row, usual, strict=True) if time is not None)
+            for row in self.times_ms
+        ]
+        tenths = statistics.quantiles(rounds, n=10, method="inclusive")
+        return float(tenths[-1] / tenths[0] - 1)
+
+    @property
+    def noise(self) -> str:
+        """What was noisy about the machine, in words; empty if nothing was."""
+        found = []
+        if self.tasks_per_core >= _MANY_TASKS:
+            found.append(f"{self.tasks_per_core:.1f} other tasks wanted each core")
+        if self.drift >= _MUCH_DRIFT:
+            found.append(f"the same code took up to {self.drift:.0%} longer in some rounds than in others")
+        return " and ".join(found)
+
+    # -- as data -------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the record as JSON can hold it, None if there were no finals."""
+        if not self.times_ms:
+            return None
+        return {
+            "configurations": [dict(configuration) for configuration in self.configurations],
+            "times_ms": [list(row) for row in self.times_ms],
+            "chosen_after": self.chosen_after,
+            "tasks_per_core": None if math.isnan(self.tasks_per_core) else self.tasks_per_core,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the record of a document for which :meth:`is_document` holds."""
+        tasks = document["tasks_per_core"]
+        return cls(
+            tuple(
+                Configuration({name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+                for values in document["configurations"]
+            ),
+            tuple(tuple(row) for row in document["times_ms"]),
+            document["chosen_after"],
+            math.nan if tasks is None else float(tasks),
+        )
+
+    @staticmethod
+    def is_document(value: Any) -> bool:
+        """Whether a value read from a file is a record as :meth:`to_json` writes it."""
+        if not isinstance(value, Mapping) or value.keys() != Finals.__dataclass_fields__.keys():
+            return False
+        names, rows, tasks = value["configurations"], value["times_ms"], value["tasks_per_core"]
+        is_whole = isinstance(value["chosen_after"], int) and not isinstance(value["chosen_after"], bool)
+        return (
+            is_whole
+            and value["chosen_after"] >= 0
+            and (tasks is None or _is_positive(tasks) or tasks == 0)
+            and isinstance(names, list | tuple)
+            and all(isinstance(values, Mapping) and all(map(_is_value, values.values())) for values in names)
+            and isinstance(rows, list | tuple)
+            and bool(rows)
+            and all(isinstance(row, list | tuple) and len(row) == len(names) for row in rows)
+            and all(time is None or _is_positive(time) for row in rows for time in row)
+            and all(any(time is not None for time in column) for column in zip(*rows, strict=True))
+        )
+
+
+def _ratios(met: Iterable[tuple[float | None, float | None]]) -> list[float]:
+    return [first / second for first, second in met if first is not None and second is not None]
+
+
+def _known(times: Iterable[float | None]) -> list[float]:
+    return [time for time in times if time is not None]
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(isinstance(entry, int) for entry in value)
+    return isinstance(value, bool | int | float | str)

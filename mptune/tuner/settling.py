@@ -1,0 +1,255 @@
+"""The finals of a run: what can be reported is measured again, side by side, until it is known what is.
+
+A winner picked from many noisy times is the luckiest of the fastest, and the baseline was measured in other minutes
+than the winner was. So the few that can win are measured again in turn at the end, which makes their ratio one of times
+taken side by side.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.rounds import together, visit_of
+from mptune.finals import LEAST_ROUNDS, Finals
+from mptune.objective import Objective
+from mptune.results import Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration, Value
+from mptune.store import RunStore
+from mptune.tuner.ledger import Ledger
+from mptune.tuner.race import race, rounds_for_interval
+from mptune.tuner.warnings import Warnings
+
+__all__ = ["Settling", "finalists"]
+
+#: The finalists: so many of the fastest feasible trials, the fastest of each further combination of types that may be
+#: as fast, so many of the fastest with the baseline's types, and the front.
+_WINNERS: Final = 3
+_COMBINATIONS: Final = 5
+_BASELINES: Final = 3
+#: Trials whose shortest launch took up to so much longer than the fastest's may be as fast.
+_MAY_BE_AS_FAST: Final = 1.15
+#: How often finalists are chosen anew because those measured again turned out slower than others.
+_SETTLING: Final = 10
+#: The share of the run's wall time that the finals may add, on a quiet machine and on a noisy one. There are always
+#: enough rounds for an interval, however long they take.
+_SHARE: Final = 0.1
+_NOISY_SHARE: Final = 0.5
+
+
+class Settling:
+    """Measures finalists until what is reported has been measured side by side.
+
+    Args:
+        evaluator: measures.
+        ledger: the trials of the run.
+        file: keeps the finals.
+        baseline: values by parameter that make a configuration one of the baseline's.
+        warn: told in one line what the finals could not tell.
+    """
+
+    def __init__(
+        self,
+        evaluator: DeviceEvaluator,
+        ledger: Ledger,
+        file: RunStore,
+        baseline: Mapping[str, Sequence[Value]],
+        warn: Warnings,
+    ) -> None:
+        self._evaluator = evaluator
+        self._ledger = ledger
+        self._file = file
+        self._baseline = baseline
+        self._warn = warn
+        #: What has been measured again in turn.
+        self._settled: set[Configuration] = set()
+
+    def settle(self) -> None:
+        """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
+        ledger = self._ledger
+        for _ in range(_SETTLING):
+            run = ledger.result()
+            last = finalists(run, ledger.objective, self._baseline)
+            if not last or {trial.configuration for trial in _deciding(run)} <= self._settled:
+                break
+            if not self._hold_finals(last):
+                break
+        # The last times may have put another one on top whose error was reused.
+        checks = self._evaluator.policy.checks_before_report
+        while unsure := [t for t in _deciding(ledger.result()) if checks(t) and t.configuration not in self._settled]:
+            turns = _Turns(self._evaluator, unsure)
+            turns.measure([trial.configuration for trial in unsure], 1)
+            self._keep(turns)
+            self._settled.update(trial.configuration for trial in unsure)
+        self._say_what_is_unsure()
+
+    def _hold_finals(self, last: Sequence[Trial]) -> bool:
+        """Find out which of the finalists are reported, then measure those; whether any could be measured.
+
+        The rounds that say by how much one is faster are not those that chose it, which would flatter it.
+        """
+        ledger, turns = self._ledger, _Turns(self._evaluator, last)
+        began, elapsed_s = time.monotonic(), ledger.elapsed_s
+
+        def time_left_s(finals: Finals) -> float:
+            share = _NOISY_SHARE if finals.noise else _SHARE
+            return share * elapsed_s - (time.monotonic() - began)
+
+        rounds = race(turns.measure, self._groups(last), lambda finals: time_left_s(finals) <= 0)
+        finals = Finals.of(rounds, len(rounds), turns.tasks_per_core)
+        self._keep(turns, finals)
+        reported = list(
+            dict.fromkeys(t.configuration for t in _deciding(ledger.result()) if turns.runs(t.configuration))
+        )
+        if reported:
+            wanted = rounds_for_interval(rounds, reported)
+            affordable = int(time_left_s(finals) / turns.round_s(len(reported)))
+            more = turns.measure(reported, max(LEAST_ROUNDS, min(wanted, affordable)))
+            self._keep(turns, Finals.of([*rounds, *more], len(rounds), turns.tasks_per_core))
+        return bool(turns.measured)
+
+    def _say_what_is_unsure(self) -> None:
+        """Say what nobody would expect of times: that they are disturbed, or were not taken side by side."""
+        run = self._ledger.result()
+        if noise := run.state.finals.noise:
+            self._warn(
+                f"the machine was noisy while the finalists were timed ({noise}): a speedup is as sure as its interval"
+            )
+        reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
+        if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
+            self._warn(
+                "what is reported could not be timed side by side with the baseline in rounds enough for an interval: "
+                "its speedup compares times of different minutes"
+            )
+
+    def _groups(self, last: Sequence[Trial]) -> list[list[Configuration]]:
+        """Return among whom the fastest is looked for: what is feasible, and what has the baseline's types."""
+        objective = self._ledger.objective
+        baselines = [t.configuration for t in last if _has(t, self._baseline)]
+        feasible = [t.configuration for t in last if objective.is_feasible(t)] if objective.is_time else []
+        # Who is in neither takes part in the first rounds.
+        return [feasible, baselines, *([t.configuration] for t in last)]
+
+    def _keep(self, turns: _Turns, finals: Finals | None = None) -> None:
+        """Record what finalists took, and how long each takes against the baseline."""
+        typical_ms: Mapping[Configuration, float] = {}
+        if finals is not None and finals.configurations:
+            baseline = self._ledger.result().baseline
+            is_there = baseline is not None and baseline.configuration in finals.configurations
+            typical_ms = finals.typical_ms(baseline.configuration if baseline is not None and is_there else None)
+        for trial in turns.trials():
+            if trial.is_valid or self._evaluator.policy.condemns(trial):
+                time_ms = typical_ms.get(trial.configuration, trial.time_ms)
+                metrics = {**trial.measurement.metrics, **({"time_ms": time_ms} if trial.is_valid else {})}
+                measurement = dataclasses.replace(trial.measurement, metrics=metrics)
+                timed = dataclasses.replace(trial, measurement=measurement)
+                self._ledger.keep(timed, self._ledger.phases[trial.configuration])
+        self._settled.update(turns.measured)
+        if finals is not None:
+            self._file.update(dataclasses.replace(self._file.state, finals=finals))
+
+
+class _Turns:
+    """The turns of some trials' configurations, as they are measured."""
+
+    def __init__(self, evaluator: DeviceEvaluator, trials: Sequence[Trial]) -> None:
+        self._evaluator = evaluator
+        self._before = {trial.configuration: trial for trial in trials}
+        self._visit = visit_of(min(trial.time_ms for trial in trials))
+        self._turns: dict[Configuration, list[Trial]] = {}
+        self._tasks: list[float] = []
+        self._spent_s = 0.0
+
+    @property
+    def measured(self) -> tuple[Configuration, ...]:
+        """Those whose turn has come."""
+        return tuple(self._turns)
+
+    @property
+    def tasks_per_core(self) -> float:
+        """How many other tasks wanted each core meanwhile; NaN if not known."""
+        return math.fsum(self._tasks) / len(self._tasks) if self._tasks else math.nan
+
+    def runs(self, configuration: Configuration) -> bool:
+        """Whether it has been measured, and never failed."""
+        return configuration in self._turns and self._turns[configuration][-1].is_valid
+
+    def round_s(self, configurations: int) -> float:
+        """Return about how long one round of so many configurations takes, in seconds."""
+        return configurations * self._spent_s / max(1, sum(map(len, self._turns.values())))
+
+    def measure(self, configurations: Sequence[Configuration], rounds: int) -> list[Mapping[Configuration, float]]:
+        """Measure in turn; return the shortest launch of each in each round, as far as they did not fail."""
+        start = time.monotonic()
+        answer = self._evaluator.remeasure([self._latest(c) for c in configurations], rounds, self._visit)
+        self._spent_s += time.monotonic() - start
+        if not math.isnan(answer.tasks_per_core):
+            self._tasks += [answer.tasks_per_core] * rounds
+        found: list[dict[Configuration, float]] = [{} for _ in range(rounds)]
+        taken = dict.fromkeys(configurations, 0)
+        for trial in answer.trials:
+            self._turns.setdefault(trial.configuration, []).append(trial)
+            if trial.measurement.times_ms and trial.is_valid:
+                found[taken[trial.configuration]][trial.configuration] = min(trial.measurement.times_ms)
+                taken[trial.configuration] += 1
+        return [times for times in found if times]
+
+    def trials(self) -> list[Trial]:
+        """Return one trial for all turns of each configuration, with the time that it has taken since the beginning."""
+        return [_with_time_of(self._before[c], together(turns)) for c, turns in self._turns.items()]
+
+    def _latest(self, configuration: Configuration) -> Trial:
+        return self._turns.get(configuration, [self._before[configuration]])[-1]
+
+
+def _with_time_of(before: Trial, after: Trial) -> Trial:
+    """Return a trial with the time that both measurements took."""
+    first, second = before.measurement.durations_s, after.measurement.durations_s
+    durations_s = {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {**first, **second}}
+    return dataclasses.replace(after, measurement=dataclasses.replace(after.measurement, durations_s=durations_s))
+
+
+def _deciding(run: Run) -> list[Trial]:
+    """Return what is reported: the best (or those it is one of), the front and the baseline."""
+    return [trial for trial in (run.best, *run.undecided, run.baseline, *run.front) if trial is not None]
+
+
+def _has(trial: Trial, values: Mapping[str, Sequence[Value]]) -> bool:
+    return all(trial.configuration[name] in allowed for name, allowed in values.items())
+
+
+def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:
+    """Return the trials that can be the best or the baseline, fastest first, none twice.
+
+    Empty if time is not optimised, or nothing is feasible.
+
+    Args:
+        run: every trial so far.
+        objective: ranks them.
+        baseline: values by parameter that make a configuration one of the baseline's.
+    """
+    if "time_ms" not in objective.names:
+        return []
+    ranked = sorted(
+        (trial for trial in run.trials if not math.isnan(objective.performance(trial))),
+        key=objective.performance,
+        reverse=True,
+    )
+    feasible = [trial for trial in ranked if objective.is_feasible(trial)]
+    baselines = [trial for trial in ranked if _has(trial, baseline)][:_BASELINES]
+    if not feasible:
+        return []
+    # Where times are disturbed the shortest launch says more than the median, which ranks.
+    limit_ms = _MAY_BE_AS_FAST * min(trial.metric("time_min_ms") for trial in feasible[: 2 * _WINNERS])
+    near = [trial for trial in feasible[_WINNERS:] if trial.metric("time_min_ms") <= limit_ms]
+    combinations: dict[tuple[Value, ...], Trial] = {run.types_of(t): t for t in reversed(near)}
+    for trial in feasible[:_WINNERS]:
+        combinations.pop(run.types_of(trial), None)
+    others = sorted(combinations.values(), key=objective.performance, reverse=True)[:_COMBINATIONS]
+    chosen = (*feasible[:_WINNERS], *others, *run.front, *baselines)
+    return list({trial.configuration: trial for trial in chosen}.values())
