@@ -15,7 +15,7 @@ import numpy as np
 from mptune.backends.base import Backend, CompileOptions
 from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes
-from mptune.lints import lints
+from mptune.lints import lints, refuse_clashes
 from mptune.rendering import cited, render
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering, representatives
@@ -104,9 +104,10 @@ def check(
         return compiled
 
     chosen = select(kernel, sizes, sample, seed)
+    space = kernel.search_space(sizes)
+    refuse_clashes(kernel, sizes, space)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         compilations = tuple(pool.map(compile_one, chosen))
-    space = kernel.search_space(sizes)
     found = lints(kernel, sizes, space)
     return CheckResult(kernel.name, backend.name, architecture, space.size, compilations, found)
 

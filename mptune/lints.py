@@ -7,20 +7,42 @@ from typing import Final
 
 import numpy as np
 
-from mptune.errors import EmptySpaceError, MptuneError
+from mptune.errors import EmptySpaceError, KernelError, MptuneError
 from mptune.expressions import Expression
 from mptune.kernel import Kernel, Sizes
 from mptune.literals import widening_literals
 from mptune.rendering import render_body, template_lines
+from mptune.reserved import clash
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering
 from mptune.space.parameters import Parameter, uniform_types
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["lints"]
+__all__ = ["lints", "refuse_clashes"]
 
 #: How many lines of a template, and how many literals, one warning names.
 _NAMED: Final = 6
+
+
+def refuse_clashes(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> None:
+    """Check that no parameter of a kernel's function has a name that means something else in its template.
+
+    Raises:
+        KernelError: one has; names it, with its line.
+    """
+    for configuration in _configurations(kernel, space):
+        try:
+            body = render_body(kernel, configuration, sizes)
+        except MptuneError:
+            continue
+        found = clash(body, kernel.function)
+        if found is not None:
+            parameter, why = found
+            where = _place(kernel, configuration, sizes, body, parameter.start)
+            raise KernelError(
+                f"{where}: a parameter of function {kernel.function}: {why}; call it {parameter.text}_values, say"
+            )
+        return
 
 
 def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> tuple[str, ...]:
@@ -44,6 +66,16 @@ def _configurations(kernel: Kernel, space: SearchSpace) -> list[Configuration]:
     return found
 
 
+def _place(kernel: Kernel, configuration: Configuration, sizes: Sizes, body: str, start: int) -> str:
+    """Return ``file:line`` of the template for a place in what was made of it."""
+    line = body.count("\n", 0, start) + 1
+    lines = template_lines(kernel, configuration, sizes)
+    # A template that looks at its own text has no lines.
+    return (
+        lines.at(line, start - body.rfind("\n", 0, start)) if lines is not None else f"what mptune render prints:{line}"
+    )
+
+
 # -- literals --------------------------------------------------------------------------------------------
 
 
@@ -54,14 +86,10 @@ def _widening(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> 
         try:
             body = render_body(kernel, configuration, sizes)
             literals = widening_literals(body)
-            lines = template_lines(kernel, configuration, sizes) if literals else None
         except MptuneError:
             continue
         for literal in literals:
-            line = body.count("\n", 0, literal.start) + 1
-            column = literal.start - body.rfind("\n", 0, literal.start)
-            where = lines.at(line, column) if lines is not None else f"line {line} of what mptune render prints:{line}"
-            name, _, number = where.rpartition(":")
+            name, _, number = _place(kernel, configuration, sizes, body, literal.start).rpartition(":")
             places[name, int(number)] = None
             texts[literal.text] = None
     for name in dict.fromkeys(name for name, _ in places):

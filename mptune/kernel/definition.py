@@ -19,6 +19,7 @@ from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_expre
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.precision import Precision, precision
 from mptune.regions import Over, Reduce, RegionalMetric, over_regions
+from mptune.reserved import why_reserved
 from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values, is_identifier
 from mptune.space.search_space import SearchSpace
@@ -288,6 +289,13 @@ class Kernel:
         if not self.outputs:
             raise KernelError(f"kernel {self.name}: no argument is an output (Out or InOut)")
         self._validate_sizes()
+        declared = [("function", self.function), *(("constant array", a.name) for a in self.arguments if a.is_constant)]
+        for what, name in declared:
+            if why := why_reserved(name):
+                raise KernelError(
+                    f"kernel {self.name}: its {what} cannot be called {name!r}, which is {why}; call it "
+                    f"{name}_{'kernel' if what == 'function' else 'values'!s}, say"
+                )
         for name in self.signature:
             if name not in self._by_name:
                 raise UnknownNameError(f"signature parameter of kernel {self.name}:", name, self._by_name)

@@ -25,7 +25,7 @@ from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.kernel import Kernel
-from mptune.lints import lints
+from mptune.lints import lints, refuse_clashes
 from mptune.policy import MeasurementPolicy
 from mptune.run import Run
 from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
@@ -87,6 +87,7 @@ def tune(
         ready = evaluator.start()
         plan.check_observers(ready, warn)
         space = plan.space_on(ready)
+        refuse_clashes(plan.kernel, plan.sizes, space)
         for found in lints(plan.kernel, plan.sizes, space):
             warn(found)
         info = plan.describe(space, ready, command)
