@@ -101,9 +101,7 @@ def _remark(change: Change) -> str:
     from mptune.sensitivity import percent
 
     remarks = [reason.text for reason in change.reasons]
-    if change.outcome is None:
-        remarks.append("not measured")
-    elif change.outcome.source == "signature":
+    if change.outcome is not None and change.outcome.source == "signature":
         remarks.append("its error is that of other trials with these types")
     if change.retuned is not None:
         remarks.append(f"tuned anew, these types reach {percent(change.retuned.gain)}")

@@ -67,7 +67,9 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
 
 @click.command()
 @options.file_argument("run_file", "RUN.db|SPACE")
-@option("--kind kinds", "KIND...", "pareto, progress, parameters, time, or all of them.", default=["pareto"])
+@option(
+    "--kind kinds", "KIND...", "pareto, progress, parameters, time, sensitivity, or all of them.", default=["pareto"]
+)
 @option(
     "--output -o", "FILE", "File to write, ending in .png, .pdf or .svg.", show_default="RUN-KIND.png beside the run"
 )

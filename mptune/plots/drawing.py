@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mptune.errors import PlotError, UnknownNameError
 from mptune.interop import read_run
-from mptune.plots import parameters, pareto, progress, time
+from mptune.plots import parameters, pareto, progress, sensitivity, time
 from mptune.plots.style import Look, styled
 from mptune.run import Run
 
@@ -24,6 +24,7 @@ _DRAW: Final[Mapping[str, Callable[[Run, Look], Figure]]] = {
     "progress": progress.draw,
     "parameters": parameters.draw,
     "time": time.draw,
+    "sensitivity": sensitivity.draw,
 }
 #: What can be drawn of a run.
 KINDS: Final = tuple(_DRAW)
@@ -44,6 +45,7 @@ def plot(
         run: a run, or the file of a run or of a recorded space.
         kind: ``pareto``: every configuration and the front in two metrics. ``progress``: the best so far over the
             evaluations. ``parameters``: which parameter matters, and how. ``time``: where the time of tuning went.
+            ``sensitivity``: what each type of the winner costs and gains when it alone is changed.
         metrics: of ``pareto``, the vertical axis and the horizontal one; speedup (for another objective than time:
             the objective) and error where it is empty. Any metric of the trials, ``speedup``, or the objective.
         max_error: a threshold instead of the run's own.

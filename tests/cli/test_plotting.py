@@ -12,6 +12,7 @@ from command_line import caller
 from described import create, described_run
 
 from mptune.interop import from_run, write_recording
+from mptune.plots import KINDS
 from mptune.results import Measurement, Status, Trial
 from mptune.schemas import schema
 from mptune.space.configuration import Configuration
@@ -88,7 +89,7 @@ def test_all_kinds_and_the_document(plot: Callable[..., Any], run_file: Path, tm
     assert code == 0
     document = json.loads(out)
     jsonschema.Draft202012Validator(schema("plot")).validate(document)
-    assert [entry["kind"] for entry in document["plots"]] == ["pareto", "progress", "parameters", "time"]
+    assert [entry["kind"] for entry in document["plots"]] == list(KINDS)
     assert all((tmp_path / entry["output"]).exists() for entry in document["plots"])
     assert document["left_out"] == {}
 
@@ -97,7 +98,7 @@ def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callab
     write_recording(from_run(described_run(SETTINGS, trials()), "axpy"), tmp_path / "space.json.gz")
     code, out, err = plot("space.json.gz", "--kind", "all", "--max-error", "1e-5")
     assert code == 0
-    assert out.split() == ["space-pareto.png", "space-progress.png", "space-parameters.png"]
+    assert out.split() == ["space-pareto.png", "space-progress.png", "space-parameters.png", "space-sensitivity.png"]
     assert "no time plot: the run does not say how its time was spent" in err
     code, out, err = plot("space.json.gz", "--kind", "time")
     assert (code, out) == (2, "")

@@ -1,0 +1,75 @@
+"""The sensitivity of a winner: a bar for what every other type gains or loses, and what is not known says so."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from synthetic import run_of, trial, whole_space
+
+from mptune.errors import PlotError
+from mptune.plots import plot
+from mptune.results import Status
+from mptune.run import Run
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+
+def bars(run: Run) -> tuple[list[float], list[float]]:
+    """Return the digits and the speeds that are drawn, from top to bottom."""
+    left, right = plot(run, "sensitivity").axes
+    in_order = sorted(left.patches, key=lambda bar: bar.get_y())
+    return [bar.get_width() for bar in in_order], [bar.get_x() + bar.get_width() for bar in right.patches]
+
+
+def test_every_type_has_its_digits_and_its_speed() -> None:
+    """With x in fp32 and y in fp32 the winner is at 1e-7; errors and times are those of the synthetic run."""
+    trials = [
+        trial(time_ms=1.0, error=1e-7, x_type="fp32", y_type="fp32"),
+        trial(time_ms=1.25, error=1e-8, x_type="fp64", y_type="fp32"),
+        trial(time_ms=0.8, error=1e-3, x_type="fp16", y_type="fp32", status=Status.INACCURATE),
+        trial(time_ms=2.0, error=1e-7, x_type="fp32", y_type="fp64"),
+        trial(time_ms=0.5, error=1e-2, x_type="fp32", y_type="fp16", status=Status.INACCURATE),
+    ]
+    digits, speeds = bars(run_of(trials))
+    assert digits == pytest.approx([1, -4, 0, -5])
+    assert speeds == pytest.approx([0.8, 1.25, 0.5, 2.0])
+    left, right = plot(run_of(trials), "sensitivity").axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["fp64", "fp16", "fp64", "fp16"]
+    names = [text.get_text() for text in left.texts]
+    assert set(names) == {"x_type (winner: fp32)", "y_type (winner: fp32)"}
+    # Three digits may be lost: the winner is at 1e-7 and the limit 1e-4.
+    limit = next(line for line in left.lines if line.get_gid() == "error limit")
+    assert limit.get_xdata()[0] == pytest.approx(-3)
+    assert right.get_xscale() == "log"
+
+
+def test_what_is_not_known_says_so() -> None:
+    failed = trial(x_type="fp64", y_type="fp32", status=Status.LAUNCH_ERROR)
+    untimed = trial(error=1e-3, x_type="fp16", y_type="fp32", status=Status.INACCURATE)
+    figure = plot(
+        run_of([trial(time_ms=1.0, error=1e-7, x_type="fp32", y_type="fp32"), failed, untimed]), "sensitivity"
+    )
+    texts = [text.get_text() for text in figure.axes[1].texts]
+    assert texts == ["launch error", "not timed", "not measured", "not measured"]
+    assert "3 changes not measured" in figure.get_suptitle()
+
+
+def test_exact_results_fill_the_axis() -> None:
+    exact = trial(time_ms=2.0, error=0.0, x_type="fp64", y_type="fp32")
+    run = run_of([trial(time_ms=1.0, error=1e-7, x_type="fp32", y_type="fp32"), exact])
+    left = plot(run, "sensitivity").axes[0]
+    assert "exact" in [text.get_text() for text in left.texts]
+    assert all(math.isfinite(bar.get_width()) for bar in left.patches)
+
+
+def test_runs_without_anything_to_draw() -> None:
+    alone = run_of([trial(time_ms=1.0, error=1e-7)])
+    with pytest.raises(PlotError, match="neighbours was measured"):
+        plot(alone, "sensitivity")
+    untyped = run_of([trial(time_ms=1.0, error=1e-7)], parameters=[], baseline_values={}, signature=[])
+    with pytest.raises(PlotError, match="no precision or policy parameter"):
+        plot(untyped, "sensitivity")
+    with pytest.raises(PlotError, match="nothing to explain"):
+        plot(run_of([trial(status=Status.CRASH)]), "sensitivity")
+    assert plot(whole_space(threshold=1e-30), "sensitivity").get_suptitle().count("closest") == 1
