@@ -1,11 +1,13 @@
-"""Folders mptune uses: what ships with it, and what it keeps between runs."""
+"""Folders mptune uses: what ships with it, and what it keeps between runs; and files that are written whole."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from pathlib import Path
 
-__all__ = ["bundled_folder", "cache_folder"]
+__all__ = ["bundled_folder", "cache_folder", "write_whole"]
 
 
 def bundled_folder(name: str) -> Path:
@@ -31,3 +33,35 @@ def cache_folder(name: str) -> Path | None:
         return Path.home() / ".cache" / "mptune" / name
     except RuntimeError:
         return None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that is there complete or not at all; one that was there before is replaced at the end.
+
+    What is no regular file (a pipe, a terminal) is written to as it is.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = path.resolve()
+    try:
+        before = path.stat()
+    except FileNotFoundError:
+        before = None
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        path.write_bytes(data)
+        return
+    if before is not None:
+        # A file that must not be written is not replaced either.
+        os.close(os.open(path, os.O_WRONLY))
+    new = path.with_name(f".{path.name[:100]}.{os.getpid()}.new")
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            file.write(data)
+            if before is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
+        new.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise

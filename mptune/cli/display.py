@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from mptune.run import Run
     from mptune.unseen import Verified
 
+#: What steers a terminal or changes how other characters are shown: controls but for tab and line break, marks of the
+#: direction of writing, and what has no width.
+_STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+#: The styles this package uses; no other sequence is passed on.
+_STYLES: Final = frozenset(f"\x1b[{code}m" for code in (0, 1, 2, 31, 32, 33, 36))
+_STYLE: Final = re.compile(f"({'|'.join(map(re.escape, sorted(_STYLES)))})")
 #: Kinds of failure that are listed one by one.
 _KINDS: Final = 8
 #: Configurations any of which may be the best that are shown.
@@ -28,18 +35,27 @@ _CANDIDATES: Final = 4
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Print on standard output or standard error; colours are left out where they are not wanted or not understood."""
-    click.echo(text, err=err, color=False if "NO_COLOR" in os.environ else None)
+    """Print on standard output or standard error; colours are left out where they are not wanted or not understood.
+
+    Characters that steer a terminal are shown by their number: they may be from a file.
+    """
+    shown = "".join(part if part in _STYLES else plain(part) for part in _STYLE.split(text))
+    click.echo(shown, err=err, color=False if "NO_COLOR" in os.environ else None)
+
+
+def plain(text: str) -> str:
+    """Return text in which every character that a terminal would act on is shown by its number."""
+    return text if _STEERING.search(text) is None else _STEERING.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def print_error(message: str) -> None:
     """Print on standard error what went wrong."""
-    echo(click.style("error: ", fg="red", bold=True) + message, err=True)
+    echo(click.style("error: ", fg="red", bold=True) + plain(message), err=True)
 
 
 def print_note(message: str) -> None:
     """Print a remark on standard error."""
-    echo(click.style(message, fg="yellow"), err=True)
+    echo(click.style(plain(message), fg="yellow"), err=True)
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -54,7 +70,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
     """
     import textwrap
 
-    cells = [[str(cell) for cell in row] for row in rows]
+    columns, right = [plain(column) for column in columns], [plain(column) for column in right]
+    cells = [[plain(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     if columns[-1] not in right:
         room = width() - sum(widths[:-1]) - 2 * (len(columns) - 1)
@@ -130,7 +147,7 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         raise RunFileError(f"the run file lacks {', '.join(missing)}: it is incomplete")
     threshold = objective.threshold
     limit = pairs(threshold) if isinstance(threshold, Mapping) else f"{threshold:g}" if threshold is not None else ""
-    echo(f"{click.style(run.kernel, bold=True)} on {info.backend} ({info.device}), sizes {pairs(info.sizes)}")
+    echo(f"{click.style(plain(run.kernel), bold=True)} on {info.backend} ({info.device}), sizes {pairs(info.sizes)}")
     echo(
         f"threshold {f'{info.metric} <= {limit}' if limit else 'none'}, {run.evaluations} of {info.configurations:,} "
         f"configurations, strategy {info.strategy}, seed {info.seed}, {run.state.wall_s:.1f} s"
@@ -166,7 +183,7 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     if not run.is_verified:
         echo("unverified: the file has no checksums, or none for some of its trials; each value was checked by itself")
     for warning in run.warnings if warnings else ():
-        echo(click.style(f"  warning: {warning}", fg="yellow"))
+        echo(click.style(f"  warning: {plain(warning)}", fg="yellow"))
 
 
 def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:

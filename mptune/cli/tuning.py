@@ -155,6 +155,13 @@ def tune(
     except KeyboardInterrupt:
         if path.exists():
             _report(Run.load(path), path, json)
+            words = [
+                "mptune",
+                *sys.argv[1:],
+                *(() if resume else ("--resume",)),
+                *(() if output else ("--output", str(path))),
+            ]
+            print_note(f"to go on: {shlex.join(words)}")
         raise
     return _report(run, path, json)
 

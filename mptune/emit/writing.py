@@ -22,6 +22,7 @@ from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, select, sizes_of
 from mptune.errors import MptuneError
 from mptune.expressions import Expression
+from mptune.folders import write_whole
 from mptune.kernel import Argument, Kernel, Role
 from mptune.objective import Objective
 from mptune.registry import kernel_of_run, remarks
@@ -365,6 +366,6 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
                     f"{path} exists and was not written by mptune emit: give another folder, or move it away"
                 )
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
+            write_whole(folder / name, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise MptuneError(f"cannot write to {folder}: {error.strerror or error}") from error

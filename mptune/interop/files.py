@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, did_you_mean
+from mptune.folders import write_whole
 from mptune.interop.recorded import RecordedSpace
 from mptune.run import Run
 
@@ -24,6 +26,11 @@ SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _LISTED: Final = 12
+#: Bytes of a text file that are read at most, and what gzip may make of a byte: text of this kind shrinks to a
+#: twentieth. A small file may shrink more.
+_LARGEST_BYTES: Final = 512 << 20
+_LARGEST_RATIO: Final = 50
+_SMALL_BYTES: Final = 16 << 20
 
 
 class DamagedJsonError(SpaceFileError):
@@ -57,19 +64,17 @@ def read_text(path: Path) -> str:
     A character cut in two at the very end is dropped, as a writer that was killed leaves it.
 
     Raises:
-        SpaceFileError: the file is missing, empty, not readable, damaged gzip or not UTF-8 text.
+        SpaceFileError: the file is missing, empty, not readable, too large, damaged gzip or not UTF-8 text.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_BYTES + 1) if path.stat().st_size <= _LARGEST_BYTES else None
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
+    if data is None or len(data) > _LARGEST_BYTES:
+        raise SpaceFileError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no recording is as large as that")
     if data.startswith(_GZIP_MAGIC):
-        try:
-            data = gzip.decompress(data)
-        except EOFError as error:
-            raise SpaceFileError(f"{path}: the gzip data ends too early; the file was not copied to its end") from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise SpaceFileError(f"{path}: the gzip data is damaged ({error})") from error
+        data = _unzipped(path, data)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -79,6 +84,20 @@ def read_text(path: Path) -> str:
     if not text.strip():
         raise SpaceFileError(f"{path}: the file is empty")
     return text
+
+
+def _unzipped(path: Path, data: bytes) -> bytes:
+    allowed = min(_LARGEST_BYTES, max(_SMALL_BYTES, _LARGEST_RATIO * len(data)))
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            found = file.read(allowed + 1)
+    except EOFError as error:
+        raise SpaceFileError(f"{path}: the gzip data ends too early; the file was not copied to its end") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise SpaceFileError(f"{path}: the gzip data is damaged ({error})") from error
+    if len(found) > allowed:
+        raise SpaceFileError(f"{path}: its {len(data):,} bytes of gzip unpack to more than {allowed >> 20} MiB")
+    return found
 
 
 def load_json(path: Path, text: str) -> Any:
@@ -110,13 +129,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write bytes as they are.
+    """Write bytes as they are, all or none of them.
 
     Raises:
         SpaceFileError: the file cannot be written.
     """
     try:
-        path.write_bytes(data)
+        write_whole(path, data)
     except OSError as error:
         raise SpaceFileError(f"cannot write {path}: {error.strerror or error}") from error
 

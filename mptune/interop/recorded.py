@@ -22,6 +22,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import (
+    MAX_PARAMETERS,
     BooleanParameter,
     CategoricalParameter,
     OrdinalParameter,
@@ -138,6 +139,8 @@ def assemble(
     Raises:
         SpaceFileError: there are no entries, or a value cannot be a parameter's value.
     """
+    if len(names) > MAX_PARAMETERS:
+        raise SpaceFileError(f"{name}: {len(names)} parameters; at most {MAX_PARAMETERS} are supported")
     kept = list(records)
     if not kept:
         raise SpaceFileError(f"{name}: the file records no configuration")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, did_you_
 from mptune.interop.files import Format, load_json, read_text
 from mptune.interop.recorded import RecordedSpace, parameter_of
 from mptune.space.configuration import Value
-from mptune.space.parameters import Parameter, parse_values
+from mptune.space.parameters import MAX_PARAMETERS, Parameter, parse_values
 from mptune.space.search_space import SearchSpace
 
 __all__ = ["T1", "read_t1"]
@@ -30,6 +31,8 @@ def read_t1(path: str | Path) -> SearchSpace:
         raise SpaceFileError(f"{path}: not a T1 file (no object 'ConfigurationSpace' with 'TuningParameters' in it)")
     space = document["ConfigurationSpace"]
     parameters = [_parameter(path, number, entry) for number, entry in enumerate(space["TuningParameters"])]
+    if len(parameters) > MAX_PARAMETERS:
+        raise SpaceFileError(f"{path}: {len(parameters)} parameters; at most {MAX_PARAMETERS} are supported")
     conditions = space.get("Conditions") or []
     if not isinstance(conditions, list):
         raise SpaceFileError(f"{path}: 'Conditions' is not a list")
@@ -90,7 +93,7 @@ def _parameter(path: Path, number: int, entry: Any) -> Parameter:
             raise ValueError("no values")
         return parameter_of(name, [convert(value) for value in values])
     except (MptuneError, ValueError, TypeError, OverflowError) as error:
-        raise SpaceFileError(f"{path}: values of parameter {name!r}, {raw!r}: {error}") from error
+        raise SpaceFileError(f"{path}: values of parameter {name!r}, {reprlib.repr(raw)}: {error}") from error
 
 
 def _condition(path: Path, number: int, entry: Any) -> str:

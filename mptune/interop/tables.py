@@ -14,12 +14,25 @@ from mptune.run import Run, json_document
 if TYPE_CHECKING:
     import pandas as pd
 
+#: How a cell begins that a spreadsheet takes for a formula (OWASP, "CSV Injection").
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+
 __all__ = ["CSV", "JSON", "PARQUET", "to_csv", "to_json", "to_parquet"]
 
 
 def to_csv(run: Run) -> str:
-    """Return a run as CSV: a header line, then a line per trial; an unknown number is an empty field."""
-    return str(run.to_dataframe().to_csv(index=False, lineterminator="\n"))
+    """Return a run as CSV: a header line, then a line per trial; an unknown number is an empty field.
+
+    A spreadsheet would take a text that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, and run it: such a text
+    has an apostrophe before it. Numbers are as they are.
+    """
+    frame = run.to_dataframe()
+    texts = {name: frame[name].map(_no_formula) for name in frame.columns if frame[name].dtype == object}
+    return str(frame.assign(**texts).rename(columns=_no_formula).to_csv(index=False, lineterminator="\n"))
+
+
+def _no_formula(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(_FORMULA) else cell
 
 
 def to_parquet(run: Run) -> bytes:

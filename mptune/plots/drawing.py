@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mptune.errors import PlotError, UnknownNameError
+from mptune.folders import write_whole
 from mptune.interop import read_run
 from mptune.plots import parameters, pareto, progress, sensitivity, time
 from mptune.plots.style import Look, styled
@@ -115,7 +116,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     with styled():
         figure.savefig(drawn, format=suffix[1:], metadata=_DATES[suffix])
     try:
-        path.write_bytes(drawn.getvalue())
+        write_whole(path, drawn.getvalue())
     except OSError as error:
         raise PlotError(f"cannot write {path}: {error.strerror or error}") from error
     return path

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from mptune import __version__
 from mptune.errors import MptuneError
+from mptune.folders import write_whole
 from mptune.interop.files import SQLITE_MAGIC, read_head
 from mptune.report.document import SOURCES, Report, run_document
 from mptune.run import Run
@@ -131,7 +132,7 @@ def write_report(
     text = page(report)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text.encode())
     except OSError as error:
         raise MptuneError(f"cannot write the report {path}: {error.strerror or error}") from error
     return report

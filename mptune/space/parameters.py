@@ -6,6 +6,7 @@ import itertools
 import math
 import numbers
 import re
+import reprlib
 from abc import ABC
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from mptune.precision import POLICIES, PRECISIONS, Precision, precision
 from mptune.space.configuration import Value
 
 __all__ = [
+    "MAX_PARAMETERS",
     "BooleanParameter",
     "BuildParameter",
     "CategoricalParameter",
@@ -37,6 +39,8 @@ __all__ = [
     "uniform_types",
 ]
 
+#: A search space has at most so many parameters, and a parameter so many values.
+MAX_PARAMETERS: Final = 1000
 _MAX_VALUES: Final = 1_000_000
 _MAX_PERMUTED: Final = 8
 _TRUTHS: Final = {
@@ -359,10 +363,12 @@ def parse_values(text: str) -> list[Value]:
         raise ExpressionError(f"values cannot use names: {name!r} in {text!r}{did_you_mean(name, FUNCTIONS)}")
     found = expression.evaluate({})
     if not isinstance(found, list | tuple | range):
-        raise ExpressionError(f"values need a list, not {found!r}: {text!r}")
+        raise ExpressionError(f"values need a list, not {reprlib.repr(found)}: {reprlib.repr(text)}")
+    if found[_MAX_VALUES:]:
+        raise ExpressionError(f"more than {_MAX_VALUES} values: {reprlib.repr(text)}")
     for value in found:
         if not isinstance(value, int | float | str | tuple):
-            raise ExpressionError(f"{value!r} is not a value of a parameter: {text!r}")
+            raise ExpressionError(f"{reprlib.repr(value)} is not a value of a parameter: {reprlib.repr(text)}")
     return list(found)
 
 

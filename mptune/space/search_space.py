@@ -15,7 +15,7 @@ from mptune.space.building import build_factors, count
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
 from mptune.space.encoding import Encoding
-from mptune.space.parameters import Parameter, PrecisionParameter
+from mptune.space.parameters import MAX_PARAMETERS, Parameter, PrecisionParameter
 from mptune.space.sampling import best_spread, stratified, uniform
 from mptune.space.tree import Factor, tree_of_rows
 
@@ -95,6 +95,10 @@ class SearchSpace:
 
     def _define(self, parameters: Sequence[Parameter]) -> None:
         self.parameters = tuple(parameters)
+        if len(self.parameters) > MAX_PARAMETERS:
+            raise MptuneError(
+                f"a search space of {len(self.parameters)} parameters; at most {MAX_PARAMETERS} are supported"
+            )
         self.names = tuple(p.name for p in self.parameters)
         if not self.parameters:
             raise MptuneError("a search space needs at least one parameter")

@@ -29,7 +29,7 @@ FORMAT_VERSION: Final = 2
 #: The version before trials had checksums, which is read too.
 UNSEALED_VERSION: Final = 1
 #: No text or blob of a run file is larger.
-LARGEST_CELL_BYTES: Final = 32 << 20
+LARGEST_CELL_BYTES: Final = 16 << 20
 
 #: Phases of trials that are none of the run: set aside, or measured to explain it.
 STALE: Final = "stale"

@@ -12,6 +12,7 @@ from mptune.errors import MptuneError, RunFileError
 from mptune.finals import Finals
 from mptune.objective import Objective
 from mptune.space.configuration import Value
+from mptune.space.parameters import MAX_PARAMETERS
 
 __all__ = ["INFO_VERSION", "ParameterInfo", "RunInfo", "RunState"]
 
@@ -301,8 +302,8 @@ _WHOLE: Final = _Kind("a whole number a double can hold", _is_whole)
 _NUMBER: Final = _Kind("a finite number a double can hold", _is_number)
 _TEXTS: Final = _list_of("texts", _is_text)
 _PARAMETERS: Final = _Kind(
-    "a list of parameters, each with a name, a kind and a list of one or more values",
-    lambda v: isinstance(v, list | tuple) and all(map(_is_parameter, v)),
+    f"a list of at most {MAX_PARAMETERS} parameters, each with a name, a kind and a list of one or more values",
+    lambda v: isinstance(v, list | tuple) and len(v) <= MAX_PARAMETERS and all(map(_is_parameter, v)),
     lambda v: tuple(ParameterInfo(p["name"], p["kind"], _tuples(p["values"])) for p in v),
 )
 #: What a field may hold, by its annotation.

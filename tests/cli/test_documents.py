@@ -96,7 +96,7 @@ def test_documents_of_a_run(document: Call, run_file: Path, tmp_path: Path) -> N
     exported = document("export", run_file, "--format", "json")
     check("export", exported)
     check("tune", exported["summary"])
-    check("report", document("report", run_file, "--kernel", OWN, "-o", tmp_path / "report.html", "--json"))
+    check("report", document("report", run_file, "-o", tmp_path / "report.html", "--json"))
     emit = ("emit", run_file, "--kernel", OWN, "--json")
     check("emit", document(*emit, "-o", tmp_path / "one"))
     check("emit", document(*emit, "--all-devices", "-o", tmp_path / "all"))
