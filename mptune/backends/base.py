@@ -127,6 +127,10 @@ class Buffer(ABC):
     def read(self, data: NDArray[Any]) -> None:
         """Copy the device memory into a contiguous host array of ``nbytes`` bytes."""
 
+    def seen(self) -> NDArray[Any] | None:
+        """Return the bytes themselves, read-only, where the host can look at them; None where they have to be read."""
+        return None
+
     def holds(self, data: NDArray[Any]) -> bool:
         """Whether the device memory is, byte by byte, a contiguous host array of ``nbytes`` bytes."""
         import numpy as np

@@ -110,6 +110,14 @@ class HostBuffer(AddressBuffer):
     def __init__(self, nbytes: int) -> None:
         super().__init__(_HostMemory(), nbytes)
 
+    def seen(self) -> NDArray[Any]:
+        import numpy as np
+
+        memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.address)
+        found: NDArray[Any] = np.frombuffer(memory, np.uint8)
+        found.flags.writeable = False
+        return found
+
     def holds(self, data: NDArray[Any]) -> bool:
         return bool(_c_library().memcmp(self.address, self._host_address(data), self.nbytes) == 0)
 

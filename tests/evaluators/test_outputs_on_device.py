@@ -89,7 +89,10 @@ def test_no_output_is_read_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch)
     evaluate(Arrays(), kernel)
     on_device = set(sizes)
     sizes.clear()
+    # The host looks at them where they are, a user's metric gets copies.
     evaluate(HostBackend(workers=1), kernel)
+    assert set(sizes) <= on_device
+    evaluate(HostBackend(workers=1), kernel, lambda output, reference: float(np.abs(output - reference).max()))
     assert set(sizes) - on_device == {8 * N, 4 * N}
 
 
