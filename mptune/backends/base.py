@@ -44,10 +44,6 @@ __all__ = [
 ]
 
 
-#: What is compared with the host at a time.
-_PIECE_BYTES: Final = 1 << 22
-
-
 @dataclass(frozen=True, slots=True)
 class Availability:
     """Whether a backend can compile and run here; where not, why and what to install."""
@@ -130,19 +126,6 @@ class Buffer(ABC):
     def seen(self) -> NDArray[Any] | None:
         """Return the bytes themselves, read-only, where the host can look at them; None where they have to be read."""
         return None
-
-    def holds(self, data: NDArray[Any]) -> bool:
-        """Whether the device memory is, byte by byte, a contiguous host array of ``nbytes`` bytes."""
-        import numpy as np
-
-        expected = data.reshape(-1).view(np.uint8)
-        found = np.empty(min(self.nbytes, _PIECE_BYTES), np.uint8)
-        for start in range(0, self.nbytes, _PIECE_BYTES):
-            piece = found[: self.nbytes - start]
-            self.part(start, piece.nbytes).read(piece)
-            if not np.array_equal(piece, expected[start : start + piece.nbytes]):
-                return False
-        return True
 
     @abstractmethod
     def copy_from(self, other: Buffer) -> None:

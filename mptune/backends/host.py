@@ -64,7 +64,6 @@ def _c_library() -> ctypes.CDLL:
     library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    library.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     return library
 
 
@@ -117,9 +116,6 @@ class HostBuffer(AddressBuffer):
         found: NDArray[Any] = np.frombuffer(memory, np.uint8)
         found.flags.writeable = False
         return found
-
-    def holds(self, data: NDArray[Any]) -> bool:
-        return bool(_c_library().memcmp(self.address, self._host_address(data), self.nbytes) == 0)
 
 
 class HostFunction(Function):

@@ -103,11 +103,24 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What the outputs were like after a launch; the errors by the names of their metrics."""
+    """What the outputs were like after a launch; the errors by the names of their metrics.
+
+    ``digest`` is a checksum of the outputs: where it is equal they are, and need not be compared again.
+    """
 
     status: Status = Status.OK
     message: str = ""
     errors: Mapping[str, float] = field(default_factory=dict)
+    digest: int | None = None
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """A compiled and loaded source, and what its outputs were like when they were compared last, on the usual data."""
+
+    binary: Binary
+    function: Function
+    outcome: _Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +182,7 @@ class Bench:
         self._plan = plan or TimingPlan()
         self._announce = announce
         #: By source, what stays loaded; None where nothing does.
-        self._kept: dict[str, tuple[Binary, Function]] | None = None
+        self._kept: dict[str, _Loaded] | None = None
         self._data = DataManager(kernel, sizes, seed=seed)
         device = backend.describe()
         chosen = metric if metric is not None else kernel.metric
@@ -238,7 +251,7 @@ class Bench:
 
         def check(clock: _Clock) -> Trial:
             with clock.phase("compile"):
-                _, function = self._loaded(request.source)
+                function = self._loaded(request.source).function
             try:
                 outcome = self._check_drawn(request.configuration, function, draw, clock)
             finally:
@@ -272,8 +285,8 @@ class Bench:
             yield
         finally:
             kept, self._kept = self._kept, None
-            for _, function in kept.values():
-                function.unload()
+            for loaded in kept.values():
+                loaded.function.unload()
 
     def close(self) -> None:
         """Free the device memory."""
@@ -306,24 +319,23 @@ class Bench:
         configuration = request.configuration
         shape = self.kernel.launch_shape(configuration, self.sizes)
         with clock.phase("compile"):
-            binary, function = self._loaded(request.source)
+            loaded = self._loaded(request.source)
+        function = loaded.function
         try:
             with clock.phase("transfer"):
                 bound = self._device_data.bind(configuration)
                 _set_constants(function, bound)
             launches = _Launches(function, shape, bound, self._flush)
-            trial = self._measure(request, binary, launches, plan, clock)
+            trial = self._measure(request, loaded, launches, plan, clock)
             if trial.status is Status.OK and request.plan.observe and self._observation.names:
                 with clock.phase("observe"):
                     context = self._context(configuration, trial.measurement.times_ms)
-                    more = self._observation.measure(context, self._backend, binary, function, shape, bound)
+                    more = self._observation.measure(context, self._backend, loaded.binary, function, shape, bound)
                 metrics = {**trial.measurement.metrics, **more}
                 trial = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
-            with clock.phase("transfer"):
-                damage = [*self._device_data.damage(bound), *_changed_constants(bound, function)]
-            if damage:
+            if damage := self._damage(bound, function, clock):
                 # Whatever its outputs say, they may be of other inputs than those that were meant.
-                trial = dataclasses.replace(trial, status=Status.CORRUPT, message="; ".join(damage))
+                trial = dataclasses.replace(trial, status=Status.CORRUPT, message=damage)
             trial = self._on_further_draws(request, function, trial, clock)
             return dataclasses.replace(
                 trial, measurement=dataclasses.replace(trial.measurement, durations_s=clock.durations_s)
@@ -375,19 +387,23 @@ class Bench:
                 bound = self._device_data.bind(configuration)
                 _set_constants(function, bound)
             shape = self.kernel.launch_shape(configuration, self.sizes)
-            return self._check(configuration, _Launches(function, shape, bound, None), clock)
+            outcome = self._check(configuration, _Launches(function, shape, bound, None), clock)
+            damage = self._damage(bound, function, clock)
+            return _Outcome(Status.CORRUPT, damage) if damage else outcome
         finally:
             self._data, self._accuracy = before
             self._device_data.use(self._data)
 
-    def _loaded(self, source: str) -> tuple[Binary, Function]:
+    def _loaded(self, source: str) -> _Loaded:
         kept = {} if self._kept is None else self._kept
         if source not in kept:
             binary = self._backend.compiler.compile(source, self.kernel.function, self._options)
-            kept[source] = binary, self._backend.device.load(binary)
+            kept[source] = _Loaded(binary, self._backend.device.load(binary))
         return kept[source]
 
-    def _measure(self, request: Request, binary: Binary, launches: _Launches, plan: TimingPlan, clock: _Clock) -> Trial:
+    def _measure(
+        self, request: Request, loaded: _Loaded, launches: _Launches, plan: TimingPlan, clock: _Clock
+    ) -> Trial:
         configuration, decided = request.configuration, request.plan
         reused = decided.action is Action.REUSE
         metrics: dict[str, float] = {}
@@ -412,10 +428,10 @@ class Bench:
         idle = launches.bound.spots.untouched
         if not (idle or decided.compares_after_timing(metrics["time_ms"])):
             return trial(Status.OK)
-        last = self._compare(configuration, launches.bound, clock)
+        last = loaded.outcome = self._compare(configuration, launches.bound, clock, loaded.outcome if reused else first)
         if decided.checks_after_timing(metrics["time_ms"]):
             reused = False
-            first = self._check_anew(configuration, binary, launches, clock)
+            first = self._check_anew(configuration, loaded.binary, launches, clock, last)
             metrics.update(first.errors)
             if first.status is not Status.OK:
                 return trial(first.status, first.message)
@@ -433,10 +449,17 @@ class Bench:
         metrics["error_first"] = first.errors["error"]
         return trial(Status.UNSTABLE, f"the results differ from launch to launch: {difference}")
 
+    def _damage(self, bound: BoundArguments, function: Function, clock: _Clock) -> str:
+        """Say what launches changed that they must not; empty if nothing."""
+        with clock.phase("transfer"):
+            return "; ".join((*self._device_data.damage(bound), *_changed_constants(bound, function)))
+
     def _context(self, configuration: Configuration, times_ms: tuple[float, ...]) -> LaunchContext:
         return LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times_ms)
 
-    def _check(self, configuration: Configuration, launches: _Launches, clock: _Clock) -> _Outcome:
+    def _check(
+        self, configuration: Configuration, launches: _Launches, clock: _Clock, known: _Outcome | None = None
+    ) -> _Outcome:
         """Launch once on poisoned outputs and compare them."""
         with clock.phase("transfer"):
             self._device_data.poison(launches.bound)
@@ -444,31 +467,38 @@ class Bench:
             launches()
         with clock.phase("transfer"):
             damage = _overruns(launches.bound)
-        return (
-            _Outcome(Status.CORRUPT, "; ".join(damage))
-            if damage
-            else self._compare(configuration, launches.bound, clock)
-        )
+        if damage:
+            return _Outcome(Status.CORRUPT, "; ".join(damage))
+        return self._compare(configuration, launches.bound, clock, known)
 
-    def _check_anew(self, configuration: Configuration, binary: Binary, launches: _Launches, clock: _Clock) -> _Outcome:
+    def _check_anew(
+        self, configuration: Configuration, binary: Binary, launches: _Launches, clock: _Clock, known: _Outcome
+    ) -> _Outcome:
         """Check the launch of a function that has not been launched before, whatever it keeps from launch to launch."""
         function = self._backend.device.load(binary)
         try:
             _set_constants(function, launches.bound)
-            return self._check(configuration, dataclasses.replace(launches, function=function), clock)
+            return self._check(configuration, dataclasses.replace(launches, function=function), clock, known)
         finally:
             function.unload()
 
-    def _compare(self, configuration: Configuration, bound: BoundArguments, clock: _Clock) -> _Outcome:
-        """Compare the outputs as they are."""
+    def _compare(
+        self, configuration: Configuration, bound: BoundArguments, clock: _Clock, known: _Outcome | None = None
+    ) -> _Outcome:
+        """Compare the outputs as they are, unless they are those of an outcome that is known."""
+        with clock.phase("accuracy"):
+            digest = self._device_data.digest(bound)
+        if known is not None and known.digest == digest:
+            return known
         with clock.phase("transfer"):
             outputs = self._device_data.outputs(bound)
         with clock.phase("accuracy"):
             try:
-                return self._errors(configuration, bound, outputs)
+                outcome = self._errors(configuration, bound, outputs)
             except MemoryError:
                 # The device holds the data but not what it takes to compare them.
-                return self._errors(configuration, bound, self._device_data.read_outputs(bound))
+                outcome = self._errors(configuration, bound, self._device_data.read_outputs(bound))
+        return dataclasses.replace(outcome, digest=digest)
 
     def _errors(self, configuration: Configuration, bound: BoundArguments, outputs: Mapping[str, Output]) -> _Outcome:
         missing = self._device_data.unwritten(bound, outputs)

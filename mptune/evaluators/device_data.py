@@ -6,7 +6,7 @@ Buffers are poisoned before a launch that is checked, looked at for writes outsi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -23,7 +23,7 @@ from mptune.buffers import DataManager
 from mptune.buffers.conversion import poisoned
 from mptune.errors import OutOfMemoryError
 from mptune.kernel import Argument, Role
-from mptune.precision import PRECISIONS, Precision
+from mptune.precision import Precision
 from mptune.space.configuration import Configuration
 
 __all__ = ["GUARD_BYTES", "BoundArguments", "DeviceData", "GuardedBuffer", "OutputBuffer", "Overrun"]
@@ -208,6 +208,14 @@ def overruns(buffers: Mapping[_Key, GuardedBuffer]) -> dict[str, Overrun]:
     return {name: overrun for name, overrun in found if overrun is not None}
 
 
+#: Words that are summed at a time on the host: what stays in a core's cache.
+_HOST_WORDS: Final = 1 << 14
+#: What is looked at, or read, at a time to be summed.
+_SUMMED_BYTES: Final = 1 << 25
+#: Parts of a checksum are combined with powers of this; odd, so that no part vanishes.
+_FACTOR: Final = 0x9E3779B97F4A7C15
+
+
 class DeviceData:
     """Keeps typed copies of a kernel's buffers on a device, the least recently used ones leaving first.
 
@@ -234,7 +242,7 @@ class DeviceData:
         self._budget_bytes = budget_bytes
         self._metrics = {name: own for name, own in metrics.items() if all(metric.runs_anywhere for metric in own)}
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
-        #: Checksums of what was written to buffers that no launch may write to, where there are arrays to compute them.
+        #: Of what was written to buffers that no launch may write to.
         self._checksums: dict[_Key, int] = {}
         #: What still holds the values of other inputs.
         self._outdated: set[_Key] = set()
@@ -249,6 +257,9 @@ class DeviceData:
             # compares as well, only later.
             self._namespace = None
             self.no_arrays = f"{type(error).__name__}: {error}"
+        xp, words = (np, _HOST_WORDS) if self._namespace is None else (self._namespace, PIECE)
+        #: Of words in a checksum: odd, so that no change of one word vanishes in it.
+        self._weights = xp.arange(1, 2 * words, 2, dtype=np.uint64)
 
     def bind(self, configuration: Configuration) -> BoundArguments:
         """Return the arguments of a configuration; read-only buffers are uploaded only the first time.
@@ -314,6 +325,13 @@ class DeviceData:
             counts[argument.name] = count_unwritten(output) if there else self._data.unwritten(argument, output)
         return {name: count for name, count in counts.items() if count}
 
+    def digest(self, bound: BoundArguments) -> int:
+        """Return a checksum of all outputs."""
+        total = 0
+        for output in bound.outputs:
+            total = (total * _FACTOR + self._checksum(output.buffer)) % 2**64
+        return total
+
     def damage(self, bound: BoundArguments) -> list[str]:
         """Say what launches wrote where they must not: outside the buffers, or into one that is only read.
 
@@ -330,12 +348,8 @@ class DeviceData:
             self._buffers.popitem()[1].free()
 
     def _is_intact(self, key: _Key, guarded: GuardedBuffer) -> bool:
-        name, _, purpose = key
-        if purpose == "write" or key in self._outdated:
-            return True
-        if key in self._checksums:
-            return self._checksum(guarded.data) == self._checksums[key]
-        return guarded.data.holds(self._data.references[name] if purpose == "reference" else self._values(key))
+        is_fixed = key[2] != "write" and key not in self._outdated
+        return not is_fixed or self._checksum(guarded.data) == self._checksums[key]
 
     def _in_words(self, key: _Key, bound: BoundArguments) -> str:
         name, precision_name, purpose = key
@@ -351,27 +365,36 @@ class DeviceData:
         """Write what a buffer is to hold that no launch may write to, and take it down."""
         self._buffers[key].data.write(values)
         self._outdated.discard(key)
-        if self._namespace is not None:
-            self._checksums[key] = self._checksum(self._buffers[key].data)
+        self._checksums[key] = self._checksum(self._buffers[key].data)
 
     def _checksum(self, buffer: Buffer) -> int:
-        """Return a sum of all words of a buffer, each by its place, modulo 2^64: no change of one word leaves it."""
-        xp = self._namespace
-        words = self._backend.device.array(buffer, np.dtype(np.uint8 if buffer.nbytes % 4 else np.uint32))
-        total = 0
-        for start in range(0, words.size, PIECE):
-            piece = words[start : start + PIECE]
-            weights = xp.arange(2 * start + 1, 2 * (start + piece.size) + 1, 2, dtype=np.uint64)
-            total += int((piece.astype(np.uint64) * weights).sum())
-        return total % 2**64
+        """Return a sum of all words of a buffer, each by its place, modulo 2^64: a change of a single one shows."""
+        step, total = self._weights.size, 0
+        for words in self._words(buffer):
+            for start in range(0, words.size, step):
+                piece = words[start : start + step]
+                total = (total * _FACTOR + int((piece * self._weights[: piece.size]).sum())) % 2**64
+        return total
+
+    def _words(self, buffer: Buffer) -> Iterator[Any]:
+        """Yield all of a buffer as arrays where they can be computed with, the device or the host."""
+        in_words = buffer.nbytes - buffer.nbytes % 8
+        for start in range(0, in_words, _SUMMED_BYTES):
+            yield self._array(buffer.part(start, min(_SUMMED_BYTES, in_words - start)), np.dtype(np.uint64))
+        if in_words < buffer.nbytes:
+            yield self._array(buffer.part(in_words, buffer.nbytes - in_words), np.dtype(np.uint8))
+
+    def _array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:
+        if self._namespace is not None:
+            return self._backend.device.array(buffer, dtype)
+        there = buffer.seen()
+        if there is None:
+            there = np.empty(buffer.nbytes, np.uint8)
+            buffer.read(there)
+        return there.view(dtype)
 
     def _argument(self, name: str) -> Argument:
         return next(argument for argument in self._data.kernel.arguments if argument.name == name)
-
-    def _values(self, key: _Key) -> NDArray[Any]:
-        """Return what was written to a buffer that is read."""
-        name, precision_name, _ = key
-        return self._data.typed(self._argument(name), PRECISIONS[precision_name] if precision_name else None)
 
     def _seen(self, output: OutputBuffer) -> NDArray[Any]:
         """Return an output without copying it where that is possible; a user's metric may write to what it is given."""

@@ -63,6 +63,12 @@ def kernel() -> Kernel:
     return load_kernel(Path(__file__).with_name("overrunning.py"))
 
 
+@pytest.fixture
+def no_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the arrays to what is compared."""
+    monkeypatch.setattr(DeviceData, "_checksum", lambda *_: 0)
+
+
 def evaluate(backend: Backend, kernel: Kernel, metric: str | Callable[..., float] = "MaxAE", **values: Any) -> Trial:
     bench = Bench(kernel, kernel.resolve_sizes(), backend, metric=metric, plan=PLAN)
     configuration = kernel.configuration(values)
@@ -72,12 +78,11 @@ def evaluate(backend: Backend, kernel: Kernel, metric: str | Callable[..., float
 
 
 @pytest.mark.parametrize("t", ["fp64", "fp32", "fp16"])
-def test_errors_are_those_of_the_host(kernel: Kernel, t: str) -> None:
+def test_errors_are_those_of_the_host(kernel: Kernel, t: str, no_checksums: None) -> None:
     backend = Arrays()
     there, here = evaluate(backend, kernel, "NRMSE", t=t), evaluate(HostBackend(workers=1), kernel, "NRMSE", t=t)
     assert there.status is here.status is Status.OK
-    # Three outputs and their references, compared twice; the checksums of what is read, taken when written and after.
-    assert backend.device.views == 2 * 6 + 2 * 5
+    assert backend.device.views == 6
     for name in ("error", "error.y", "error.z", "error.labels"):
         assert there.metric(name) == pytest.approx(here.metric(name), rel=1e-12)
 
@@ -120,7 +125,7 @@ def test_a_corrupt_trial_there_leaves_the_data_whole_and_the_worker_is_replaced(
     bench.close()
 
 
-def test_a_user_s_metric_gets_its_arrays_on_the_host(kernel: Kernel) -> None:
+def test_a_user_s_metric_gets_its_arrays_on_the_host(kernel: Kernel, no_checksums: None) -> None:
     backend = Arrays()
 
     def mine(output: Any, reference: Any) -> float:
@@ -128,8 +133,7 @@ def test_a_user_s_metric_gets_its_arrays_on_the_host(kernel: Kernel) -> None:
         return float(np.abs(output - reference).max())
 
     assert evaluate(backend, kernel, mine).status is Status.OK
-    # No output: the checksums of two inputs, taken when written and after.
-    assert backend.device.views == 4
+    assert backend.device.views == 0
 
 
 def test_a_device_without_room_to_compare_leaves_it_to_the_host(
