@@ -197,7 +197,7 @@ class DeviceWorker:
 
     def evaluate(self, request: Request, quiet: Callable[[], AbstractContextManager[None]] = nullcontext) -> Trial:
         """Return the trial of a configuration; a failed one if the process ends or is ended."""
-        return self._call(lambda: self._evaluate(request, quiet))
+        return self._call(lambda: self._evaluate(request, quiet)[0])
 
     def remeasure(self, rounds: Rounds) -> Finished:
         """Return a trial of each turn; if one ends the process, the last turn of each alone, to see which."""
@@ -242,26 +242,27 @@ class DeviceWorker:
                 raise
         return self._process
 
-    def _evaluate(self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]) -> Trial:
-        """Return the trial of one configuration; a failed one if the process ends."""
+    def _evaluate(
+        self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]
+    ) -> tuple[Trial, ...]:
+        """Return the trial of one configuration, or one for each of its turns; a failed one if the process ends."""
         self._running()
         start = time.perf_counter()
         try:
-            *_, trial = self._ask(request, quiet).trials
-            return trial
+            return self._ask(request, quiet).trials
         except WorkerDied as death:
             # Under a larger limit a trial that ran out of time is worth another try.
             limit = {"limit_s": self._limits.run_s} if death.status is Status.TIMEOUT else {}
             lost = Measurement(limit, durations_s={"lost": time.perf_counter() - start})
             configuration = (request.requests[0] if isinstance(request, Rounds) else request).configuration
-            return Trial(configuration, death.status, str(death), lost)
+            return (Trial(configuration, death.status, str(death), lost),)
 
     def _remeasure(self, rounds: Rounds) -> Finished:
         if len(rounds.requests) > 1:
             with contextlib.suppress(WorkerDied):
                 return self._ask(rounds, nullcontext)
         alone = (dataclasses.replace(rounds, requests=(request,)) for request in rounds.requests)
-        return Finished(tuple(self._evaluate(each, nullcontext) for each in alone))
+        return Finished(tuple(trial for each in alone for trial in self._evaluate(each, nullcontext)))
 
     def _run_on_draws(self, asked: OnDraws) -> Finished:
         if len(asked.requests) > 1:
