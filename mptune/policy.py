@@ -21,12 +21,19 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mptune.evidence import shared_values, values_text
 from mptune.objective import Objective
+from mptune.pareto import front
 from mptune.results import Status, Trial
 from mptune.unseen import METRICS
 
 __all__ = ["Action", "Decision", "Facts", "MeasurementPolicy", "Plan", "errors_of", "is_error", "worst_errors"]
+
+#: Fronts users ask for after a run.
+REPORTED: Final = (("time_ms", "error"), ("memory_bytes", "error"))
 
 _NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
 
@@ -332,18 +339,62 @@ class MeasurementPolicy:
             return Decision(True, "a checked trial is as fast and as accurate")
         return Decision(False, "no checked trial is as fast and as accurate: it would join the front")
 
+    def undecided(self, trials: Sequence[Trial], *, holds: bool = True) -> list[Trial]:
+        """Return the trials that would be reported if their error, measured on another configuration, were theirs.
+
+        That is, if they would be the best, the closest, or on the front of the objectives or of :data:`REPORTED`.
+
+        Args:
+            trials: all of a run.
+            holds: as of :class:`Facts`; if not, the fastest that would be the best if it were accurate is one of them.
+        """
+        objective = self.objective
+        valid = [trial for trial in trials if trial.is_valid]
+        best = objective.best(valid)
+        leaders = [best if best is not None else objective.closest(valid)]
+        if not holds:
+            leaders.append(min((t for t in valid if not t.is_checked), key=_time_ms, default=None))
+            if best is not None and leaders[-1] is not None and not leaders[-1].time_ms < best.time_ms:
+                del leaders[-1]
+        found = [trial for trial in leaders if trial is not None and not trial.is_checked]
+        for metrics in REPORTED:
+            values = np.array([[t.metric(name) for name in metrics] for t in valid]).reshape(len(valid), len(metrics))
+            found += unbacked(valid, values, [True] * len(metrics))
+        if objective.also:
+            feasible = [trial for trial in valid if objective.is_feasible(trial)]
+            values = np.array([objective.values(t) for t in feasible]).reshape(len(feasible), len(objective.metrics))
+            found += unbacked(feasible, values, [True] * len(objective.metrics))
+        return list({trial.configuration: trial for trial in found}.values())
+
     def checks_before_report(self, trial: Trial) -> Decision:
         """Decide whether a trial that is about to be reported (best, front or baseline) is checked first."""
-        if trial.measurement.reused_error:
+        if not trial.is_checked:
             return Decision(True, "its error was measured on another configuration")
         if not math.isnan(trial.time_ms) and math.isnan(trial.metric("error_spread")):
             return Decision(True, "its outputs were not compared after it was timed")
         return Decision(False, "its error has been measured")
 
 
+def unbacked(trials: Sequence[Trial], values: NDArray[np.float64], minimise: Sequence[bool]) -> list[Trial]:
+    """Return the trials of a front whose error was measured on another configuration and which no checked one equals.
+
+    Args:
+        trials: of which the front is.
+        values: their metrics, shape ``(n_trials, n_metrics)``.
+        minimise: for each metric, whether less is better.
+    """
+    members = front(values, minimise).tolist()
+    equalled = {tuple(values[i]) for i in members if trials[i].is_checked}
+    return [trials[i] for i in members if not trials[i].is_checked and tuple(values[i]) not in equalled]
+
+
 def errors_of(trial: Trial) -> dict[str, float]:
     """Return the error metrics of a trial, by name."""
     return {k: v for k, v in trial.measurement.metrics.items() if k.startswith(("error", "log10_error"))}
+
+
+def _time_ms(trial: Trial) -> float:
+    return math.inf if math.isnan(trial.time_ms) else trial.time_ms
 
 
 def is_error(name: str) -> bool:

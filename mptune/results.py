@@ -90,6 +90,11 @@ class Trial:
     warnings: tuple[str, ...] = ()
     key: str = field(default="", repr=False)
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether the error was measured on this very configuration."""
+        return not self.measurement.reused_error
+
     def metric(self, name: str) -> float:
         """Return the metric of that name, NaN if the trial does not have it."""
         return self.measurement.metrics.get(name, math.nan)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.finals import LEAST_ROUNDS
@@ -18,6 +19,7 @@ from mptune.markup import heading, table
 from mptune.metric_expressions import MORE_IS_BETTER
 from mptune.objective import Objective
 from mptune.pareto import front
+from mptune.policy import errors_of, unbacked
 from mptune.precision import precision
 from mptune.results import Status, Trial
 from mptune.space.configuration import Value
@@ -130,6 +132,11 @@ class Run:
         return described or tuple(dict.fromkeys(name for trial in self.trials for name in trial.configuration))
 
     @property
+    def checked(self) -> tuple[Trial, ...]:
+        """The trials with an error of their own, not measured on another configuration: only these are reported."""
+        return tuple(trial for trial in self.trials if trial.is_checked)
+
+    @property
     def metric_names(self) -> tuple[str, ...]:
         """Names of every metric some trial has, in order of appearance."""
         return tuple(dict.fromkeys(name for trial in self.trials for name in trial.measurement.metrics))
@@ -214,7 +221,7 @@ class Run:
         sign = 1.0 if objective.minimise else -1.0
         candidates = [
             (not objective.is_feasible(trial), sign * value, _or_inf(trial.time_ms), trial)
-            for trial in self.trials
+            for trial in self.checked
             if trial.is_valid
             and all(trial.configuration.get(name) in values for name, values in fixed.items())
             and math.isfinite(value := objective.value(trial))
@@ -272,11 +279,11 @@ class Run:
     def _contenders(self) -> tuple[Trial, ...]:
         """The best feasible trial and those that are as fast as far as the finals can tell, the simplest first."""
         objective, finals = self.info.objective, self.state.finals
-        fastest = objective.best(self.trials)
+        fastest = objective.best(self.checked)
         if fastest is None or not objective.is_time:
             return () if fastest is None else (fastest,)
         tied = finals.tied_with(fastest.configuration)
-        rivals = [t for t in self.trials if t.configuration in tied and objective.is_feasible(t)]
+        rivals = [t for t in self.checked if t.configuration in tied and objective.is_feasible(t)]
 
         def simplicity(trial: Trial) -> tuple[float, ...]:
             types = [precision(str(name)) for name in self.types_of(trial)]
@@ -300,13 +307,13 @@ class Run:
         objective = self.info.objective
         if not objective.also:
             return ()
-        feasible = [trial for trial in self.trials if objective.is_feasible(trial)]
+        feasible = [trial for trial in self.checked if objective.is_feasible(trial)]
         return self._front(feasible, objective.metrics, (True,) * len(objective.metrics))
 
     @cached_property
     def closest(self) -> Trial | None:
         """The valid but infeasible trial that exceeds the threshold or a constraint least, None if there is none."""
-        return self.info.objective.closest([t for t in self.trials if not self.info.objective.is_feasible(t)])
+        return self.info.objective.closest([t for t in self.checked if not self.info.objective.is_feasible(t)])
 
     @property
     def feasible(self) -> int:
@@ -367,7 +374,8 @@ class Run:
     ) -> tuple[Trial, ...]:
         """Return the valid trials no other one beats in every metric, the best of the first metric first.
 
-        A trial with a metric that is unknown or infinite is not among them.
+        A trial with a metric that is unknown or infinite is not among them, nor one whose error was measured on another
+        configuration (:meth:`unchecked`).
 
         Args:
             metrics: two or more names of metrics, ``speedup``, or the objective.
@@ -379,11 +387,23 @@ class Run:
             MptuneError: fewer than two metrics, or one twice.
         """
         directions = self._directions(metrics, maximise)
-        return self._front([trial for trial in self.trials if trial.is_valid], metrics, directions)
+        return self._front([trial for trial in self.checked if trial.is_valid], metrics, directions)
+
+    def unchecked(self, metrics: Sequence[str] = ("time_ms", "error"), *, maximise: Sequence[str] = ()) -> int:
+        """Return how many trials :meth:`pareto` leaves out that would be on the front if their error were their own.
+
+        Those that a trial of the front equals are not counted.
+        """
+        valid = [trial for trial in self.trials if trial.is_valid]
+        return len(unbacked(valid, self._values(valid, metrics), self._directions(metrics, maximise)))
+
+    def _values(self, valid: Sequence[Trial], metrics: Sequence[str]) -> NDArray[np.float64]:
+        """Return metrics of trials, NaN where one is unknown or infinite, shape ``(n_trials, n_metrics)``."""
+        values = np.array([[self.metric_of(t, m) for m in metrics] for t in valid], dtype=np.float64)
+        return np.where(np.isfinite(values), values, np.nan).reshape(len(valid), len(metrics))
 
     def _front(self, valid: Sequence[Trial], metrics: Sequence[str], directions: Sequence[bool]) -> tuple[Trial, ...]:
-        values = np.array([[self.metric_of(t, m) for m in metrics] for t in valid], dtype=np.float64)
-        values = np.where(np.isfinite(values), values, np.nan).reshape(len(valid), len(metrics))
+        values = self._values(valid, metrics)
         chosen = front(values, directions)
         signs = np.where(directions, 1.0, -1.0)
         return tuple(valid[i] for i in sorted(chosen, key=lambda i: (*(values[i] * signs), i)))
@@ -398,6 +418,12 @@ class Run:
             raise MptuneError(f"a Pareto front needs two or more different metrics, got {', '.join(metrics) or 'none'}")
         more_is_better = self.more_is_better | set(maximise)
         return [name not in more_is_better for name in metrics]
+
+    def with_own_errors(self) -> Run:
+        """Return the run as other tools may see it: without the errors that were measured on other configurations."""
+        return Run(
+            self.info, [trial if trial.is_checked else _without_errors(trial) for trial in self.trials], self.state
+        )
 
     # -- other forms ---------------------------------------------------------------------------
 
@@ -466,6 +492,7 @@ class Run:
             UnknownNameError: no trial has a metric of that name.
             MptuneError: fewer than two metrics, or one twice.
         """
+        unchecked = self.unchecked(metrics)
         return json_document(
             {
                 "kernel": self.info.kernel,
@@ -474,7 +501,8 @@ class Run:
                 "metrics": list(metrics),
                 "minimise": self._directions(metrics, ()),
                 "evaluations": self.evaluations,
-                "dominated": sum(trial.is_valid for trial in self.trials) - len(self.pareto(metrics)),
+                "dominated": sum(trial.is_valid for trial in self.trials) - len(self.pareto(metrics)) - unchecked,
+                "unchecked": unchecked,
                 "front": [
                     {"configuration": trial.configuration, **{name: self.metric_of(trial, name) for name in metrics}}
                     | {
@@ -499,6 +527,11 @@ class Run:
             "verified": None if (verified := self.verified(trial)) is None else verified.to_json(),
             "metrics": trial.measurement.metrics,
         }
+
+
+def _without_errors(trial: Trial) -> Trial:
+    metrics = {name: value for name, value in trial.measurement.metrics.items() if name not in errors_of(trial)}
+    return replace(trial, measurement=replace(trial.measurement, metrics=metrics))
 
 
 def in_short(message: str) -> str:

@@ -347,3 +347,43 @@ def test_what_is_measured_again_stays_verified() -> None:
     assert MeasurementPolicy().plan_again(verified).errors.items() >= {
         ("unseen_inputs", 20.0), ("unseen_violations", 0.0), ("unseen_error", 1e-4)
     }  # fmt: skip
+
+
+def at(block: int, time_ms: float, error: float, *, reused: bool = False, memory_bytes: float = 8.0) -> Trial:
+    made = trial(time_ms, error, reused=reused, memory_bytes=memory_bytes)
+    return dataclasses.replace(TIMED.objective.judge(made), configuration=Configuration({"block": block}))
+
+
+@pytest.mark.parametrize(
+    ("trials", "holds", "undecided"),
+    [
+        ([at(1, 5.0, 1e-5)], True, []),
+        # The fastest within the threshold, and the only one on a front.
+        ([at(1, 5.0, 1e-5), at(2, 4.0, 1e-5, reused=True)], True, [2]),
+        ([at(1, 5.0, 1e-5), at(2, 6.0, 1e-5, reused=True)], True, []),
+        ([at(1, 5.0, 1e-5), at(2, 6.0, 1e-9, reused=True)], True, [2]),
+        # As small and as accurate as a checked one; smaller.
+        ([at(1, 5.0, 1e-2), at(2, 6.0, 1e-2, reused=True)], True, []),
+        ([at(1, 5.0, 1e-2), at(2, 6.0, 1e-2, reused=True, memory_bytes=4.0)], True, [2]),
+        # Where nothing is feasible, the closest.
+        ([at(1, 5.0, 1e-1), at(2, 6.0, 1e-2, reused=True)], True, [2]),
+        # Where errors do not depend on the signature alone, what is fast may be accurate too.
+        ([at(1, 5.0, 1e-5, memory_bytes=4.0), at(2, 1.0, 1.0), at(3, 2.0, 1.0, reused=True)], True, []),
+        ([at(1, 5.0, 1e-5, memory_bytes=4.0), at(2, 1.0, 1.0), at(3, 2.0, 1.0, reused=True)], False, [3]),
+        ([at(1, 5.0, 1e-5, memory_bytes=4.0), at(2, 1.0, 1.0), at(3, 6.0, 1.0, reused=True)], False, []),
+        ([at(1, 5.0, 1e-5), trial(math.nan, 1.0, reused=True, status=Status.CRASH)], False, []),
+        ([], False, []),
+    ],
+)
+def test_what_would_be_reported_by_an_error_measured_elsewhere_is_checked(
+    trials: list[Trial], holds: bool, undecided: list[int]
+) -> None:
+    found = TIMED.undecided(trials, holds=holds)
+    assert [t.configuration["block"] for t in found] == undecided
+
+
+def test_every_front_of_several_objectives_is_checked() -> None:
+    policy = MeasurementPolicy(Objective(also=("memory_bytes",)))
+    trials = [at(1, 5.0, 1e-5), at(2, 6.0, 1e-5, reused=True, memory_bytes=4.0)]
+    assert policy.undecided(trials) == trials[1:]
+    assert policy.undecided(trials[:1]) == []

@@ -60,9 +60,11 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
         print_json(document)
         return
     echo(pareto_table(run, names, run.pareto(names)))
-    without = run.evaluations - len(document["front"]) - document["dominated"]
+    without = run.evaluations - len(document["front"]) - document["dominated"] - document["unchecked"]
     failed = f", {without} without numbers" if without else ""
     echo(f"\n{len(document['front'])} on the front, {document['dominated']} dominated{failed}")
+    if document["unchecked"]:
+        echo(f"{document['unchecked']} left out: their error was measured on another configuration, not on themselves")
 
 
 @click.command()
@@ -150,7 +152,13 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
         format = suffix if suffix in EXPORTERS else "csv"
     if format not in EXPORTERS:
         raise UnknownNameError("export format", format, EXPORTERS)
-    exported = EXPORTERS[format](Run.load(run_file))
+    run = Run.load(run_file)
+    exported = EXPORTERS[format](run)
+    if unchecked := sum(trial.is_valid and not trial.is_checked for trial in run.trials):
+        print_note(
+            f"{unchecked} of {run.evaluations} trials are exported without an error: "
+            "theirs was measured on another configuration"
+        )
     if isinstance(exported, str):
         if output is None:
             click.echo(exported, nl=not exported.endswith("\n"))

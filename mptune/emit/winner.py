@@ -94,7 +94,7 @@ def select(
         return trial
     if max_error is None:
         return run.best
-    return dataclasses.replace(run.objective, threshold=max_error).best(run.trials)
+    return dataclasses.replace(run.objective, threshold=max_error).best(run.checked)
 
 
 def _named(run: Run, text: str, kernel: Kernel) -> Trial:

@@ -95,7 +95,8 @@ class DeviceEvaluator(Evaluator):
         self._under_way: dict[Configuration, str] = {}
         #: Names of the parameters outside the signature that have several values.
         self._free = [p.name for p in kernel.parameters if p.name not in kernel.signature_names and len(p.values) > 1]
-        self._holds = True
+        #: Whether no two configurations of one accuracy signature have disagreed.
+        self.holds = True
         #: Trials that needed no device.
         self._settled: deque[Trial] = deque()
 
@@ -125,7 +126,7 @@ class DeviceEvaluator(Evaluator):
         siblings = self._siblings[self._kernel.signature_of(trial.configuration)]
         roundoff = self._kernel.roundoff_of(trial.configuration)
         if any(disagree(trial, sibling, roundoff) for sibling in siblings):
-            self._holds = False
+            self.holds = False
         siblings.append(trial)
         self._checked.append(trial)
 
@@ -136,7 +137,7 @@ class DeviceEvaluator(Evaluator):
 
     def doubts(self) -> str:
         """Say in one line that errors depend on more than the accuracy signature, and on what; empty if they do not."""
-        if self._holds:
+        if self.holds:
             return ""
         roundoff = max(self._kernel.roundoff_of(trial.configuration) for trial in self._checked)
         return (
@@ -191,7 +192,7 @@ class DeviceEvaluator(Evaluator):
             return
         key = self._key(source, launch)
         siblings = self._siblings[self._kernel.signature_of(configuration)]
-        plan = self.policy.plan(Facts(siblings, self._checked, best_ms, self._free, self._holds))
+        plan = self.policy.plan(Facts(siblings, self._checked, best_ms, self._free, self.holds))
         if plan.action is Action.REJECT:
             rejected = Measurement(plan.errors, reused_error=True)
             self._settled.append(Trial(configuration, Status.INACCURATE, plan.reason, rejected, key=key))

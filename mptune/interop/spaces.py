@@ -28,9 +28,16 @@ def _formats() -> dict[str, Format]:
 
 #: Every format by name.
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(_formats())
-#: What a run can be exported as, by the name of the format.
+
+
+def _exporter(write: Callable[[Run], str | bytes]) -> Callable[[Run], str | bytes]:
+    # What other tools read says nothing of where an error was measured.
+    return lambda run: write(run.with_own_errors())
+
+
+#: What a run can be exported as, by the name of the format. Errors are those measured on the very configuration.
 EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = MappingProxyType(
-    {name: one.write for name, one in FORMATS.items() if one.write is not None}
+    {name: _exporter(one.write) for name, one in FORMATS.items() if one.write is not None}
 )
 
 

@@ -142,7 +142,7 @@ class Ledger(Evaluator):
         self.phases[trial.configuration] = phase
         # What is measured again may have been the best.
         rivals = self.trials.values() if is_again else (*([self._best] if self._best else []), trial)
-        self._best = self.objective.best(list(rivals))
+        self._best = self.objective.best([rival for rival in rivals if rival.is_checked])
         return trial
 
     def take_leftovers(self) -> None:

@@ -80,13 +80,18 @@ class Settling:
             if not self._hold_finals(last):
                 break
         # The last times may have put another one on top whose error was reused.
-        checks = self._evaluator.policy.checks_before_report
-        while unsure := [t for t in _deciding(ledger.result()) if checks(t) and t.configuration not in self._settled]:
+        while unsure := [trial for trial in self._unsure() if trial.configuration not in self._settled]:
             turns = _Turns(self._evaluator, unsure)
             turns.measure([trial.configuration for trial in unsure], 1)
             self._keep(turns)
             self._settled.update(trial.configuration for trial in unsure)
         self._say_what_is_unsure()
+
+    def _unsure(self) -> list[Trial]:
+        """Return what is going to be reported, or might have been, and has to be checked before."""
+        policy, run = self._evaluator.policy, self._ledger.result()
+        undecided = policy.undecided(run.trials, holds=self._evaluator.holds)
+        return [*(trial for trial in _deciding(run) if policy.checks_before_report(trial)), *undecided]
 
     def _hold_finals(self, last: Sequence[Trial]) -> bool:
         """Find out which of the finalists are reported, then measure those; whether any could be measured.

@@ -62,8 +62,11 @@ _LEAST_ERROR: Final = -19.0
 #: failed have it in common; and where configurations of some signature are known to disagree.
 _FAULT: Final = 1e-4
 _FAULT_WHERE_SOME_DISAGREE: Final = 0.5
-#: Instead of 0 where nothing is known to meet the threshold, so that a search goes on.
-_LEAST_LOG_PROBABILITY: Final = -20.0
+#: Log of how probable it is that the model is misled by configurations that are wrong, where nothing is known to meet
+#: the threshold: the widest types being among them, it expects no better of any others.
+_LOG_MISLED: Final = math.log(0.05)
+#: Stands for an infinite excess where configurations of a signature are compared.
+_MOST_DECADES: Final = 20.0
 #: What a result that is not finite says about log10 error: decades above the threshold, and how surely.
 _NON_FINITE_EXCESS: Final = 2.0
 _NON_FINITE_DEVIATION: Final = 1.0
@@ -237,6 +240,10 @@ class _Record:
         """How many configurations meet the threshold."""
         return sum(excess <= 0 for excess in self.excesses)
 
+    def shared_by(self, free: Codes) -> NDArray[np.intp]:
+        """Return how many of those values other configurations have, shape ``(n,)`` from ``(n, n_free)``."""
+        return np.asarray((free == self.shared).sum(axis=1), dtype=np.intp)
+
     def fail(self, free: Codes) -> None:
         """Take note of a configuration that failed: its value codes outside the signature, shape ``(n_free,)``."""
         self.shared = free.copy() if self.shared is None else np.where(self.shared == free, free, -1)
@@ -256,7 +263,10 @@ class Signatures:
         self._target = _log10_threshold(objective)
         # A threshold above 1 is not relative, and the errors beside it are not either.
         self._model = ErrorModel(parameters, max(0.0, self._target))
+        self._untaught = ErrorModel(parameters, max(0.0, self._target))
         self._records: dict[int, _Record] = {}
+        #: Key, value codes outside the signature and excess of everything that failed.
+        self._failures: list[tuple[int, Codes, float]] = []
         self._bits = [_significand_bits(p) for p in parameters]
         self.widest = np.array([int(bits.argmax()) for bits in self._bits], dtype=np.int32)
         #: Grows whenever something was learnt.
@@ -271,7 +281,8 @@ class Signatures:
             # An error measured on another configuration is known from that one.
             if not (trial.is_valid or trial.status is Status.NON_FINITE) or trial.measurement.reused_error:
                 continue
-            record = self._records.setdefault(int(self._key(row[None, :])[0]), _Record(row.copy()))
+            key = int(self._key(row[None, :])[0])
+            record = self._records.setdefault(key, _Record(row.copy()))
             excess = self._objective.error_excess(trial)
             if trial.is_valid and excess < math.inf:
                 news |= not record.excesses
@@ -281,6 +292,7 @@ class Signatures:
                 record.non_finite += 1
             if excess > 0:
                 record.fail(free)
+                self._failures.append((key, free.copy(), min(excess, _MOST_DECADES)))
             self.version += record.shared is not None
         if news:
             self.version += 1
@@ -313,11 +325,13 @@ class Signatures:
 
         0 for signatures known to, ``-inf`` for those known not to while others do.
         """
+        if self._records and not self._is_any_met:
+            return self._log_probability_of_the_first(codes)
         rows, inverse, records = self._distinct(codes)
         probability = self._model.log_probability_below(rows, self._target)
         for position, record in records.items():
             if self._is_bad(record):
-                probability[position] = -math.inf if self._is_any_met else _LEAST_LOG_PROBABILITY
+                probability[position] = -math.inf
             elif record.met:
                 probability[position] = math.log(record.met / len(record.excesses))
         of_each = probability[inverse]
@@ -325,7 +339,35 @@ class Signatures:
         for position, record in records.items():
             if self._failed(record) and not self._is_bad(record):
                 siblings = inverse == position
-                of_each[siblings] = log_fault * (1 + (free[siblings] == record.shared).sum(axis=1))
+                of_each[siblings] = log_fault * (1 + record.shared_by(free[siblings]))
+        return of_each
+
+    def _log_probability_of_the_first(self, codes: Codes) -> Array:
+        """Return the log of each configuration's probability to be the first that meets the threshold, ``(n,)``.
+
+        What all that failed say may be the fault of values that they have, in whatever types: any value that was tried
+        less, or was better than others in the same types, is more probable.
+        """
+        rows, inverse, records = self._distinct(codes)
+        untaught = self._untaught.log_probability_below(rows, self._target)
+        probability = np.logaddexp(self._model.log_probability_below(rows, self._target), untaught + _LOG_MISLED)
+        of_each, free = probability[inverse], codes[:, self._free]
+        for position, record in records.items():
+            siblings = inverse == position
+            of_each[siblings] = untaught[position] + _LOG_MISLED * (1 + record.shared_by(free[siblings]))
+        best: dict[int, float] = {}
+        for key, _, excess in self._failures:
+            best[key] = min(best.get(key, math.inf), excess)
+        tried = np.array([free for _, free, _ in self._failures], dtype=np.int32).reshape(
+            len(self._failures), len(self._free)
+        )
+        worse = np.array([excess - best[key] for key, _, excess in self._failures])
+        for column in range(len(self._free)):
+            same = tried[:, column] == np.arange(tried[:, column].max(initial=-1) + 1)[:, None]
+            counts = same.sum(axis=1)
+            blame = np.log1p(counts) + math.log(10.0) * (same @ worse) / np.maximum(counts, 1)
+            values = free[:, column]
+            of_each -= np.where(values < len(blame), blame[np.minimum(values, len(blame) - 1)], 0.0)
         return of_each
 
     def levels(self, codes: Codes) -> tuple[Array, Array]:
