@@ -163,13 +163,12 @@ class Finals:
 
     @property
     def noise(self) -> str:
-        """What was noisy about the machine, in words; empty if nothing was."""
-        found = []
-        if self.tasks_per_core >= _MANY_TASKS:
-            found.append(f"{self.tasks_per_core:.1f} other tasks wanted each core")
-        if self.drift >= _MUCH_DRIFT:
-            found.append(f"the same code took up to {self.drift:.0%} longer in some rounds than in others")
-        return " and ".join(found)
+        """What disturbed the finals, in words; empty if nothing did."""
+        if not (self.tasks_per_core >= _MANY_TASKS or self.drift >= _MUCH_DRIFT):
+            return ""
+        tasks = "" if math.isnan(self.tasks_per_core) else f"{self.tasks_per_core:.1f} other tasks wanted each core, "
+        longer = "who knows how much" if math.isnan(self.drift) else f"up to {self.drift:.0%}"
+        return f"{tasks}the same code took {longer} longer in some rounds than in others"
 
     # -- as data -------------------------------------------------------------------------------
 

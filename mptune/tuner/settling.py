@@ -123,7 +123,7 @@ class Settling:
         run = self._ledger.result()
         if noise := run.state.finals.noise:
             self._warn(
-                f"the machine was noisy while the finalists were timed ({noise}): a speedup is as sure as its interval"
+                f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval"
             )
         reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
         if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):

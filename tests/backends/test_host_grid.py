@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -438,3 +440,35 @@ def test_workers_run_where_the_process_may(workers):
         assert os.sched_getaffinity(0) == {max(allowed)}
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+SPIN = """
+extern "C" __global__ void spin(double* y, int n) {
+    double sum = y[blockIdx.x];
+    for (int i = 0; i < n; ++i) sum = sum * 0.999 + 1.0;
+    y[blockIdx.x] = sum;
+}
+"""
+
+
+def test_a_launch_takes_no_longer_because_other_tasks_have_the_processor() -> None:
+    function = build("spin", SPIN, workers=1)
+    y, n = np.zeros(32), np.int32(200_000)
+
+    def launch() -> tuple[float, float, float]:
+        wall, worked = time.perf_counter(), time.process_time()
+        took_ms = run(function, (32, 1, 1), (1, 1, 1), y, n)
+        return took_ms, (time.process_time() - worked) * 1e3, (time.perf_counter() - wall) * 1e3
+
+    spinning = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
+    others = [subprocess.Popen([sys.executable, "-c", spinning]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        time.sleep(0.2)
+        launches = [launch() for _ in range(8)][1:]
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert any(wall_ms > 1.3 * took_ms for took_ms, _, wall_ms in launches)
+    took, worked = (statistics.median(column) for column in list(zip(*launches, strict=True))[:2])
+    assert 0.7 * worked < took <= 1.05 * worked
