@@ -23,12 +23,13 @@ from mptune.accuracy.thresholds import planned_threshold
 from mptune.backends import BACKENDS
 from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.processor import usable_cores
-from mptune.buffers import DataManager
+from mptune.buffers import DataManager, Draw, Stream
 from mptune.emit import sizes_of
 from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.rounds import visit_of
+from mptune.finals import LEAST_ROUNDS, Ratio
 from mptune.interop import read_run
-from mptune.intervals import median_interval
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
@@ -53,11 +54,14 @@ from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import PROBE, RunFile
 from mptune.tuner import device_constraints
+from mptune.unseen import with_draws
 
 __all__ = ["explain", "promising"]
 
 #: Rounds in which neighbours take turns with the winner: fewer give no interval at 95% confidence.
 _ROUNDS: Final = 8
+#: Draws of the inputs that errors are measured on.
+_DRAWS: Final = 3
 #: Neighbours that share their rounds; what has been measured is kept after each such group.
 _GROUP: Final = 4
 #: Combinations of changes that are measured for one more digit, and for one less, if they promise to be the best.
@@ -290,16 +294,38 @@ class _Session:
         for trial in self._evaluator.evaluate([self._known(self._winner.configuration), *group]):
             evaluated[trial.configuration] = trial
             self._on_probe()
+        evaluated |= self._on_further_draws([trial for trial in evaluated.values() if trial.is_valid])
         winner = evaluated.pop(self._winner.configuration)
         if not winner.is_valid:
             raise _UnprobedError(f"the winner cannot be measured here any more: {winner.status}, {winner.message}")
         valid = [trial for trial in evaluated.values() if trial.is_valid]
-        turns = _turns(self._evaluator, [winner, *valid]) if valid else {}
+        turns: Sequence[Trial] = ()
+        if valid:
+            turns = self._evaluator.remeasure([winner, *valid], _ROUNDS, visit_of(winner.time_ms)).trials
+            evaluated |= {turn.configuration: turn for turn in turns if not turn.is_valid}
         for trial in evaluated.values():
+            if trial.configuration == winner.configuration:
+                raise _UnprobedError(f"the winner failed when it was measured again: {trial.status}, {trial.message}")
             if trial.is_valid:
-                yield self._noted(trial, _in_turn(winner, trial, turns))
+                yield self._noted(trial, _in_turn(winner, trial, _shortest(turns)))
             else:
                 yield dataclasses.replace(trial, key=self._key)
+
+    def _on_further_draws(self, trials: Sequence[Trial]) -> dict[Configuration, Trial]:
+        """Return the trials after they ran on the further draws of the inputs that a search measures errors on."""
+        draws = [Draw(Stream.SEARCH, number) for number in range(1, _DRAWS)]
+        found: dict[Configuration, list[Trial]] = {trial.configuration: [] for trial in trials}
+        for drawn in self._evaluator.run_on_draws(list(found), draws).trials:
+            found[drawn.configuration].append(drawn)
+        after = {}
+        for trial in trials:
+            drawn_trials = found[trial.configuration]
+            failed = next((drawn for drawn in drawn_trials if not drawn.is_valid), None)
+            if failed is None:
+                after[trial.configuration] = with_draws(trial, [drawn.measurement.metrics for drawn in drawn_trials])
+            else:
+                after[trial.configuration] = dataclasses.replace(trial, status=failed.status, message=failed.message)
+        return after
 
     def _noted(self, trial: Trial, metrics: Mapping[str, float]) -> Trial:
         """Return a probe with the numbers of both measurements and of both machine codes."""
@@ -351,10 +377,10 @@ def _combinations(changes: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
                 yield chosen
 
 
-def _turns(evaluator: DeviceEvaluator, trials: Sequence[Trial]) -> dict[Configuration, list[float]]:
-    """Return the shortest launch of each configuration in each round, in milliseconds; nothing if a worker ended."""
+def _shortest(turns: Sequence[Trial]) -> dict[Configuration, list[float]]:
+    """Return the shortest launch of each configuration in each of its turns, in milliseconds."""
     found: dict[Configuration, list[float]] = {}
-    for turn in evaluator.remeasure(trials, _ROUNDS).trials:
+    for turn in turns:
         if turn.measurement.times_ms:
             found.setdefault(turn.configuration, []).append(min(turn.measurement.times_ms))
     return found
@@ -367,11 +393,12 @@ def _in_turn(winner: Trial, trial: Trial, turns: Mapping[Configuration, Sequence
     ratios = [before / after for before, after in zip(ours, theirs, strict=False)]
     if not ratios:
         return metrics
-    low, high = median_interval(ratios)
+    speed = Ratio.of(ratios)
     metrics["time_ms"] = statistics.median(theirs)
-    # The ratio of the two is the median ratio of the rounds.
-    metrics[f"{WINNER}time_ms"] = metrics["time_ms"] * statistics.median(ratios)
-    return {**metrics, "speed_low": low, "speed_high": high} if math.isfinite(low) else metrics
+    # So that the ratio of the two is that of the rounds.
+    metrics[f"{WINNER}time_ms"] = metrics["time_ms"] * speed.value
+    is_known = speed.rounds >= LEAST_ROUNDS
+    return {**metrics, "speed_low": speed.low, "speed_high": speed.high} if is_known else metrics
 
 
 class _MachineCode:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from mptune.errors import MptuneError
+from mptune.finals import LEAST_ROUNDS
 from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.precision import POLICIES, PRECISIONS
@@ -314,9 +315,14 @@ class _Reader:
         return replace(self.beside(known), source="signature")
 
     def beside(self, trial: Trial) -> Outcome:
-        """Return a trial of the run beside the winner."""
-        speed = _ratio(self.winner.time_ms, trial.time_ms)
-        return Outcome(trial, self._digits(trial, self.winner), speed, self._gain(trial, self.winner, speed))
+        """Return a trial of the run beside the winner, their times from the finals' rounds if both were in them."""
+        speed, interval = _ratio(self.winner.time_ms, trial.time_ms), None
+        met = self.run.state.finals.ratio(self.winner.configuration, trial.configuration)
+        if met is not None and trial is not self.winner:
+            speed = met.value
+            interval = (met.low, met.high) if met.rounds >= LEAST_ROUNDS else None
+        gain = self._gain(trial, self.winner, speed)
+        return Outcome(trial, self._digits(trial, self.winner), speed, gain, interval)
 
     def beside_in_turn(self, probe: Trial) -> Outcome:
         """Return a probe beside the winner as both were measured in the same rounds."""
@@ -341,7 +347,7 @@ class _Reader:
             # Each output has a limit of its own: what counts is how much closer to it the worst one comes.
             before, after = self.objective.error_excess(winner), self.objective.error_excess(trial)
         else:
-            before, after = _log10(winner.error), _log10(trial.error)
+            before, after = map(_log10, _on_the_same_draws(winner, trial))
         return 0.0 if before == after else before - after
 
     def _gain(self, trial: Trial, winner: Trial, speed: float) -> float:
@@ -479,6 +485,14 @@ def _log10(error: float) -> float:
     if math.isnan(error):
         return math.nan
     return math.log10(error) if error > 0 else -math.inf
+
+
+def _on_the_same_draws(winner: Trial, trial: Trial) -> tuple[float, float]:
+    """Return the errors of both: the worst over their draws of the inputs if they ran on as many, else on the first."""
+    if winner.metric("error_draws") == trial.metric("error_draws"):
+        return winner.error, trial.error
+    first, second = (t.measurement.metrics.get("error_first_draw", t.error) for t in (winner, trial))
+    return first, second
 
 
 def _limit(objective: Objective, winner: Trial, digits: int) -> str:
