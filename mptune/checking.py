@@ -87,6 +87,7 @@ def check(
 
     Raises:
         BackendUnavailableError: there is no compiler.
+        KernelError: a parameter of the function hides what the template uses.
         MptuneError: the sample is below 1.
     """
     sizes = sizes or kernel.resolve_sizes()

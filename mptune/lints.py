@@ -98,8 +98,8 @@ def _widening(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> 
         shown = ", ".join(list(texts)[:_NAMED])
         are = "is a double" if len(texts) == 1 else "are doubles"
         yield (
-            f"{name}:{listed}: as C++ has it, {shown} {are}, and what is combined with a double is computed in double, "
-            f"however narrow its type: write T({next(iter(texts))}), with T the type it should have"
+            f"{name}:{listed}: {shown} {are} in C++, and what is combined with a double is computed in double, however "
+            f"narrow its type: write T({next(iter(texts))}), with T the type it should have"
         )
 
 

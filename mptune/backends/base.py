@@ -63,7 +63,7 @@ class DeviceInfo:
         architecture: what the compiler targets ("sm_90", "gfx90a", "znver4").
         memory_bytes: memory a kernel can use.
         limits: known limits by name (``max_threads_per_block``, ``max_shared_bytes``, ``warp_size``,
-            ``cache_bytes``: of the last level, ...).
+            ``cache_bytes``: of the last level, ``own_cache_bytes``: of the cores' own, all together, ...).
         versions: library and compiler versions by name.
         pci_bus_id: where it sits, as "domain:bus:device.function" in hexadecimal; empty for the processor.
     """

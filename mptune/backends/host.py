@@ -21,7 +21,7 @@ from mptune.backends.addressed import AddressBuffer, pack_arguments
 from mptune.backends.base import Argument, Availability, Backend, Binary, Device, DeviceInfo, Function, in_words
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
-from mptune.backends.processor import last_level_cache_bytes, processor, usable_cores
+from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
 from mptune.build import with_build
 from mptune.errors import LaunchError, MptuneError, OutOfMemoryError
 from mptune.memory import available_memory_bytes, total_memory_bytes
@@ -224,6 +224,7 @@ class HostDevice(Device):
                 "max_shared_bytes": _MAX_SHARED_BYTES,
                 "workers": self.workers,
                 "cache_bytes": last_level_cache_bytes(),
+                "own_cache_bytes": usable_cores() * second_level_cache_bytes(),
             },
         )
 

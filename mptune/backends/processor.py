@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Processor", "last_level_cache_bytes", "other_tasks_per_core", "processor", "usable_cores"]
+__all__ = [
+    "Processor",
+    "last_level_cache_bytes",
+    "other_tasks_per_core",
+    "processor",
+    "second_level_cache_bytes",
+    "usable_cores",
+]
 
 #: Feature sets of x86-64 that compilers have names for, each including those before (System V psABI).
 _X86_LEVELS: Final = (
@@ -75,19 +82,39 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def last_level_cache_bytes(caches: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+#: Where the system describes the caches of a core.
+_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def last_level_cache_bytes(caches: Path = _CACHES) -> int:
     """Return the size of the largest cache a core has, 0 where the system does not say.
 
     Args:
         caches: where the system describes them.
     """
+    return max(_caches(caches).values(), default=0)
+
+
+def second_level_cache_bytes(caches: Path = _CACHES) -> int:
+    """Return the size of a core's second-level cache, 0 where the system does not say.
+
+    Args:
+        caches: where the system describes them.
+    """
+    return _caches(caches).get(2, 0)
+
+
+def _caches(folder: Path) -> dict[int, int]:
+    """Return the size in bytes of the largest cache of each level; 0 is the level of those that do not tell theirs."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    found = [0]
-    for file in caches.glob("index*/size"):
+    found: dict[int, int] = {}
+    for file in folder.glob("index*/size"):
         with contextlib.suppress(OSError, ValueError):
-            text = file.read_text().strip()
-            found.append(int(text.rstrip("KMG")) * units.get(text[-1:], 1))
-    return max(found)
+            text, level = file.read_text().strip(), file.with_name("level")
+            size = int(text.rstrip("KMG")) * units.get(text[-1:], 1)
+            number = int(level.read_text()) if level.exists() else 0
+            found[number] = max(size, found.get(number, 0))
+    return found
 
 
 def _cpuinfo() -> Mapping[str, str]:

@@ -197,6 +197,7 @@ class Bench:
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
         self._flush: CacheFlush | None = None
+        self._cold: CacheFlush | None = None
         if wants_flush(self._plan, backend, kernel, sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
         target = Target(
@@ -291,8 +292,9 @@ class Bench:
     def close(self) -> None:
         """Free the device memory."""
         self._device_data.free()
-        if self._flush is not None:
-            self._flush.free()
+        for flush in (self._flush, self._cold):
+            if flush is not None:
+                flush.free()
 
     def _guarded(self, request: Request, evaluate: Callable[[_Clock], Trial]) -> Trial:
         """Return the trial of an evaluation; a failure becomes its status and message."""
@@ -325,7 +327,7 @@ class Bench:
             with clock.phase("transfer"):
                 bound = self._device_data.bind(configuration)
                 _set_constants(function, bound)
-            launches = _Launches(function, shape, bound, self._flush)
+            launches = _Launches(function, shape, bound, self._flush_for(plan))
             trial = self._measure(request, loaded, launches, plan, clock)
             if trial.status is Status.OK and request.plan.observe and self._observation.names:
                 with clock.phase("observe"):
@@ -393,6 +395,14 @@ class Bench:
         finally:
             self._data, self._accuracy = before
             self._device_data.use(self._data)
+
+    def _flush_for(self, plan: TimingPlan) -> CacheFlush | None:
+        """Return what empties the caches before timed launches; where only a plan asks for it, from then on kept."""
+        if plan.flush_cache != "on":
+            return self._flush
+        if self._flush is None and self._cold is None:
+            self._cold = CacheFlush(self._backend, self.ready.device.limits["cache_bytes"])
+        return self._flush or self._cold
 
     def _loaded(self, source: str) -> _Loaded:
         kept = {} if self._kept is None else self._kept

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +17,15 @@ from mptune.intervals import is_tight, median_interval
 from mptune.kernel import Kernel, Sizes
 from mptune.space.configuration import Configuration
 
-__all__ = ["FLUSHING", "CacheFlush", "TimingPlan", "is_worth_flushing", "repeat_launches", "wants_flush"]
+__all__ = [
+    "FLUSHING",
+    "CacheFlush",
+    "TimingPlan",
+    "is_bound_by_arithmetic",
+    "is_worth_flushing",
+    "repeat_launches",
+    "wants_flush",
+]
 
 #: A configuration is clearly beaten by one that takes less than its time divided by this.
 _BEATEN_FACTOR: Final = 1.5
@@ -145,9 +155,14 @@ def is_worth_flushing(footprint_bytes: int, cache_bytes: int, intensity: float |
         cache_bytes: of the last-level cache, 0 if unknown.
         intensity: operations per byte of memory traffic; None where the kernel does not declare its operations.
     """
-    if not cache_bytes or (intensity is not None and intensity >= _COMPUTE_BOUND_INTENSITY):
+    if not cache_bytes or is_bound_by_arithmetic(intensity):
         return False
     return _SMALL_SHARE * cache_bytes <= footprint_bytes <= cache_bytes / _STREAMING_SHARE
+
+
+def is_bound_by_arithmetic(intensity: float | None) -> bool:
+    """Whether no device waits for memory at so many operations per byte of traffic; None if they are not known."""
+    return intensity is not None and intensity >= _COMPUTE_BOUND_INTENSITY
 
 
 #: Caches that do not replace strictly the oldest line need more than their own size to forget everything.
@@ -155,9 +170,9 @@ _SIZES: Final = 2
 
 
 class CacheFlush:
-    """Scratch memory larger than the cache; writing all of it leaves nothing else there.
+    """Scratch memory larger than the cache; moving all of it leaves nothing else there.
 
-    On the host this empties the cache the cores share; what lies in the other cores' own caches stays.
+    On the host every core moves its share, which empties the caches of its own, too.
 
     Args:
         backend: allocates it.
@@ -176,9 +191,19 @@ class CacheFlush:
                 "(flush_cache='off')"
             ) from error
         self._byte = 0
+        self._halves: list[tuple[int, Buffer, Buffer]] = []
+        if backend.shares_memory:
+            cores = sorted(os.sched_getaffinity(0))
+            half = self._scratch.nbytes // (2 * len(cores))
+            parts = [self._scratch.part(i * half, half) for i in range(2 * len(cores))]
+            self._halves = list(zip(cores, parts[::2], parts[1::2], strict=True))
 
     def __call__(self) -> None:
         """Empty the cache; takes time, so not while something is timed."""
+        if self._halves:
+            with ThreadPoolExecutor(len(self._halves)) as threads:
+                list(threads.map(_move, self._halves))
+            return
         # Another value each time: a cache may recognise what it has already.
         self._byte ^= 1
         self._scratch.fill(self._byte)
@@ -186,6 +211,14 @@ class CacheFlush:
     def free(self) -> None:
         """Give the memory back."""
         self._scratch.free()
+
+
+def _move(share: tuple[int, Buffer, Buffer]) -> None:
+    """Copy one half over the other and back, on one core: what is only written need not come into a cache."""
+    core, first, second = share
+    os.sched_setaffinity(0, {core})  # of this thread alone
+    first.copy_from(second)
+    second.copy_from(first)
 
 
 def wants_flush(plan: TimingPlan, backend: Backend, kernel: Kernel, sizes: Sizes, data: DataManager) -> bool:

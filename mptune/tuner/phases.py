@@ -15,6 +15,7 @@ from mptune.space.configuration import Configuration
 from mptune.space.parameters import uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
+from mptune.tuner.cold import compare_cold
 from mptune.tuner.findings import findings
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.plan import TuningPlan
@@ -70,6 +71,7 @@ class Phases:
         # A smaller budget or a time limit may have ended the run before it came to them.
         ledger.take_leftovers()
         self._settle_reported()
+        compare_cold(self._plan, self._evaluator, ledger, self._warn)
         for found in findings(ledger.result(), self._kernel):
             self._warn(found)
         return ledger.finish()

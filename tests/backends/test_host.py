@@ -22,7 +22,7 @@ from mptune.backends.base import Binary, Buffer, CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend, HostBuffer
 from mptune.backends.host_compiler import HostCompiler, find_compiler, installed_compilers
-from mptune.backends.processor import last_level_cache_bytes
+from mptune.backends.processor import last_level_cache_bytes, second_level_cache_bytes
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
 from mptune.testing.backends import launch_on_arrays
@@ -534,5 +534,8 @@ def test_the_last_level_cache_is_the_largest_there_is(tmp_path):
         (tmp_path / f"index{index}").mkdir()
         (tmp_path / f"index{index}" / "size").write_text(f"{size}\n")
     assert last_level_cache_bytes(tmp_path) == 384 << 20
-    assert last_level_cache_bytes(tmp_path / "nowhere") == 0
+    assert last_level_cache_bytes(tmp_path / "nowhere") == second_level_cache_bytes(tmp_path) == 0
+    for index, level in enumerate((1, 1, 2, 3)):
+        (tmp_path / f"index{index}" / "level").write_text(f"{level}\n")
+    assert (last_level_cache_bytes(tmp_path), second_level_cache_bytes(tmp_path)) == (384 << 20, 1 << 20)
     assert HostBackend().describe().limits["cache_bytes"] == last_level_cache_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import os
 from typing import Any
 
 import pytest
@@ -157,11 +158,46 @@ def test_no_room_to_flush_with_is_told_of() -> None:
         CacheFlush(HostBackend(), 1 << 50)
 
 
-def test_every_flush_writes_something_new() -> None:
-    flush = CacheFlush(HostBackend(), 64)
+def test_every_flush_of_a_device_writes_something_new() -> None:
+    flush = CacheFlush(Cached(), 64)
     seen = set()
     for _ in range(2):
         flush()
         seen.add(ctypes.string_at(flush._scratch.address, 1))  # type: ignore[attr-defined]
     assert len(seen) == 2
     flush.free()
+
+
+def test_on_the_host_every_core_moves_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[tuple[set[int], int, int]] = []
+    copy = HostBuffer.copy_from
+
+    def copied(self: HostBuffer, other: Any) -> None:
+        moved.append((os.sched_getaffinity(0), self.address, self.nbytes))
+        copy(self, other)
+
+    monkeypatch.setattr(HostBuffer, "copy_from", copied)
+    cores = os.sched_getaffinity(0)
+    flush = CacheFlush(HostBackend(), CACHE)
+    flush()
+    assert os.sched_getaffinity(0) == cores
+    assert {core for affinity, _, _ in moved for core in affinity} == cores
+    assert all(len(affinity) == 1 for affinity, _, _ in moved)
+    # All of it, each byte once from one place and once to it.
+    assert len({address for _, address, _ in moved}) == len(moved) == 2 * len(cores)
+    assert sum(nbytes for _, _, nbytes in moved) >= 2 * CACHE - 2 * len(cores)
+    flush.free()
+
+
+def test_a_visit_may_ask_for_empty_caches(told: Cached) -> None:
+    bench = Bench(KERNEL, KERNEL.resolve_sizes(), told, plan=TimingPlan(flush_cache="off"))
+    configuration = KERNEL.configuration({})
+    request = Request(configuration, render(KERNEL, configuration, bench.sizes))
+    visit = TimingPlan(warmups=0, min_repeats=2, max_repeats=2, flush_cache="on")
+    told.events.clear()
+    bench.evaluate(request, visit)
+    assert told.events.count("flush 2") == 2
+    told.events.clear()
+    bench.evaluate(request, dataclasses.replace(visit, flush_cache="auto"))
+    assert "flush 2" not in told.events
+    bench.close()

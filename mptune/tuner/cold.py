@@ -1,0 +1,75 @@
+"""The winner and the baseline with caches emptied, where the data fit a cache in the types of one alone.
+
+A run launches over and over on the same data. Where they fit a cache in narrow types and not in wide ones, the speedup
+is that of the cache: at larger sizes, or in a program that does other things in between, little of it is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from mptune.backends import get_backend
+from mptune.errors import MptuneError
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.timing import TimingPlan, is_bound_by_arithmetic
+from mptune.results import Trial
+from mptune.tuner.ledger import Ledger
+from mptune.tuner.plan import TuningPlan
+from mptune.tuner.warnings import Warnings
+
+__all__ = ["compare_cold"]
+
+#: Launches of a turn, each with caches emptied, and turns of each.
+_VISIT: Final = TimingPlan(warmups=0, min_repeats=3, max_repeats=3, flush_cache="on")
+_ROUNDS: Final = 2
+#: Names of the levels of caches among a device's limits, and what a message calls them.
+_LEVELS: Final = (("own_cache_bytes", "the cores' own caches"), ("cache_bytes", "the last-level cache"))
+
+
+def compare_cold(plan: TuningPlan, evaluator: DeviceEvaluator, ledger: Ledger, warn: Warnings) -> None:
+    """Measure the winner and the baseline with caches emptied, if a cache makes a difference; say both speedups.
+
+    Their trials get a metric ``time_cold_ms``. Where the caches are emptied before every launch anyway, as ``auto``
+    does on GPUs, there is nothing to do.
+    """
+    run = ledger.result()
+    best, baseline = run.best, run.baseline
+    flush = plan.settings.flush_cache
+    is_warm = flush == "off" or (flush == "auto" and get_backend(run.info.backend).shares_memory)
+    if best is None or baseline is None or best is baseline or not (is_warm and ledger.measured_here):
+        return
+    cache = _between(best, baseline, evaluator.start().device.limits)
+    if not cache or is_bound_by_arithmetic(plan.kernel.work(best.configuration, plan.sizes).intensity):
+        return
+    try:
+        turns = evaluator.remeasure([best, baseline], _ROUNDS, _VISIT).trials
+    except MptuneError:  # no room for what empties the caches
+        turns = ()
+    cold_ms = []
+    for trial in (best, baseline):
+        times_ms = [turn.time_ms for turn in turns if turn.configuration == trial.configuration and turn.is_valid]
+        cold_ms.append(min(times_ms, default=math.nan))
+        if times_ms:
+            metrics = {**trial.measurement.metrics, "time_cold_ms": cold_ms[-1]}
+            measured = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
+            ledger.keep(measured, ledger.phases[trial.configuration])
+    speedup = cold_ms[1] / cold_ms[0]
+    emptied = "" if math.isnan(speedup) else f", and {speedup:.3g} with caches emptied before each launch"
+    warn(
+        f"the data of the best ({_mb(best)}) fit {cache}, those of the baseline ({_mb(baseline)}) do not: the speedup "
+        f"is {run.speedup(best):.3g}{emptied}; tune at the size you will run (--size), or with --flush-cache on"
+    )
+
+
+def _between(best: Trial, baseline: Trial, limits: Mapping[str, int]) -> str:
+    """Return which cache holds the data of the best and not those of the baseline, with its size; empty if none."""
+    held = best.metric("memory_bytes"), baseline.metric("memory_bytes")
+    found = [(name, limits.get(key, 0)) for key, name in _LEVELS if held[0] <= limits.get(key, 0) < held[1]]
+    return f"{found[0][0]} ({found[0][1] / 1e6:.3g} MB)" if found else ""
+
+
+def _mb(trial: Trial) -> str:
+    return f"{trial.metric('memory_bytes') / 1e6:.3g} MB"
