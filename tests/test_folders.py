@@ -1,14 +1,16 @@
-"""Where mptune keeps its caches."""
+"""Where mptune keeps its caches, whom it trusts with them, and files that are written whole."""
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend
-from mptune.folders import cache_folder
+from mptune.folders import cache_folder, is_own, open_own, own_folder, write_whole
 
 
 def test_where_caches_lie(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +37,112 @@ def test_without_a_home_directory_nothing_is_kept(monkeypatch: pytest.MonkeyPatc
     cache.put("0" * 64, b"code")
     assert cache.get("0" * 64) is None
     HostBackend()
+
+
+# -- folders and files of the user's own ---------------------------------------------------------
+
+
+def test_a_folder_is_made_for_the_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        folder = own_folder(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    assert folder == (tmp_path / "a" / "b").resolve()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder.parent)] == [0o700, 0o700]
+    folder.chmod(0o777)
+    own_folder(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_all_of_the_way_to_a_folder_counts(tmp_path: Path) -> None:
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    (open_to_all / "own").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(open_to_all)
+    open_to_all.chmod(0o777)
+    for way in ("open", "link"):
+        with pytest.raises(PermissionError, match="open can be changed by others"):
+            own_folder(tmp_path / way / "own")
+    open_to_all.chmod(0o1777)
+    assert own_folder(tmp_path / "link" / "own") == open_to_all.resolve() / "own"
+
+
+def test_a_file_others_can_write_is_not_opened(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"own")
+    with open_own(file) as opened:
+        assert opened.read() == b"own"
+    (tmp_path / "link").symlink_to(file)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loose").touch()
+    (tmp_path / "loose").chmod(0o666)
+    for name in ("link", "pipe", "loose", "missing"):
+        assert not is_own(tmp_path / name)
+        with pytest.raises(OSError, match=r"can be changed by others|symbolic link|No such file"):
+            open_own(tmp_path / name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_somebody_else_owns_is_not_trusted(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+    os.chown(folder / "file", 12345, 12345)
+    assert not is_own(folder / "file")
+    os.chown(folder, 12345, 12345)
+    for path in (folder, folder / "below"):
+        with pytest.raises(PermissionError, match="folder can be changed by others"):
+            own_folder(path)
+
+
+def test_code_is_loaded_only_from_entries_nobody_else_can_write(tmp_path: Path) -> None:
+    keys = [BinaryCache.key([name]) for name in ("one", "two")]
+    BinaryCache(tmp_path).put(keys[0], b"code")
+    (entry,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert BinaryCache(tmp_path).get(keys[0]) == b"code"
+    # A whole entry under another name is none.
+    other = tmp_path / keys[1][:2] / keys[1][2:]
+    other.parent.mkdir(exist_ok=True)
+    other.write_bytes(entry.read_bytes())
+    assert BinaryCache(tmp_path).get(keys[1]) is None
+    entry.chmod(0o666)
+    assert BinaryCache(tmp_path).get(keys[0]) is None
+    entry.chmod(0o600)
+    tmp_path.chmod(0o777)
+    (tmp_path / keys[0][:2]).chmod(0o700)
+    assert BinaryCache(tmp_path).get(keys[0]) is None
+    with BinaryCache(tmp_path / "below").workspace() as folder:
+        assert not folder.is_relative_to(tmp_path)
+    tmp_path.chmod(0o700)
+
+
+# -- files written whole -------------------------------------------------------------------------
+
+
+def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    write_whole(file, b"first")
+    file.chmod(0o640)
+    (tmp_path / "link").symlink_to(file)
+    write_whole(tmp_path / "link", b"second")
+    assert file.read_bytes() == b"second"
+    assert (tmp_path / "link").is_symlink()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fchmod", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(file, b"third")
+    assert file.read_bytes() == b"second"
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "link"}
+
+
+def test_what_is_no_regular_file_is_written_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(tmp_path / "pipe", b"through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from mptune.folders import cache_folder
+from mptune.folders import cache_folder, open_own, own_folder
 
 __all__ = ["BinaryCache"]
 
@@ -27,9 +27,9 @@ _INSERTIONS_PER_PRUNING: Final = 64
 class BinaryCache:
     """Binaries by what they were compiled from; least recently used ones go when the size limit is passed.
 
-    An entry is one file, its SHA-256 followed by the binary, that appears under its name complete or not
-    at all; a damaged one counts as missing. Where the folder cannot be written, nothing is kept and
-    nothing fails.
+    An entry is one file, a SHA-256 of its key and the binary followed by the binary, that appears under its name
+    complete or not at all; a damaged one counts as missing. Where the folder cannot be written, or others could change
+    what lies in it (:func:`~mptune.folders.own_folder`), nothing is kept and nothing fails.
 
     Args:
         directory: the folder, made when first needed; by default ``binaries`` in mptune's cache,
@@ -41,6 +41,7 @@ class BinaryCache:
         self.directory = directory or cache_folder("binaries") or _NOWHERE
         self.limit_bytes = limit_bytes
         self._insertions = 0
+        self._checked: dict[str, Path | None] = {}
 
     @staticmethod
     def key(parts: Sequence[str]) -> str:
@@ -54,11 +55,12 @@ class BinaryCache:
         """Return the binary of that key, None where there is none or it is damaged."""
         path = self._path(key)
         try:
-            content = path.read_bytes()
+            with open_own(path) as file:
+                content = file.read()
         except OSError:
             return None
         binary = content[_DIGEST_BYTES:]
-        if hashlib.sha256(binary).digest() != content[:_DIGEST_BYTES]:
+        if _digest(key, binary) != content[:_DIGEST_BYTES]:
             _remove(path)
             return None
         with contextlib.suppress(OSError):
@@ -67,14 +69,13 @@ class BinaryCache:
 
     def put(self, key: str, binary: bytes) -> None:
         """Keep a binary, replacing any other of that key."""
-        path = self._path(key)
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path = own_folder(self.directory / key[:2]) / key[2:]
             handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
             temporary = Path(name)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(hashlib.sha256(binary).digest() + binary)
+                    file.write(_digest(key, binary) + binary)
                 temporary.replace(path)
             except OSError:
                 temporary.unlink(missing_ok=True)
@@ -88,12 +89,10 @@ class BinaryCache:
         """Give an empty folder to compile in, removed afterwards.
 
         It lies beside the entries, so that what a killed process leaves is found and removed later; where that
-        cannot be written, among the system's temporary files.
+        cannot be written or others could change it, among the system's temporary files.
         """
-        parent = self.directory.absolute() / _WORKSPACES
         try:
-            parent.mkdir(parents=True, exist_ok=True)
-            folder = tempfile.mkdtemp(dir=parent)
+            folder = tempfile.mkdtemp(dir=own_folder(self.directory / _WORKSPACES))
         except OSError:
             folder = tempfile.mkdtemp(prefix="mptune-")
         try:
@@ -125,7 +124,20 @@ class BinaryCache:
                 yield path, path.stat()
 
     def _path(self, key: str) -> Path:
-        return self.directory / key[:2] / key[2:]
+        """Return where an entry lies; nowhere if others could change it."""
+        name = key[:2]
+        if self._checked.get(name) is None:
+            try:
+                self._checked[name] = own_folder(self.directory / name) if (self.directory / name).is_dir() else None
+            except OSError:
+                self._checked[name] = None
+        return (self._checked[name] or _NOWHERE) / key[2:]
+
+
+def _digest(key: str, binary: bytes) -> bytes:
+    digest = hashlib.sha256(key.encode())
+    digest.update(binary)
+    return digest.digest()
 
 
 def _remove(path: Path) -> None:

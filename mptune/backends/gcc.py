@@ -23,6 +23,7 @@ from typing import Final
 
 from mptune.backends.binary_cache import BinaryCache
 from mptune.errors import MptuneError
+from mptune.folders import is_own, own_folder
 from mptune.processes import ChildGroup
 from mptune.resources.elf import sections, symbols
 
@@ -104,31 +105,38 @@ class PrecompiledPrelude:
         return made
 
     def _make(self, command: list[str], key: str) -> Precompiled | None:
-        header = self._cache.directory.absolute() / "headers" / key
+        try:
+            header = own_folder(self._cache.directory / "headers") / key
+        except OSError:
+            return None
         runtime, server = (header.with_name(f"{key}{suffix}") for suffix in (".o", ".so"))
-        if runtime.exists():
-            return Precompiled(header, runtime, server if server.exists() else None)
+        if all(map(is_own, (header, _compiled_header(header), runtime))):
+            return Precompiled(header, runtime, server if is_own(server) else None)
         with contextlib.suppress(OSError, subprocess.TimeoutExpired), self._cache.workspace() as folder:
             text, made = folder / "prelude.hpp", folder / "made"
             # Messages name neither this folder nor the cache.
             text.write_text(f'#define MPTUNE_RUNTIME_APART 1\n#line 1 "{text.name}"\n{self.text}')
-            header.parent.mkdir(parents=True, exist_ok=True)
             self._compile([*command, "-x", "c++-header", str(text), "-o", str(made)], folder)
-            made.replace(_compiled_header(header))
+            _place(made, _compiled_header(header))
             named = f'-DMPTUNE_SOURCE="{_SERVED_SOURCE}"'
             self._compile([command[0], *_SERVER_FLAGS, named, "-x", "c++", str(_SERVER), "-o", str(made)], folder)
             can_serve = made.exists()
             if can_serve:
-                made.replace(server)
+                _place(made, server)
             self._compile([*command, "-DMPTUNE_RUNTIME_HERE=1", "-x", "c++", "-c", str(text), "-o", str(made)], folder)
-            text.replace(header)
-            made.replace(runtime)
+            _place(text, header)
+            _place(made, runtime)
             return Precompiled(header, runtime, server if can_serve else None)
         return None
 
     def _compile(self, command: list[str], folder: Path) -> None:
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
         self._processes.run(command, text="", environment=environment, folder=str(folder), timeout_s=_PRELUDE_LIMIT_S)
+
+
+def _place(made: Path, path: Path) -> None:
+    made.chmod(0o600)  # whatever the umask is, nobody else writes it
+    made.replace(path)
 
 
 def _compiled_header(header: Path) -> Path:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.buffers.conversion import pieces
+from mptune.folders import open_own, own_folder
 from mptune.kernel import Kernel, Sizes
 
 __all__ = ["ReferenceCache", "reference_key", "update_digest"]
@@ -39,7 +40,8 @@ _PREFIX: Final = "output."
 class ReferenceCache:
     """A folder of ``.npz`` files of at most ``folder_bytes``; the least recently used are deleted first.
 
-    The folder is created when needed; without one nothing is kept, nor are references above ``largest_entry_bytes``.
+    The folder is created when needed; without one, or if others could change what lies in it, nothing is kept, nor are
+    references above ``largest_entry_bytes``.
     """
 
     def __init__(self, folder: Path | None, *, largest_entry_bytes: int = 1 << 30, folder_bytes: int = 4 << 30) -> None:
@@ -51,11 +53,11 @@ class ReferenceCache:
         """Return the references of that key; None if there are none or the file is damaged."""
         if self._folder is None:
             return None
-        path = self._folder / f"{key}.npz"
         try:
+            path = own_folder(self._folder) / f"{key}.npz"
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                with open_own(path) as file, np.load(file, allow_pickle=False) as archive:
                     arrays = {name.removeprefix(_PREFIX): archive[name] for name in archive.files}
         except Exception:  # a damaged zip or header fails in many ways, and all mean the same
             return None
@@ -68,17 +70,17 @@ class ReferenceCache:
         if self._folder is None or sum(array.nbytes for array in references.values()) > self._largest_entry_bytes:
             return
         with contextlib.suppress(OSError, ValueError):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
+            folder = own_folder(self._folder)
+            descriptor, name = tempfile.mkstemp(dir=folder, suffix=".part")
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     named: dict[str, Any] = {f"{_PREFIX}{name}": array for name, array in references.items()}
                     np.savez(file, allow_pickle=False, **named)
-                Path(name).replace(self._folder / f"{key}.npz")
+                Path(name).replace(folder / f"{key}.npz")
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise
-            self._prune(self._folder)
+            self._prune(folder)
 
     def _prune(self, folder: Path) -> None:
         entries = [(path.stat(), path) for path in folder.iterdir() if path.suffix in (".npz", ".part")]

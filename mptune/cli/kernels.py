@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json as json_format
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from mptune.cli import options
 from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, table, wrapped
 from mptune.cli.options import option
 from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
-from mptune.folders import bundled_folder, cache_folder
+from mptune.folders import bundled_folder, cache_folder, open_own, own_folder, write_whole
 
 if TYPE_CHECKING:
     from mptune.checking import CheckResult, Selection
@@ -67,16 +66,16 @@ def _kernels() -> list[dict[str, Any]]:
     kept: dict[str, dict[str, Any]] = {}
     with suppress(OSError, ValueError):
         if cache is not None:
-            signed, _, text = (cache / "kernels.json").read_text().partition("\n")
+            with open_own(own_folder(cache) / "kernels.json") as file:
+                signed, _, text = file.read().decode().partition("\n")
             kept = json_format.loads(text) if signed == signature(text) else {}
     rows = {name: kept.get(name) or _describe(name) for name in bundled_kernels()}
     with suppress(OSError):
         if cache is not None and not kept:
             text = json_format.dumps({name: row for name, row in rows.items() if (folder / f"{name}.py").is_file()})
-            cache.mkdir(parents=True, exist_ok=True)
-            new = cache / f"kernels.{os.getpid()}"
-            new.write_text(f"{signature(text)}\n{text}")
-            new.replace(cache / "kernels.json")
+            kept_in = own_folder(cache) / "kernels.json"
+            write_whole(kept_in, f"{signature(text)}\n{text}".encode())
+            kept_in.chmod(0o600)
     return list(rows.values())
 
 

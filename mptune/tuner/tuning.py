@@ -24,6 +24,7 @@ from mptune.evaluators.devices import Devices, runnable_backend
 from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
+from mptune.folders import cache_folder, own_folder
 from mptune.kernel import Kernel
 from mptune.lints import lints, refuse_clashes
 from mptune.policy import MeasurementPolicy
@@ -81,6 +82,7 @@ def tune(
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
     warn = Warnings(on_warning)
+    _check_cache(warn)
     plan = _with_compilers(plan, warn)
     with contextlib.ExitStack() as stack:
         evaluator = _evaluator(plan, stack, warn)
@@ -109,6 +111,19 @@ def _keep_sources(run: Run, plan: TuningPlan, file: RunStore) -> Run:
     sources = rendered_sources(run, plan.kernel, plan.sizes)
     file.keep_sources(sources)
     return Run(run.info, run.trials, run.state, run.probes, sources, is_verified=file.is_verified)
+
+
+def _check_cache(on_warning: Callable[[str], None]) -> None:
+    """Say so where others could change the compiled code that is kept between runs, which is not used then."""
+    folder = cache_folder("binaries")
+    try:
+        if folder is not None:
+            own_folder(folder)
+    except PermissionError as error:
+        if error.errno is None:
+            on_warning(f"compiled code is not kept for later runs: {error} (MPTUNE_CACHE_DIR names another folder)")
+    except OSError:
+        pass
 
 
 def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str], output: str | Path | None) -> str:
