@@ -23,13 +23,16 @@ class Stopwatch:
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
+        #: The last block.
+        self.latest_s = 0.0
         self._started = 0.0
 
     def __enter__(self) -> None:
         self._started = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self.seconds += time.perf_counter() - self._started
+        self.latest_s = time.perf_counter() - self._started
+        self.seconds += self.latest_s
 
 
 def ask_and_tell(

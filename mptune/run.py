@@ -310,6 +310,12 @@ class Run:
         feasible = [trial for trial in self.checked if objective.is_feasible(trial)]
         return self._front(feasible, objective.metrics, (True,) * len(objective.metrics))
 
+    @property
+    def reported(self) -> tuple[Trial, ...]:
+        """What the run is about: the best (or those it is one of), the baseline and the front, each once."""
+        trials = (self.best, *self.undecided, self.baseline, *self.front)
+        return tuple({trial.configuration: trial for trial in trials if trial is not None}.values())
+
     @cached_property
     def closest(self) -> Trial | None:
         """The valid but infeasible trial that exceeds the threshold or a constraint least, None if there is none."""

@@ -201,9 +201,10 @@ def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:
 
 
 def _spent(run: Run) -> str:
-    """Return how the time was spent; what took less than a hundredth of it counts as "other"."""
+    """Return how the time was spent; what took less than a hundredth of it, but the verification, counts as "other"."""
     wall_s = run.state.wall_s
-    shown = {name: s for name, s in run.durations_s.items() if name != "other" and s >= 0.01 * wall_s}
+    spent = {name: s for name, s in run.durations_s.items() if name != "other"}
+    shown = {name: s for name, s in spent.items() if s >= 0.01 * wall_s or name == "verification"}
     shown["other"] = max(0.0, wall_s - sum(shown.values()))
     return ", ".join(f"{name} {seconds:.1f} s ({seconds / wall_s:.0%})" for name, seconds in shown.items())
 

@@ -85,6 +85,14 @@ def _compilers(text: str | None) -> int | None:
     default="auto",
 )
 @option("--seed", "N", "Seed of the inputs and of the strategy.", default=0)
+@option("--inputs", "N", "Measure errors in the search on this many draws of the inputs; the worst counts.", default=3)
+@option(
+    "--verify",
+    "M",
+    "Run what is reported on this many unseen inputs at the end, fewer (but 5) if that takes a quarter of the run; 0 "
+    "for none.",
+    default=20,
+)
 @option("--workers", "N", "Use this many of the machine's devices at the same time.", default=1)
 @option("--scheduler", "ADDRESS", "Use the devices of the workers of this Dask scheduler.")
 @option(
@@ -137,6 +145,10 @@ def tune(
         view.update(progress)
         stop_if_asked()
 
+    def listen_to_verification(progress: Progress) -> None:
+        view.verify(progress)
+        stop_if_asked()
+
     try:
         with (
             LiveView(settings.time_limit_s, log=log) as view,
@@ -149,6 +161,7 @@ def tune(
                 output=path,
                 resume=resume,
                 on_progress=listen,
+                on_verification=listen_to_verification,
                 on_warning=lambda message: print_note(f"warning: {message}"),
                 command=shlex.join(["mptune", *sys.argv[1:]]),
             )
@@ -265,6 +278,12 @@ class LiveView:
         # The view looks at all trials: with many of them, it must not take more than one twentieth of the time.
         took_s = time.monotonic() - start
         self._next_view_s = start + took_s + max(0.1, 20 * took_s)
+
+    def verify(self, progress: Progress) -> None:
+        """Show on how many unseen inputs a trial has been verified."""
+        if self._live is not None:
+            unseen = progress.trial.measurement.metrics.get("unseen_inputs", 0)
+            self._live.update(f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}")
 
     def _view(self, progress: Progress) -> Group:
         from rich.console import Group

@@ -48,6 +48,8 @@ class Ledger(Evaluator):
         self._prepare_s = file.state.prepare_s + time.monotonic() - start
         #: Time in the strategy.
         self.searching = Stopwatch(file.state.search_s)
+        #: Time in the verification on unseen inputs.
+        self.verifying = Stopwatch(file.state.verify_s)
         #: Every trial of this run so far, in the order in which they ended, and the phase of each.
         self.trials: dict[Configuration, Trial] = {}
         self.phases: dict[Configuration, str] = {}
@@ -192,6 +194,12 @@ class Ledger(Evaluator):
         """Wall time since the run began."""
         return time.monotonic() - self._start
 
+    def left_s(self, share: float) -> float:
+        """Return how much longer the verification may take if it is to have this share of the run, all its sessions."""
+        spent_s = self.verifying.seconds
+        others_s = self._wall_before_s + self.elapsed_s - spent_s
+        return others_s * share / (1 - share) - spent_s
+
     @property
     def _is_in_time(self) -> bool:
         return self._time_limit_s is None or self.elapsed_s < self._time_limit_s
@@ -205,6 +213,7 @@ class Ledger(Evaluator):
             wall_s=wall_s,
             prepare_s=self._prepare_s,
             search_s=search_s,
+            verify_s=self.verifying.seconds,
             warnings=tuple(dict.fromkeys((*self._warned_before, *self._warn.said))),
         )
 

@@ -21,6 +21,7 @@ from mptune.tuner.ledger import Ledger
 from mptune.tuner.plan import TuningPlan
 from mptune.tuner.settings import Progress
 from mptune.tuner.settling import Settling
+from mptune.tuner.verification import Verification
 from mptune.tuner.warnings import Warnings
 
 __all__ = ["Phases"]
@@ -35,7 +36,7 @@ class Phases:
         space: SearchSpace,
         evaluator: DeviceEvaluator,
         file: RunStore,
-        on_progress: Callable[[Progress], None],
+        listeners: tuple[Callable[[Progress], None], Callable[[Progress], None]],
         start: float,
         warn: Warnings,
     ) -> None:
@@ -45,10 +46,15 @@ class Phases:
         self._space = space
         self._evaluator = evaluator
         self._file = file
-        self._on_progress = on_progress
+        #: Told about every trial, and about every trial that is verified.
+        self._on_progress, self._on_verification = listeners
         self._warn = warn
         self._ledger = Ledger(plan.objective, space, evaluator, file, plan.settings.time_limit_s, start, warn)
         self._settling = Settling(evaluator, self._ledger, file, plan.kernel.baseline_values(), warn)
+        settings = plan.settings
+        self._verification = Verification(
+            evaluator, self._ledger, settings.inputs, settings.verify, self._tell_verified, warn
+        )
         #: How many of the run file's trials were measured under other conditions.
         self.outdated = self._ledger.outdated
 
@@ -71,6 +77,8 @@ class Phases:
         # A smaller budget or a time limit may have ended the run before it came to them.
         ledger.take_leftovers()
         self._settle_reported()
+        while self._verification():
+            self._settle_reported()
         compare_cold(self._plan, self._evaluator, ledger, self._warn)
         for found in findings(ledger.result(), self._kernel):
             self._warn(found)
@@ -144,12 +152,14 @@ class Phases:
                     Progress(phase, trial, ledger.result, settings.budget, ledger.elapsed_s, is_replay, ahead)
                 )
 
+    def _tell_verified(self, trial: Trial) -> None:
+        ledger, budget = self._ledger, self._settings.budget
+        self._on_verification(Progress("verification", trial, ledger.result, budget, ledger.elapsed_s, False))
+
     def _settle_reported(self) -> None:
         """Settle what is going to be reported.
 
-        Whatever may still take away one of them (a check on further inputs) comes after it is settled, and
-        ``while it took one away: self._settling.settle()`` settles those that take their place; nothing is settled
-        twice.
+        The verification may take away one of them; then those that take their place are settled, nothing twice.
         """
         if self._ledger.measured_here or self._ledger.result().undecided:
             self._settling.settle()

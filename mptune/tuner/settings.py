@@ -47,6 +47,9 @@ class TuneSettings:
         time_limit_s: start no new evaluation after this many seconds.
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
+        inputs: draws of the inputs the search measures errors on; the worst counts.
+        verify: unseen inputs that whatever is reported runs on at the end, fewer where they would take more than a
+            quarter of the run, but at least 5; 0 for none.
         workers: devices of this machine to evaluate on, one worker process for each.
         scheduler: address of a Dask scheduler, or the path of its JSON file: evaluate on the devices of its workers.
         compilers: compilations at a time, of the configurations asked for ahead; None: one per core, 0: each
@@ -80,6 +83,8 @@ class TuneSettings:
     time_limit_s: float | None = None
     baseline_share: float = 0.2
     seed: int = 0
+    inputs: int = 3
+    verify: int = 20
     workers: int = 1
     scheduler: str | None = None
     compilers: int | None = None
@@ -103,6 +108,10 @@ class TuneSettings:
             )
         if self.seed < 0:
             raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
+        if self.inputs < 1:
+            raise MptuneError(f"inputs {self.inputs}: expected at least 1 draw of the inputs")
+        if self.verify < 0:
+            raise MptuneError(f"verify {self.verify}: expected a number of unseen inputs, 0 for none")
         if self.compilers is not None and self.compilers < 0:
             raise MptuneError(f"compilers {self.compilers}: expected 0 or more")
         if self.workers < 1:
@@ -116,7 +125,7 @@ class Progress:
     """Where a tuning run stands, reported after every trial.
 
     Attributes:
-        phase: "baseline" or "search".
+        phase: "baseline", "search" or, of a trial told before, "verification".
         trial: the latest trial.
         run: returns everything so far.
         budget: the most evaluations the run will make.

@@ -75,7 +75,7 @@ class Settling:
         for _ in range(_SETTLING):
             run = ledger.result()
             last = finalists(run, ledger.objective, self._baseline)
-            if not last or {trial.configuration for trial in _deciding(run)} <= self._settled:
+            if not last or {trial.configuration for trial in run.reported} <= self._settled:
                 break
             if not self._hold_finals(last):
                 break
@@ -91,7 +91,7 @@ class Settling:
         """Return what is going to be reported, or might have been, and has to be checked before."""
         policy, run = self._evaluator.policy, self._ledger.result()
         undecided = policy.undecided(run.trials, holds=self._evaluator.holds)
-        return [*(trial for trial in _deciding(run) if policy.checks_before_report(trial)), *undecided]
+        return [*(trial for trial in run.reported if policy.checks_before_report(trial)), *undecided]
 
     def _hold_finals(self, last: Sequence[Trial]) -> bool:
         """Find out which of the finalists are reported, then measure those; whether any could be measured.
@@ -108,9 +108,7 @@ class Settling:
         rounds = race(turns.measure, self._groups(last), lambda finals: time_left_s(finals) <= 0)
         finals = Finals.of(rounds, len(rounds), turns.tasks_per_core)
         self._keep(turns, finals)
-        reported = list(
-            dict.fromkeys(t.configuration for t in _deciding(ledger.result()) if turns.runs(t.configuration))
-        )
+        reported = list(dict.fromkeys(t.configuration for t in ledger.result().reported if turns.runs(t.configuration)))
         if reported:
             wanted = rounds_for_interval(rounds, reported)
             affordable = int(time_left_s(finals) / turns.round_s(len(reported)))
@@ -217,11 +215,6 @@ def _with_time_of(before: Trial, after: Trial) -> Trial:
     first, second = before.measurement.durations_s, after.measurement.durations_s
     durations_s = {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {**first, **second}}
     return dataclasses.replace(after, measurement=dataclasses.replace(after.measurement, durations_s=durations_s))
-
-
-def _deciding(run: Run) -> list[Trial]:
-    """Return what is reported: the best (or those it is one of), the front and the baseline."""
-    return [trial for trial in (run.best, *run.undecided, run.baseline, *run.front) if trial is not None]
 
 
 def _has(trial: Trial, values: Mapping[str, Sequence[Value]]) -> bool:

@@ -54,6 +54,7 @@ def tune(
     output: str | Path | None = None,
     resume: bool = False,
     on_progress: Callable[[Progress], None] = lambda _: None,
+    on_verification: Callable[[Progress], None] = lambda _: None,
     on_warning: Callable[[str], None] = _warn,
     command: str = "",
     **overrides: Any,
@@ -69,6 +70,7 @@ def tune(
         output: the run file; none is written when it is None.
         resume: go on with an existing run file.
         on_progress: told about every trial.
+        on_verification: told about a trial that is verified on unseen inputs, after every few of them.
         on_warning: told each warning of the run, once; the run file keeps them. By default, a warning of Python's.
         command: the command line, kept in the run file.
         overrides: fields of :class:`TuneSettings` that replace those of ``settings``.
@@ -95,7 +97,7 @@ def tune(
         info = plan.describe(space, ready, command)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
-        phases = Phases(plan, space, evaluator, file, on_progress, start, warn)
+        phases = Phases(plan, space, evaluator, file, (on_progress, on_verification), start, warn)
         if phases.outdated:
             warn(_why_set_aside(phases.outdated, info.changes_since(before), evaluator.unversioned_metrics, output))
         try:
@@ -183,7 +185,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack, on_warning: Callab
         plan=TimingPlan(flush_cache=settings.flush_cache),
         limits=settings.limits,
         compilers=usable_cores() if settings.compilers is None else settings.compilers,
-        policy=MeasurementPolicy(plan.objective, settings.limits.run_s),
+        policy=MeasurementPolicy(plan.objective, settings.limits.run_s, draws=settings.inputs),
         observers=plan.observers,
         workers=settings.workers,
         devices=devices,

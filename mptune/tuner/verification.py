@@ -1,0 +1,166 @@
+"""What is going to be reported, run on inputs that nobody searched with: what breaks a limit there is replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice
+from typing import Final
+
+from mptune.buffers import Draw, Stream
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.results import Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.tuner.ledger import Ledger
+from mptune.tuner.warnings import Warnings
+from mptune.unseen import with_draws
+
+__all__ = ["LEAST_INPUTS", "SHARE", "Verification"]
+
+#: However long they take, so many unseen inputs there are at least (unless fewer are asked for).
+LEAST_INPUTS: Final = 5
+#: Of the whole run, the time beyond which there are no more than those.
+SHARE: Final = 0.25
+#: Inputs that take about so long together are run at a time, and committed.
+_PIECE_S: Final = 2.0
+
+
+class Verification:
+    """Runs what is going to be reported on unseen inputs, a few at a time, each time committed.
+
+    The inputs are the same for all, in the same order, whichever session of a run comes to them. What takes the place
+    of a trial that fell begins with the inputs that others fell on.
+
+    Args:
+        evaluator: runs configurations on draws.
+        ledger: has the trials, and keeps what they become.
+        searched: draws the search measures errors on; what has run on fewer is run on the others first.
+        wanted: unseen inputs for each trial; fewer where they take longer than :data:`SHARE` of the run.
+        on_step: told the trial that is verified, after each piece.
+        warn: told about inputs that cannot be made, and trials whose worker is lost.
+    """
+
+    def __init__(
+        self,
+        evaluator: DeviceEvaluator,
+        ledger: Ledger,
+        searched: int,
+        wanted: int,
+        on_step: Callable[[Trial], None],
+        warn: Warnings,
+    ) -> None:
+        self._evaluator = evaluator
+        self._ledger = ledger
+        self._searched = searched
+        self._wanted = wanted
+        self._on_step = on_step
+        self._warn = warn
+        #: Draws that something fell on, and what is known of configurations there.
+        self._hard: list[Draw] = []
+        self._known: dict[tuple[Configuration, Draw], Trial] = {}
+        self._unmade: set[Draw] = set()
+        self._lost: set[Configuration] = set()
+        self._draw_s = 0.0
+
+    def __call__(self) -> bool:
+        """Verify what is going to be reported; stop, and say so, as soon as any of it is not feasible any more."""
+        if not self._wanted:
+            return False
+        while waiting := self._waiting():
+            if not self._step(waiting):
+                return True
+        return False
+
+    def _waiting(self) -> list[Trial]:
+        """Return what is to be run on more draws: of all that is going to be reported, what has had the fewest."""
+        reported = [
+            trial
+            for trial in self._ledger.result().reported
+            if self._ledger.objective.is_feasible(trial)
+            and not trial.measurement.reused_error
+            and trial.configuration not in self._lost
+        ]
+        if behind := [trial for trial in reported if _searched(trial) < self._searched]:
+            return [trial for trial in behind if _searched(trial) == _searched(behind[0])]
+        target = self._wanted if self._has_time else min(LEAST_INPUTS, self._wanted)
+        short = [trial for trial in reported if _unseen(trial) < target]
+        fewest = min(map(_unseen, short), default=0)
+        return [trial for trial in short if _unseen(trial) == fewest]
+
+    @property
+    def _has_time(self) -> bool:
+        return self._ledger.left_s(SHARE) > self._draw_s
+
+    def _step(self, trials: Sequence[Trial]) -> bool:
+        """Run trials that have had the same draws on a few more; return whether all are still feasible."""
+        configurations = [trial.configuration for trial in trials]
+        is_ahead = not any(map(_unseen, trials)) and not all(self._is_known(configurations, d) for d in self._hard)
+        draws = self._hard if is_ahead else self._next_draws(trials[0])
+        with self._ledger.verifying:
+            self._run(configurations, [draw for draw in draws if not self._is_known(configurations, draw)])
+        self._draw_s = self._ledger.verifying.latest_s / max(1, len(draws))
+        held = [self._keep(trial, draws, is_ahead) for trial in trials]
+        return all(held)
+
+    def _next_draws(self, trial: Trial) -> list[Draw]:
+        if _searched(trial) < self._searched:
+            return [Draw(Stream.SEARCH, number) for number in range(_searched(trial), self._searched)]
+        done = _unseen(trial)
+        number = LEAST_INPUTS - done
+        if number <= 0:
+            number = int(min(_PIECE_S, self._ledger.left_s(SHARE)) / self._draw_s) if self._draw_s else 1
+        return list(islice(self._unseen_draws(), done, done + max(1, min(number, self._wanted - done))))
+
+    def _unseen_draws(self) -> Iterator[Draw]:
+        draws = (Draw(Stream.UNSEEN, number) for number in count())
+        return (draw for draw in draws if draw not in self._unmade)
+
+    def _is_known(self, configurations: Sequence[Configuration], draw: Draw) -> bool:
+        return all((configuration, draw) in self._known for configuration in configurations)
+
+    def _run(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> None:
+        if not draws:
+            return
+        found = self._evaluator.run_on_draws(configurations, draws)
+        for draw, trial in zip(found.draws, found.trials, strict=True):
+            self._known[trial.configuration, draw] = trial
+        for draw, reason in found.unmade.items():
+            self._unmade.add(draw)
+            self._warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
+        done = {trial.configuration for trial in found.trials}
+        if lost := [c for c in configurations if c not in done and len(found.unmade) < len(draws)]:
+            self._warn(f"{len(lost)} configurations could not be verified: their worker was lost")
+        # Inputs of which none can be made are not going to be made.
+        self._lost.update(configurations if len(found.unmade) == len(draws) else lost)
+
+    def _keep(self, trial: Trial, draws: Sequence[Draw], is_ahead: bool) -> bool:
+        """Add to a trial what is known of it on some draws; return whether it is still feasible.
+
+        Where it ran on hard draws ahead of their turn it is only added if it fell on them; else it is in their turn.
+        """
+        objective = self._ledger.objective
+        found = {d: self._known[trial.configuration, d] for d in draws if (trial.configuration, d) in self._known}
+        failed = next((draw for draw, one in found.items() if one.status is not Status.OK), None)
+        fell = [draw for draw, one in found.items() if draw == failed or objective.error_excess(one) > 0]
+        if not found or (is_ahead and not fell):
+            return True
+        self._hard += [draw for draw in fell if draw.stream is Stream.UNSEEN and draw not in self._hard]
+        if failed is not None:
+            message = f"on {failed}: {found[failed].message}"
+            after = dataclasses.replace(trial, status=found[failed].status, message=message)
+        else:
+            unseen = objective if draws[0].stream is Stream.UNSEEN else None
+            after = with_draws(trial, [one.measurement.metrics for one in found.values()], unseen)
+        kept = self._ledger.keep(after, self._ledger.phases[trial.configuration])
+        self._on_step(kept)
+        return objective.is_feasible(kept)
+
+
+def _unseen(trial: Trial) -> int:
+    """Return how many unseen inputs a trial has run on."""
+    return int(trial.measurement.metrics.get("unseen_inputs", 0))
+
+
+def _searched(trial: Trial) -> int:
+    """Return how many draws of the search a trial has run on."""
+    return int(trial.measurement.metrics.get("error_draws", 1)) - _unseen(trial)

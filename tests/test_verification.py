@@ -1,0 +1,301 @@
+"""Verification at the end of a run: what breaks its limit on an unseen input is replaced, and time is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from mptune.buffers import Draw, Stream
+from mptune.evaluators.protocol import Finished
+from mptune.kernel import In, Kernel, Out
+from mptune.objective import Objective
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from mptune.store import RunFile, RunInfo
+from mptune.tuner import tune
+from mptune.tuner.verification import LEAST_INPUTS, SHARE, Verification
+from mptune.tuner.warnings import Warnings
+from mptune.unseen import Verified
+
+TAU = 1e-3
+
+# -- the rules, without a device ---------------------------------------------------------------
+
+
+class Watch:
+    """A stopwatch that stands still by itself."""
+
+    seconds = latest_s = 0.0
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass
+
+
+class Runs:
+    """Stands in for evaluator and ledger: a trial for each error of a table, and a clock that draws move on.
+
+    ``errors[name]`` gives the error on an unseen draw by its number, or a failure.
+    """
+
+    def __init__(self, errors, *, seconds=100.0, draw_s=0.0, objective=None, searched=3, unmade=()):
+        self.objective = objective or Objective(threshold=TAU)
+        self._errors = errors
+        self._others_s, self._draw_s = seconds, draw_s
+        self._unmade = set(unmade)
+        self.verifying = Watch()
+        self.asked = []
+        self.trials = {}
+        self.phases = {}
+        for time_ms, name in enumerate(errors, 1):
+            metrics = {"time_ms": float(time_ms), "error": 1e-6, "error_draws": float(searched)}
+            self.keep(Trial(Configuration({"name": name}), Status.OK, measurement=Measurement(metrics)), "search")
+
+    def run_on_draws(self, configurations, draws):
+        self.asked.append(([c["name"] for c in configurations], [(d.stream, d.number) for d in draws]))
+        made = [draw for draw in draws if (draw.stream, draw.number) not in self._unmade]
+        pairs = [(draw, c, self._outcome(c, draw)) for draw in made for c in configurations]
+        self.verifying.latest_s = self._draw_s * len(draws)
+        self.verifying.seconds += self.verifying.latest_s
+        found = [(draw, one) for draw, _, one in pairs if one is not None]
+        unmade = {draw: "no such case" for draw in draws if draw not in made}
+        return Finished(tuple(one for _, one in found), draws=tuple(draw for draw, _ in found), unmade=unmade)
+
+    def _outcome(self, configuration, draw):
+        found = self._errors[configuration["name"]](draw) if draw.stream is Stream.UNSEEN else 1e-6
+        if isinstance(found, float):
+            return Trial(configuration, Status.OK, measurement=Measurement({"error": found}))
+        return found and Trial(configuration, found, "a failure")
+
+    def left_s(self, share):
+        return self._others_s * share / (1 - share) - self.verifying.seconds
+
+    def keep(self, trial, phase):
+        judged = self.objective.judge(trial)
+        self.trials[trial.configuration] = judged
+        self.phases[trial.configuration] = phase
+        return judged
+
+    def result(self):
+        return Run(
+            RunInfo(kernel="k", objective=self.objective, baseline_values={"name": ("base",)}), [*self.trials.values()]
+        )
+
+    def verification(self, wanted=20, searched=3):
+        self.told = []
+        self.warned = []
+        self.steps = Verification(self, self, searched, wanted, self.told.append, Warnings(self.warned.append))
+        return self.steps
+
+    def of(self, name):
+        trial = self.trials[Configuration({"name": name})]
+        return trial, Verified.of(trial, self.objective)
+
+
+def good(draw):
+    return 1e-5 * (1 + draw.number)
+
+
+def on(*numbers, otherwise=good, outcome=5 * TAU):
+    return lambda draw: outcome if draw.number in numbers else otherwise(draw)
+
+
+def test_what_is_reported_is_verified_on_as_many_inputs_as_are_wanted_and_nothing_else():
+    runs = Runs({"fast": good, "slow": good, "base": good})
+    assert runs.verification(20)() is False
+    assert runs.of("fast")[1] == Verified(20, 0, pytest.approx(20e-5))
+    assert runs.of("base")[1] == Verified(20, 0, pytest.approx(20e-5))
+    assert runs.of("slow")[1] is None
+    assert runs.of("fast")[0].error == pytest.approx(20e-5)
+    assert runs.of("fast")[0].metric("error_draws") == 23
+    drawn = [number for names, draws in runs.asked for _, number in draws]
+    assert drawn == list(range(20))
+    assert {stream for _, draws in runs.asked for stream, _ in draws} == {Stream.UNSEEN}
+    # Once is enough.
+    count = len(runs.asked)
+    assert runs.verification(20)() is False
+    assert len(runs.asked) == count
+
+
+def test_one_violation_and_the_next_best_is_verified_first_where_the_other_fell():
+    runs = Runs({"fragile": on(7), "also": on(7, 12), "holds": good})
+    verify = runs.verification(20)
+    assert verify() is True
+    trial, verified = runs.of("fragile")
+    assert trial.status is Status.FRAGILE
+    assert verified.violations == 1
+    assert runs.result().best.configuration["name"] == "also"
+    assert verify() is True
+    # It took one run on one input.
+    assert runs.asked[-1] == (["also"], [(Stream.UNSEEN, 7)])
+    assert runs.of("also")[0].status is Status.FRAGILE
+    assert verify() is False
+    assert runs.of("holds")[1] == Verified(20, 0, pytest.approx(20e-5))
+    ran = [number for names, draws in runs.asked for _, number in draws if "holds" in names]
+    assert sorted(ran) == list(range(20))
+    assert runs.result().best.configuration["name"] == "holds"
+    assert [trial.configuration["name"] for trial in runs.told][-1] == "holds"
+
+
+def test_where_the_first_input_is_the_hard_one_nothing_is_counted_twice():
+    runs = Runs({"fragile": on(0), "holds": good})
+    verify = runs.verification(20)
+    assert [verify(), verify()] == [True, False]
+    assert runs.of("holds")[1].inputs == 20
+
+
+@pytest.mark.parametrize(
+    ("draw_s", "inputs"),
+    [(0.1, 20), (1.0, 20), (2.0, 16), (4.0, 8), (10.0, LEAST_INPUTS), (1000.0, LEAST_INPUTS)],
+)
+def test_fewer_inputs_where_they_would_take_more_than_a_quarter_of_the_run(draw_s, inputs):
+    runs = Runs({"best": good}, seconds=100.0, draw_s=draw_s)
+    assert runs.verification(20)() is False
+    assert runs.of("best")[1].inputs == inputs
+    took_s = runs.verifying.seconds
+    assert took_s <= SHARE * (100.0 + took_s) or inputs == LEAST_INPUTS
+
+
+def test_fewer_than_the_least_where_fewer_are_asked_for_and_none_for_none():
+    runs = Runs({"best": good}, draw_s=1000.0)
+    runs.verification(2)()
+    assert runs.of("best")[1].inputs == 2
+    runs = Runs({"best": good})
+    assert runs.verification(0)() is False
+    assert runs.asked == []
+
+
+def test_draws_of_the_search_that_are_missing_come_first_and_are_not_unseen():
+    runs = Runs({"best": good}, searched=1)
+    runs.verification(20, searched=3)()
+    assert runs.asked[0] == (["best"], [(Stream.SEARCH, 1), (Stream.SEARCH, 2)])
+    trial, verified = runs.of("best")
+    assert trial.metric("error_draws") == 23
+    assert verified.inputs == 20
+
+
+@pytest.mark.parametrize("outcome", [Status.NON_FINITE, Status.CRASH])
+def test_a_failure_on_an_unseen_input_takes_a_trial_away(outcome):
+    runs = Runs({"fails": on(6, outcome=outcome), "holds": good})
+    verify = runs.verification(20)
+    assert verify() is True
+    trial, _ = runs.of("fails")
+    assert (trial.status, trial.message) == (outcome, "on unseen input 7: a failure")
+    assert verify() is False
+    assert runs.result().best.configuration["name"] == "holds"
+
+
+def test_inputs_that_cannot_be_made_are_left_out_and_said():
+    runs = Runs({"best": good}, unmade=[(Stream.UNSEEN, 3)])
+    assert runs.verification(20)() is False
+    assert runs.of("best")[1].inputs == 20
+    numbers = [number for _, draws in runs.asked for _, number in draws]
+    assert sorted(set(numbers)) == list(range(21))
+    assert runs.warned == ["unseen input 4 is left out of the verification, as it cannot be made: no such case"]
+
+
+def test_where_no_input_can_be_made_verification_ends():
+    runs = Runs({"best": good}, unmade=[(Stream.UNSEEN, number) for number in range(1000)])
+    assert runs.verification(20)() is False
+    assert runs.of("best")[1] is None
+    assert len(runs.asked) == 1
+
+
+def test_a_lost_worker_leaves_a_trial_unverified_and_it_is_said():
+    runs = Runs({"best": on(2, outcome=None, otherwise=lambda _: None)})
+    assert runs.verification(20)() is False
+    assert runs.of("best")[1] is None
+    assert runs.warned == ["1 configurations could not be verified: their worker was lost"]
+
+
+def test_without_a_threshold_nothing_is_fragile_and_the_largest_error_is_what_counts():
+    runs = Runs({"best": on(7)}, objective=Objective())
+    assert runs.verification(20)() is False
+    assert runs.of("best")[1] == Verified(20, 0, 5 * TAU)
+
+
+def test_all_of_a_front_is_verified_together():
+    objective = Objective(also=("error",))
+    runs = Runs({"a": good, "b": lambda draw: 1e-9, "base": lambda draw: 1e-12}, objective=objective)
+    runs.trials = {
+        c: dataclasses.replace(
+            trial, measurement=Measurement({**trial.measurement.metrics, "error": 10.0**-trial.time_ms})
+        )
+        for c, trial in runs.trials.items()
+    }
+    while runs.verification(20)():
+        pass
+    assert all(runs.result().verified(trial).inputs == 20 for trial in runs.result().front)
+    assert all(len(names) > 1 for names, _ in runs.asked)
+
+
+# -- on a device -------------------------------------------------------------------------------
+
+
+def inputs(rng, size):
+    """Numbers near 1; every eighth unseen input has some that fp16 holds less well."""
+    key = rng.bit_generator.seed_seq.spawn_key
+    is_hard = len(key) == 2 and key[0] == Stream.UNSEEN and key[1] % 8 == 6
+    x = rng.uniform(1.0, 1.5, size.n)
+    return {"x": np.where(is_hard, 0.01 * x, x)}
+
+
+kernel = Kernel(
+    name="shift",
+    parameters=[OrdinalParameter("block", [32, 64]), PrecisionParameter("type", ["fp64", "fp32", "fp16"])],
+    arguments=[Out("y", "n", precision="type"), In("x", "n", precision="type")],
+    sizes={"default": {"n": 20_011}},
+    inputs=inputs,
+    reference=lambda inputs, size: inputs["x"] + 1.0 - 1.0,
+    grid=["ceildiv(n, block)"],
+    block=["block"],
+    metric="NRMSE",
+    template="""
+extern "C" __global__ void shift({{ type }}* y, const {{ type }}* x) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < {{ n }}) { {{ type }} moved = x[i] + {{ type }}(1.0); y[i] = moved - {{ type }}(1.0); }
+}
+""",
+)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    path = tmp_path_factory.mktemp("verified") / "run.db"
+    return path, tune(kernel, output=path, backend="host", max_error=1e-3, budget=6, strategy="random", verify=20)
+
+
+def test_a_run_replaces_what_breaks_its_limit_on_an_unseen_input(tuned):
+    path, run = tuned
+    fragile = [trial for trial in run.trials if trial.status is Status.FRAGILE]
+    assert all(trial.configuration["type"] == "fp16" for trial in fragile)
+    assert run.best.configuration["type"] in ("fp32", "fp64")
+    assert run.verified(run.best).inputs >= LEAST_INPUTS
+    assert run.verified(run.best).violations == 0
+    assert run.verified(run.baseline).inputs == run.verified(run.best).inputs
+    assert run.state.verify_s > 0
+    assert run.durations_s["verification"] == run.state.verify_s
+    assert Run.load(path).summary() == run.summary()
+
+
+def test_a_run_that_is_resumed_verifies_what_is_missing_and_no_more(tuned):
+    path, run = tuned
+    options = {"output": path, "resume": True, "backend": "host", "max_error": 1e-3, "budget": 6, "strategy": "random"}
+    again = tune(kernel, verify=run.verified(run.best).inputs, **options)
+    assert again.trials == run.trials
+    more = tune(kernel, verify=run.verified(run.best).inputs + 1, **options)
+    assert more.verified(more.best).inputs in (run.verified(run.best).inputs, run.verified(run.best).inputs + 1)
+    with RunFile.open(path, read_only=True) as file:
+        assert file.state.verify_s >= run.state.verify_s
+
+
+def test_draws_of_verification_are_the_same_for_a_seed_and_none_of_the_search():
+    keys = [Draw(stream, number).spawn_key for stream, number in itertools.product(Stream, range(30))]
+    assert len(set(keys)) == len(keys)
