@@ -1,6 +1,6 @@
 """Expressions over the metrics of a trial: what is optimised, and what a measured constraint compares.
 
-A metric's name may have a dot (``error.y``).
+A metric's name may have dots (``error.y``, ``error.y.MaxAE``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LEAST_EXCESS: Final = 5e-324
 
 #: With more objectives nearly every trial is on the front.
 _MOST_OBJECTIVES: Final = 3
-_METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
+_METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _COMPARISONS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Excess = Callable[[Mapping[str, float]], float]
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from mptune.errors import MetricError, UnknownNameError, did_you_mean
 
-__all__ = ["Over", "Reduce", "RegionalMetric", "boxes", "over_regions", "split_text"]
+__all__ = ["Over", "Reduce", "RegionalMetric", "boxes", "key_of", "over_regions", "split_text"]
 
 #: ``"rows"``, ``"columns"``, or blocks: ``("block", (8, 8))``, ``("block", 64)``, ``"block 8x8"``.
 Over = str | tuple[str, int | Sequence[int]]
@@ -117,6 +117,11 @@ def over_regions(metrics: Any, over: Over | None, reduce: Reduce = "max") -> Any
     if isinstance(metrics, list | tuple):
         return [over_regions(metric, over, reduce) for metric in metrics]
     return RegionalMetric(metrics, over, reduce)
+
+
+def key_of(name: str) -> str:
+    """Return a metric's name as a part of the names of a trial's metrics: ``NRMSE_rows_max``."""
+    return re.sub(r"\W+", "_", name.replace(" over ", " ")).strip("_")
 
 
 def split_text(text: str) -> RegionalMetric | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.finals import LEAST_ROUNDS
 from mptune.markup import heading, table
@@ -360,6 +361,16 @@ class Run:
         """Return that in words; empty if it was not verified."""
         return in_words(trial, self.info.objective)
 
+    def objective_within(self, max_error: float | Mapping[str, float]) -> Objective:
+        """Return the objective with another threshold, whose names are as ``--max-error`` takes them.
+
+        Raises:
+            UnknownNameError: no error of that name was measured.
+            MptuneError: a threshold is out of range, or two are for the same error.
+        """
+        threshold = recorded_threshold(max_error, self.metric_names, self.info.metric)
+        return replace(self.objective, threshold=threshold)
+
     def metric_of(self, trial: Trial, metric: str) -> float:
         """Return a metric of a trial, ``speedup`` and the objective included; NaN if the trial lacks that metric."""
         if metric == _SPEEDUP:
@@ -462,7 +473,7 @@ class Run:
                 "backend": info.backend,
                 "device": info.device,
                 "threshold": objective.threshold,
-                "metric": info.metric,
+                "metric": self._metric_document(),
                 "objective": objective.metric,
                 "objectives": objective.metrics,
                 "minimise": objective.minimise,
@@ -489,6 +500,15 @@ class Run:
                 "unverified": not self.is_verified,
                 "wall_s": self.state.wall_s,
             }
+        )
+
+    def _metric_document(self) -> str | dict[str, str]:
+        """Return what errors are measured by: where thresholds are for metrics of their own, by their names."""
+        threshold, metrics = self.info.objective.threshold, self.info.metrics
+        return (
+            {name: metrics.get(name, "") for name in threshold}
+            if metrics and isinstance(threshold, Mapping)
+            else self.info.metric
         )
 
     def pareto_document(self, metrics: Sequence[str] = ("time_ms", "error")) -> dict[str, Any]:

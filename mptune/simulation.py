@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.simulated import SimulatedEvaluator
@@ -184,7 +185,7 @@ def simulate(
         objective: "time", "memory", "energy", "edp", "error", a recorded metric or an expression over metrics.
         objectives: two or three of these instead: the search is for their front.
         maximise: whether more of the objective is better.
-        max_error: the largest recorded error allowed, one for all outputs or by output.
+        max_error: the largest recorded error allowed: of all outputs, or by name as ``--max-error`` takes it.
         penalty: what an inaccurate trial scores.
         constraints: limits on recorded metrics, such as ``energy_j <= 1.5``.
         options: hyperparameters of the strategy by name.
@@ -207,7 +208,7 @@ def simulate(
     goal = Objective(
         rename.get(metric, metric),
         minimise=not maximise,
-        threshold=max_error,
+        threshold=recorded_threshold(max_error, recorded.metrics, recorded.metric),
         penalty=penalty,
         constraints=tuple(constraints),
         also=tuple(rename.get(name, name) for name in also),

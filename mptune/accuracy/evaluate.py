@@ -26,6 +26,7 @@ __all__ = [
     "evaluate_outputs",
     "further_metrics",
     "judging",
+    "metric_names_by_error",
     "metric_text",
     "metrics_by_output",
 ]
@@ -238,6 +239,12 @@ def metric_text(outputs: Collection[str], metrics: Metrics) -> str:
     found = metrics_by_output(outputs, metrics)
     one, *others = {metric.name: None for metric in found.values()}
     return ", ".join(f"{name}: {metric.name}" for name, metric in found.items()) if others else one
+
+
+def metric_names_by_error(outputs: Collection[str], metrics: Metrics) -> dict[str, str]:
+    """Return by the name of each error what it is measured by; nothing if there are no further metrics."""
+    named = by_name(outputs, metrics)
+    return {name: resolve(metric).name for name, metric in named.items()} if len(named) > len(outputs) else {}
 
 
 def _non_finite(pairs: Pairs) -> tuple[Offenders, bool]:

@@ -45,7 +45,6 @@ import dataclasses
 import importlib.metadata
 import inspect
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -75,7 +74,7 @@ from mptune.accuracy.reductions import (
 from mptune.errors import MetricError, MptuneError, UnknownNameError
 from mptune.plugins import load_point
 from mptune.precision import PRECISIONS
-from mptune.regions import RegionalMetric, boxes, split_text
+from mptune.regions import RegionalMetric, boxes, key_of, split_text
 
 __all__ = ["METRICS", "ErrorMetric", "rehearse", "resolve"]
 
@@ -111,7 +110,7 @@ class ErrorMetric:
     @property
     def key(self) -> str:
         """Its name as a part of the names of a trial's metrics: ``NRMSE_rows_max``."""
-        return re.sub(r"\W+", "_", self.name.replace(" over ", " ")).strip("_")
+        return key_of(self.name)
 
     @property
     def whole(self) -> ErrorMetric:

@@ -13,7 +13,7 @@ from mptune.accuracy.evaluate import Metric, Metrics, by_name
 from mptune.accuracy.metrics import METRICS, ErrorMetric, resolve
 from mptune.errors import MptuneError, UnknownNameError
 
-__all__ = ["Threshold", "names_of_metrics", "planned_threshold", "recorded_threshold"]
+__all__ = ["Threshold", "planned_threshold", "recorded_threshold"]
 
 #: The largest error allowed, of the worst output or by name; None: any.
 Threshold = float | Mapping[str, float] | None
@@ -95,14 +95,6 @@ def recorded_threshold(threshold: Threshold, names: Collection[str], metric: str
             raise MptuneError(f"threshold {name!r}: the error {key or 'of all outputs'!r} has two thresholds")
         found[key] = limit
     return found[""] if found.keys() == {""} else found
-
-
-def names_of_metrics(threshold: Threshold, outputs: Collection[str], metrics: Metrics) -> dict[str, str]:
-    """Return what each threshold's error is measured by, in words; nothing if all are by the outputs' own metrics."""
-    if not isinstance(threshold, Mapping) or all(name in outputs for name in threshold):
-        return {}
-    named = by_name(outputs, metrics)
-    return {name: resolve(named[name]).name for name in threshold}
 
 
 def _split(

@@ -145,11 +145,9 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     shown = ("backend", "device", "sizes", "metric", "configurations", "strategy", "seed")
     if missing := [name for name in shown if getattr(info, name) in (None, "", {})]:
         raise RunFileError(f"the run file lacks {', '.join(missing)}: it is incomplete")
-    threshold = objective.threshold
-    limit = pairs(threshold) if isinstance(threshold, Mapping) else f"{threshold:g}" if threshold is not None else ""
     echo(f"{click.style(plain(run.kernel), bold=True)} on {info.backend} ({info.device}), sizes {pairs(info.sizes)}")
     echo(
-        f"threshold {f'{info.metric} <= {limit}' if limit else 'none'}, {run.evaluations} of {info.configurations:,} "
+        f"threshold {info.limits_text() or 'none'}, {run.evaluations} of {info.configurations:,} "
         f"configurations, strategy {info.strategy}, seed {info.seed}, {run.state.wall_s:.1f} s"
     )
     if objective.also:
@@ -194,10 +192,23 @@ def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:
         ("time (ms)", *(number(t.time_ms) for t in trials.values())),
         ("speedup", *(run.speedup_text(t) for t in trials.values())),
         ("error", *(number(t.error, 3) for t in trials.values())),
+        *((name, *(number(t.metric(name), 3) for t in trials.values())) for name in _further_limits(run)),
         ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in trials.values())),
         *((name, *(t.configuration[name] for t in trials.values())) for name in run.parameter_names),
     ]
     return table(("", *trials), rows, right=tuple(trials))
+
+
+def _further_limits(run: Run) -> list[str]:
+    """Return the names of the errors with a threshold that are not ``error`` by another name."""
+    return [n for n in run.objective.limits if n != "error" and run.info.measured_by(n) != run.info.metric]
+
+
+def errors_text(run: Run, trial: Trial) -> str:
+    """Say the error of a trial, or all those that have thresholds of their own."""
+    if not _further_limits(run):
+        return f"error {number(trial.error, 3)}"
+    return ", ".join(f"{run.info.measured_by(n)} {number(trial.metric(n), 3)}" for n in run.objective.limits)
 
 
 def _spent(run: Run) -> str:

@@ -103,23 +103,30 @@ def parse_sizes(kernel: Kernel, texts: Sequence[str]) -> tuple[str, dict[str, in
 
 
 def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
-    """Return the threshold: one number, or numbers by output (``OUTPUT=X``), or None.
+    """Return the threshold: one number, or numbers by name, or None.
+
+    A name is an output (``OUTPUT=X``), or a metric or an output and a metric (``METRIC:X``, ``OUTPUT.METRIC:X``); empty
+    is that of a number given beside these.
 
     Raises:
-        MptuneError: not a positive number, or both kinds at once.
+        MptuneError: not a positive number, or two for the same name.
     """
-    if not texts:
-        return None
-    if len(texts) == 1 and "=" not in texts[0]:
-        return _positive(texts[0])
-    if any("=" not in text for text in texts):
-        raise MptuneError(f"--max-error: expected one number, or OUTPUT=X for each output, not {', '.join(texts)}")
-    return {name: _positive(value) for name, value in parse_assignments(texts, "--max-error").items()}
+    found: dict[str, float] = {}
+    for text in texts:
+        *name, value = text.rsplit(":", 1) if ":" in text else text.split("=", 1)
+        key = name[0].strip() if name else ""
+        if name and not key:
+            raise MptuneError(f"--max-error {text!r}: expected X, OUTPUT=X, METRIC:X or OUTPUT.METRIC:X")
+        if key in found:
+            what = f"{key} is given twice" if key else "a number is given twice"
+            raise MptuneError(f"--max-error {text!r}: {what}; expected one for each output or metric")
+        found[key] = _positive(value, text)
+    return found[""] if found.keys() == {""} else found or None
 
 
-def _positive(text: str) -> float:
+def _positive(number: str, text: str) -> float:
     try:
-        value = float(text)
+        value = float(number)
     except ValueError:
         value = math.nan
     if not 0.0 < value < math.inf:
@@ -140,12 +147,16 @@ as_json = option("--json", "", "Print one JSON document.")
 backend = option("--backend", "NAME", "auto, host, cuda or hip.", default="auto")
 size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")
 max_error = option(
-    "--max-error", "X|OUTPUT=X...", "Largest error allowed, for all outputs or for one.", parse=parse_threshold
+    "--max-error",
+    "X|OUTPUT=X|METRIC:X...",
+    "Largest error allowed: of all outputs, of one, or by a metric of its own such as 'NRMSE over rows max:1e-3' or "
+    "y.MaxAE:0.1.",
+    parse=parse_threshold,
 )
 other_max_error = option(
     "--max-error",
-    "X|OUTPUT=X...",
-    "Use another error limit than the run's, for all or one output.",
+    "X|OUTPUT=X|METRIC:X...",
+    "Use another error limit than the run's: of all outputs, of one, or by one of the run's metrics.",
     parse=parse_threshold,
 )
 objective = option(

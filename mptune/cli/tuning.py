@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import echo, number, pairs, print_error, print_json, print_note, print_run
+from mptune.cli.display import echo, errors_text, number, pairs, print_error, print_json, print_note, print_run
 from mptune.cli.options import option
 from mptune.errors import MptuneError, UnknownNameError
 
@@ -48,7 +48,12 @@ def _compilers(text: str | None) -> int | None:
 @options.backend
 @options.size
 @options.max_error
-@option("--metric", "NAME", "Error metric, such as NRMSE, MRE or MaxAE, to use instead of the kernel's own.")
+@option(
+    "--metric",
+    "NAME",
+    "Error metric, such as NRMSE, MRE or MaxAE, to use instead of the kernel's own. It can be taken of each row, "
+    "column or block: 'NRMSE over rows max', 'MaxRE over block 8x8 0.99'.",
+)
 @options.objective
 @options.objectives
 @options.maximise
@@ -221,11 +226,11 @@ def _nothing_found(run: Run) -> str:
         return f"none of {run.evaluations} configurations ran to its end with finite outputs"
     if closest.status is Status.VIOLATION:
         return f"no configuration satisfies every constraint; the closest: {closest.message} ({closest.configuration})"
-    nearest = f"the closest has error {closest.error:.3g}: {closest.configuration}"
+    nearest = f"the closest has {errors_text(run, closest)}: {closest.configuration}"
     if baseline is not None:
         nearest += (
-            f" (the baseline itself has {baseline.error:.3g}: if that is more than rounding in fp64, template and "
-            "reference disagree)"
+            f" (the baseline itself has {errors_text(run, baseline)}: if that is more than rounding in fp64, template "
+            "and reference disagree)"
         )
     return f"no configuration meets the threshold; {nearest}"
 

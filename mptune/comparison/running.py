@@ -54,7 +54,7 @@ def compare(
         seed: seed of the first run.
         objective: a recorded metric or an expression over metrics; "time" is ``time_ms``.
         maximise: whether more of the objective is better.
-        max_error: the largest recorded error allowed, one for all outputs or by output.
+        max_error: the largest recorded error allowed: of all outputs, or by name as ``--max-error`` takes it.
         penalty: what an inaccurate trial scores.
         constraints: what the recorded metrics have to satisfy besides, such as ``energy_j <= 1.5``.
         options: hyperparameters by strategy and name.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -94,7 +93,7 @@ def select(
         return trial
     if max_error is None:
         return run.best
-    return dataclasses.replace(run.objective, threshold=max_error).best(run.checked)
+    return run.objective_within(max_error).best(run.checked)
 
 
 def _named(run: Run, text: str, kernel: Kernel) -> Trial:

@@ -106,7 +106,6 @@ def _free_sizes(winner: Winner) -> dict[str, str]:
 def _measured(winner: Winner) -> dict[str, Any]:
     run, trial, info = winner.run, winner.trial, winner.run.info
     metrics = trial.measurement.metrics
-    prefix = "error."
     return {
         "backend": info.backend,
         "on_processor": info.backend in BACKENDS and BACKENDS[info.backend].shares_memory,
@@ -117,11 +116,11 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "created_at": info.created_at,
         "seed": info.seed,
         "versions": _versions(winner),
-        "threshold": _threshold(winner.threshold),
+        "threshold": "none" if winner.threshold is None else info.limits_text(_objective(winner)),
         "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
         "time_ms": _number(trial.time_ms),
         "error": _number(trial.error),
-        "errors": {n.removeprefix(prefix): _number(v) for n, v in metrics.items() if n.startswith(prefix)},
+        "errors": {info.measured_by(n): _number(v) for n, v in metrics.items() if n.startswith("error.")},
         "is_error_reused": trial.measurement.reused_error,
         "verified": in_words(trial, _objective(winner)),
         "speedup": run.speedup_text(trial),
@@ -197,14 +196,6 @@ def _objective(winner: Winner) -> Objective:
     return objective if winner.threshold is None else dataclasses.replace(objective, threshold=winner.threshold)
 
 
-def _threshold(threshold: float | Mapping[str, float] | None) -> str:
-    if threshold is None:
-        return "none"
-    if isinstance(threshold, Mapping):
-        return ", ".join(f"{output} {tau:g}" for output, tau in threshold.items())
-    return f"{threshold:g}"
-
-
 def _number(value: float, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if math.isfinite(value) else "unknown"
 
@@ -272,7 +263,8 @@ def winner_of(
     trial = select(run, max_error=max_error, configuration=configuration, kernel=definition)
     if trial is None:
         return None
-    threshold = None if configuration else run.objective.threshold if max_error is None else max_error
+    own = run.objective if max_error is None else run.objective_within(max_error)
+    threshold = None if configuration else own.threshold
     return Winner(run, definition, sizes, trial, threshold)
 
 

@@ -59,7 +59,7 @@ class Expression:
 
     @classmethod
     def with_dotted_names(cls, text: str) -> Expression:
-        """Return an expression in which a name may have a dot, such as ``error.y``.
+        """Return an expression in which a name may have dots, such as ``error.y``.
 
         Raises:
             ExpressionError: as for the constructor.
@@ -140,9 +140,10 @@ class Expression:
 
 class _DottedNames(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
         if isinstance(node.value, ast.Name):
             return ast.copy_location(ast.Name(f"{node.value.id}.{node.attr}", ast.Load()), node)
-        return self.generic_visit(node)
+        return node
 
 
 def _too_deep(text: str) -> ExpressionError:

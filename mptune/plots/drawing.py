@@ -66,7 +66,8 @@ def plot(
     shown = run if isinstance(run, Run) else read_run(run)
     if max_error is not None:
         _check_errors(shown)
-        objective = dataclasses.replace(shown.info.objective, threshold=max_error)
+        threshold = shown.objective_within(max_error).threshold
+        objective = dataclasses.replace(shown.info.objective, threshold=threshold)
         shown = Run(dataclasses.replace(shown.info, objective=objective), shown.trials, shown.state, shown.probes)
     if not shown.trials:
         raise PlotError(f"the run of {shown.kernel or 'no kernel'} has no trial yet: there is nothing to draw")

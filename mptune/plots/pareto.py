@@ -174,8 +174,8 @@ def _left_out(run: Run, points: _Points) -> list[str]:
 
 
 def _with_threshold(run: Run, axis: MetricAxis, values: Floats) -> Floats:
-    threshold = run.objective.threshold
-    return np.append(values, threshold) if isinstance(threshold, float) and axis.is_error else values
+    limit = run.objective.limits.get(axis.metric)
+    return values if limit is None else np.append(values, limit)
 
 
 def _has(configuration: Configuration, types: dict[str, Value]) -> bool:
@@ -214,10 +214,9 @@ def _draw_front(axes: Any, run: Run, front: _Points, steps: str) -> None:
 
 
 def _draw_marks(axes: Any, run: Run, x: MetricAxis, y: MetricAxis) -> None:
-    threshold = run.objective.threshold
     for axis, line in ((x, axes.axvline), (y, axes.axhline)):
-        if isinstance(threshold, float) and axis.is_error:
-            line(threshold, label=f"threshold {threshold:g}", zorder=2.5, **style.THRESHOLD)
+        if (limit := run.objective.limits.get(axis.metric)) is not None:
+            line(limit, label=f"threshold {limit:g}", zorder=2.5, **style.THRESHOLD)
     for label, trial, look in (("baseline", baseline_of(run), style.BASELINE), ("best", run.best, style.BEST)):
         if trial is not None and (label == "baseline" or judges(run) or baseline_of(run) is not None):
             place = _points_of(run, [trial], x, y)

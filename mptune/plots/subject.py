@@ -49,12 +49,10 @@ def judges(run: Run) -> bool:
 
 def threshold_text(run: Run) -> str:
     """Return what makes a trial feasible."""
-    threshold = run.objective.threshold
-    limits = []
-    if isinstance(threshold, float):
-        limits = [f"error\u00a0≤\u00a0{threshold:g}"]
-    elif threshold is not None:
-        limits = [f"error\u00a0of\u00a0{output}\u00a0≤\u00a0{limit:g}" for output, limit in threshold.items()]
+    limits = [
+        f"{'error' if name == 'error' else run.info.measured_by(name)} ≤ {limit:g}".replace(" ", "\u00a0")
+        for name, limit in run.objective.limits.items()
+    ]
     return ", ".join((*limits, *run.objective.constraints))
 
 
@@ -131,8 +129,10 @@ def metric_axis(run: Run, metric: str) -> MetricAxis:
         return MetricAxis(metric, "speedup over the fp64 baseline")
     name, _, output = metric.partition(".")
     if name == "error":
-        kind = run.info.metric
-        return MetricAxis(metric, f"error{f' of {output}' if output else ''}{f' ({kind})' if kind else ''}")
+        kind, of = run.info.measured_by(metric) if run.info.metric else "", ""
+        if kind and not run.info.metrics and output:
+            kind, _, of = kind.rpartition(" of ")
+        return MetricAxis(metric, f"error{f' of {of}' if of else ''}{f' ({kind})' if kind else ''}")
     if not metric.isidentifier():
         return MetricAxis(metric, metric)
     unit = run.info.units.get(metric) or unit_of(metric)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from mptune.registry import bundled_kernels
 from mptune.results import Trial
 from mptune.run import Run, json_document
+from mptune.store import RunInfo
 
 __all__ = ["SOURCES", "Report", "run_document"]
 
@@ -46,8 +47,7 @@ def _tune_command(run: Run) -> tuple[str, bool]:
     for name, value in {**options, "penalty": objective.penalty}.items():
         if value is not None:
             words += [f"--{name}", str(value)]
-    limits = _pairs(objective.threshold) if isinstance(objective.threshold, Mapping) else [objective.threshold]
-    words += [word for limit in limits if limit is not None for word in ("--max-error", str(limit))]
+    words += [word for limit in _limits(info) for word in ("--max-error", limit)]
     if objective.metric != "time_ms":
         words += ["--objective", objective.metric, *(() if objective.minimise else ("--maximise",))]
     words += [word for text in objective.constraints for word in ("--constraint", text)]
@@ -62,6 +62,17 @@ def _of_mptune(command: str) -> str:
     except ValueError:
         return ""
     return shlex.join(words) if words[:1] == ["mptune"] else ""
+
+
+def _limits(info: RunInfo) -> list[str]:
+    """Return the thresholds as ``--max-error`` takes them."""
+    threshold = info.objective.threshold
+    if not isinstance(threshold, Mapping):
+        return [] if threshold is None else [str(threshold)]
+    return [
+        f"{name}{':' if name in info.metrics else '='}{limit}" if name else str(limit)
+        for name, limit in threshold.items()
+    ]
 
 
 def _render_command(run: Run) -> str:
@@ -158,6 +169,9 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
         "seed": info.seed,
         "error_metric": info.metric or "error",
         "threshold": objective.threshold,
+        "limits": info.limits_text(),
+        "has_further_metrics": bool(info.metrics),
+        "measured_by": {n: info.measured_by(n) for n in run.metric_names if n.startswith("error.")},
         "objective": objective.metric,
         "constraints": objective.constraints,
         "higher_is_better": sorted(run.more_is_better),

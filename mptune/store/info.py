@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from mptune.errors import MptuneError, RunFileError
 from mptune.finals import Finals
 from mptune.objective import Objective
+from mptune.regions import key_of
 from mptune.space.configuration import Value
 from mptune.space.parameters import MAX_PARAMETERS
 
@@ -43,7 +44,8 @@ class RunInfo:
         versions: versions of compilers, libraries and user-defined metrics, by name.
         compiler: what decides about the machine code beside the source: device, compiler, versions and flags, as text.
         objective: what is optimised, with thresholds, penalty and measured constraints; without a baseline.
-        metrics: where thresholds are for metrics of their own, by the names of the thresholds what each is for.
+        metric: what ``error`` is measured by: a metric's name, or each output's.
+        metrics: where errors are measured by further metrics, what each is measured by; by the names of thresholds.
         baseline_values: the values precision and policy parameters have in a baseline; None if nothing says what a
             baseline is.
         observers: names of the observers that looked on.
@@ -99,6 +101,18 @@ class RunInfo:
     mptune_version: str = ""
     command: str = ""
     created_at: str = ""
+
+    def measured_by(self, error: str) -> str:
+        """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""
+        key = error.removeprefix("error").removeprefix(".")
+        by_output = dict(part.split(": ", 1) for part in self.metric.split(", ") if ": " in part)
+        metric = self.metrics.get(key) or by_output.get(key) or self.metric or "error"
+        return metric if not key or key_of(metric) == key else f"{metric} of {key.partition('.')[0]}"
+
+    def limits_text(self, objective: Objective | None = None) -> str:
+        """Say what the errors of a feasible trial are at most: ``"NRMSE <= 1e-4, MaxAE of y <= 0.1"``."""
+        limits = (objective or self.objective).limits
+        return ", ".join(f"{self.measured_by(name)} <= {tau:g}" for name, tau in limits.items())
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name, as JSON can hold them; the parts of the objective are fields of their own."""
@@ -323,7 +337,7 @@ _OBJECTIVE_FIELDS: Final[Mapping[str, _Kind]] = {
     "objective": _TEXT,
     "objectives": _TEXTS,
     "minimise": _Kind("true or false", lambda v: isinstance(v, bool)),
-    "threshold": _Kind("a finite number a double can hold, such numbers by output, or null", _is_threshold),
+    "threshold": _Kind("a finite number a double can hold, such numbers by output or metric, or null", _is_threshold),
     "penalty": _TEXT,
     "alpha": _NUMBER,
     "beta": _NUMBER,

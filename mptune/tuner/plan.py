@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune import __version__
-from mptune.accuracy.evaluate import Metrics, all_metrics, judging, metric_text
-from mptune.accuracy.thresholds import names_of_metrics, planned_threshold
+from mptune.accuracy.evaluate import Metrics, all_metrics, judging, metric_names_by_error, metric_text
+from mptune.accuracy.thresholds import planned_threshold
 from mptune.backends.host_compiler import find_compiler
 from mptune.buffers import DataManager
 from mptune.build import compilers_of
@@ -153,7 +153,7 @@ class TuningPlan:
             compiler=ready.identity,
             objective=self.objective,
             metric=metric_text(outputs, self.metric),
-            metrics=names_of_metrics(self.objective.threshold, outputs, self.metric),
+            metrics=metric_names_by_error(outputs, self.metric),
             baseline_values=self.kernel.baseline_values(),
             observers=ready.observers,
             strategy=settings.strategy,

@@ -74,16 +74,16 @@ class Detail {
   errors(run, trial) {
     const names = run.metricNames.filter((name) => name.startsWith("error.") && run.metric(name, trial) !== null);
     if (!names.length) return null;
-    const whole = typeof run.threshold === "number" ? run.threshold : null;
+    const whole = typeof run.threshold === "number" && !run.has_further_metrics ? run.threshold : null;
     const limits = names.map((name) => run.limit(name) ?? whole);
     const judged = limits.some((limit) => limit !== null);
-    const head = ["output", run.error_metric, ...(judged ? ["threshold", "verdict"] : [])];
+    const head = ["measured by", "error", ...(judged ? ["threshold", "verdict"] : [])];
     return el("table", { class: "pairs" },
       el("thead", {}, el("tr", {}, head.map((text, i) => el("th", { scope: "col", class: i ? "right" : null }, text)))),
       el("tbody", {}, names.map((name, i) => {
         const error = run.metric(name, trial);
         const verdict = limits[i] === null ? "" : error <= limits[i] ? "within" : "above";
-        return el("tr", {}, el("th", { scope: "row" }, name.slice(6)),
+        return el("tr", {}, el("th", { scope: "row" }, run.measured_by[name]),
           el("td", { class: "right", title: error }, number(error)),
           judged ? el("td", { class: "right" }, number(limits[i])) : null,
           judged ? el("td", { class: "right" }, verdict) : null);

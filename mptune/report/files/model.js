@@ -60,7 +60,7 @@ class Run {
   limit(metric) {
     if (this.threshold === null) return null;
     if (typeof this.threshold === "number") return metric === "error" ? this.threshold : null;
-    return metric.startsWith("error.") ? (this.threshold[metric.slice(6)] ?? null) : null;
+    return metric === "error" || metric.startsWith("error.") ? (this.threshold[metric.slice(6)] ?? null) : null;
   }
 
   renderCommand(trial) {

@@ -1,9 +1,7 @@
 // What stands around the plots: title, figures, the runs beside one another, failures, and what the run was made with.
 
 function drawHead(element, run, several) {
-  const below = (limit) => `${run.error_metric} ≤ ${number(limit)}`;
-  const limit = run.threshold === null ? "no threshold" : typeof run.threshold === "number" ? below(run.threshold)
-    : Object.entries(run.threshold).map(([output, each]) => `${output}: ${below(each)}`).join(", ");
+  const limit = run.limits ? run.limits.replaceAll("<=", "≤") : "no threshold";
   const space = run.configurations === null ? counted(run.count, "trial")
     : `${number(run.count)} of ${number(run.configurations)} configurations`;
   const facts = [
