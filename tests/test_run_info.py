@@ -94,7 +94,7 @@ def test_a_run_can_go_on_with_a_file_without_a_version(tmp_path: Path) -> None:
         ({"minimise": 1}, "'minimise' should be true or false, and is 1"),
         (
             {"threshold": "small"},
-            "'threshold' should be a finite number a double can hold, such numbers by output, or null, and is 'small'",
+            "a finite number a double can hold, such numbers by output or metric, or null, and is 'small'",
         ),
         ({"threshold": {"y": None}}, "'threshold' should be"),
         ({"threshold": -1.0}, "its objective is wrong: the error threshold must be positive"),

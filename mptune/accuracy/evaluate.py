@@ -170,7 +170,10 @@ def by_name(outputs: Collection[str], metrics: Metrics) -> dict[str, Metric]:
     """Return all metrics by the names of their errors: the outputs' first, then the further ones."""
     if not isinstance(metrics, Mapping):
         first, *others = _listed(metrics)
-        return {**dict.fromkeys(outputs, first), **{resolve(metric).key: metric for metric in others}}
+        further = {resolve(metric).key: metric for metric in others}
+        for name in further.keys() & set(outputs):
+            raise MetricError(f"error metric {name!r} is an output's name, too: give the metrics by output")
+        return {**dict.fromkeys(outputs, first), **further}
     lists = {name: _listed(metric) for name, metric in metrics.items()}
     own = {name: metrics[0] for name, metrics in lists.items()}
     return own | {f"{name}.{resolve(each).key}": each for name, metrics in lists.items() for each in metrics[1:]}

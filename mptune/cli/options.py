@@ -121,6 +121,8 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
             what = f"{key} is given twice" if key else "a number is given twice"
             raise MptuneError(f"--max-error {text!r}: {what}; expected one for each output or metric")
         found[key] = _positive(value, text)
+    if "" in found and any("=" in text for text in texts):
+        raise MptuneError(f"--max-error: expected one number, or OUTPUT=X for each output, not {', '.join(texts)}")
     return found[""] if found.keys() == {""} else found or None
 
 

@@ -32,7 +32,7 @@ _NOTHING: Final = "no recorded configuration meets the threshold"
 @options.objective
 @options.objectives
 @options.maximise
-@option("--max-error", "X", "Largest error allowed.", type=float)
+@options.max_error
 @options.constraints
 @options.as_json
 def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **given: Any) -> int:

@@ -105,7 +105,6 @@ def _free_sizes(winner: Winner) -> dict[str, str]:
 
 def _measured(winner: Winner) -> dict[str, Any]:
     run, trial, info = winner.run, winner.trial, winner.run.info
-    metrics = trial.measurement.metrics
     return {
         "backend": info.backend,
         "on_processor": info.backend in BACKENDS and BACKENDS[info.backend].shares_memory,
@@ -120,7 +119,7 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
         "time_ms": _number(trial.time_ms),
         "error": _number(trial.error),
-        "errors": {info.measured_by(n): _number(v) for n, v in metrics.items() if n.startswith("error.")},
+        "errors": _errors(winner),
         "is_error_reused": trial.measurement.reused_error,
         "verified": in_words(trial, _objective(winner)),
         "speedup": run.speedup_text(trial),
@@ -128,6 +127,14 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
         "remarks": (*trial.warnings, *remarks(run.info, winner.kernel)),
     }
+
+
+def _errors(winner: Winner) -> dict[str, str]:
+    """Return the errors beside that of the worst output, by what they are measured by."""
+    outputs = [f"error.{output.name}" for output in winner.kernel.outputs]
+    shown = {n: v for n, v in winner.trial.measurement.metrics.items() if n.startswith("error.") and [n] != outputs}
+    errors = {winner.run.info.measured_by(name): _number(value) for name, value in shown.items()}
+    return {measure: error for measure, error in errors.items() if measure != winner.run.info.metric}
 
 
 def _versions(winner: Winner) -> dict[str, str]:

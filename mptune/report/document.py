@@ -169,7 +169,7 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
         "seed": info.seed,
         "error_metric": info.metric or "error",
         "threshold": objective.threshold,
-        "limits": info.limits_text(),
+        "limits": [[info.measured_by(name), limit] for name, limit in objective.limits.items()],
         "has_further_metrics": bool(info.metrics),
         "measured_by": {n: info.measured_by(n) for n in run.metric_names if n.startswith("error.")},
         "objective": objective.metric,

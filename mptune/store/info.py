@@ -176,6 +176,9 @@ class RunInfo:
         found += [
             f"the {n} was {getattr(before, n)}, is {getattr(self, n)}" for n in ("metric", "device") if differs(n)
         ]
+        now, then = (", ".join(sorted({*info.metrics.values()} or {info.metric})) for info in (self, before))
+        if now != then and not differs("metric") and before.metric:
+            found.append(f"the error metrics were {then}, are {now}")
         metrics = {name: "none" for name in self.versions if name.startswith("metric ")}
         found += _values_changed("version of ", {**metrics, **before.versions}, self.versions)
         if differs("compiler") and not any(map(differs, ("device", "architecture", "versions"))):

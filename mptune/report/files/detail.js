@@ -77,13 +77,14 @@ class Detail {
     const whole = typeof run.threshold === "number" && !run.has_further_metrics ? run.threshold : null;
     const limits = names.map((name) => run.limit(name) ?? whole);
     const judged = limits.some((limit) => limit !== null);
-    const head = ["measured by", "error", ...(judged ? ["threshold", "verdict"] : [])];
+    const named = run.has_further_metrics ? ["measured by", "error"] : ["output", run.error_metric];
+    const head = [...named, ...(judged ? ["threshold", "verdict"] : [])];
     return el("table", { class: "pairs" },
       el("thead", {}, el("tr", {}, head.map((text, i) => el("th", { scope: "col", class: i ? "right" : null }, text)))),
       el("tbody", {}, names.map((name, i) => {
         const error = run.metric(name, trial);
         const verdict = limits[i] === null ? "" : error <= limits[i] ? "within" : "above";
-        return el("tr", {}, el("th", { scope: "row" }, run.measured_by[name]),
+        return el("tr", {}, el("th", { scope: "row" }, run.has_further_metrics ? run.measured_by[name] : name.slice(6)),
           el("td", { class: "right", title: error }, number(error)),
           judged ? el("td", { class: "right" }, number(limits[i])) : null,
           judged ? el("td", { class: "right" }, verdict) : null);

@@ -1,7 +1,7 @@
 // What stands around the plots: title, figures, the runs beside one another, failures, and what the run was made with.
 
 function drawHead(element, run, several) {
-  const limit = run.limits ? run.limits.replaceAll("<=", "≤") : "no threshold";
+  const limit = run.limits.map(([measure, each]) => `${measure} ≤ ${number(each)}`).join(", ") || "no threshold";
   const space = run.configurations === null ? counted(run.count, "trial")
     : `${number(run.count)} of ${number(run.configurations)} configurations`;
   const facts = [

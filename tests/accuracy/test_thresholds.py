@@ -1,0 +1,130 @@
+"""Thresholds by metric: which errors they make measured, under which names, and what is wrong with one."""
+
+from __future__ import annotations
+
+import pytest
+
+from mptune.accuracy.evaluate import by_name, metric_names_by_error, metric_text, metrics_by_output
+from mptune.accuracy.thresholds import planned_threshold, recorded_threshold
+from mptune.errors import MetricError, MptuneError, UnknownNameError
+
+OUTPUTS = ["y", "z"]
+
+
+def planned(threshold, metrics="NRMSE", *, is_own=True, outputs=OUTPUTS):
+    """The metrics by the names of their errors, and the thresholds."""
+    found, limits = planned_threshold(threshold, outputs, metrics, is_own=is_own)
+    own = {name: metric.name for name, metric in metrics_by_output(outputs, found).items()}
+    return {**metric_names_by_error(outputs, found), **own}, limits
+
+
+@pytest.mark.parametrize("threshold", [None, 1e-4, {"y": 1e-4}, {"y": 1e-4, "z": 1e-2}])
+def test_thresholds_of_outputs_leave_the_metrics_alone(threshold):
+    metrics = {"y": "MAE", "z": "MRE"}
+    found, limits = planned_threshold(threshold, OUTPUTS, metrics, is_own=True)
+    assert found is metrics
+    assert limits is threshold
+
+
+def test_a_metric_for_all_outputs_replaces_the_kernel_s_own():
+    names, limits = planned({"NRMSE over rows": 1e-3, "max abs": 0.1})
+    assert limits == {"NRMSE_rows_max": 1e-3, "MaxAE": 0.1}
+    rows = "NRMSE over rows max"
+    assert names == {"y": rows, "z": rows, "NRMSE_rows_max": rows, "MaxAE": "MaxAE"}
+
+
+def test_but_not_one_that_is_asked_for_or_has_a_threshold():
+    assert planned({"MaxAE": 0.1}, "MRE", is_own=False)[0] == {"y": "MRE", "z": "MRE", "MaxAE": "MaxAE"}
+    names, limits = planned({"y": 1e-4, "MaxAE": 0.1})
+    assert names == {"y": "NRMSE", "z": "NRMSE", "MaxAE": "MaxAE"}
+    assert limits == {"y": 1e-4, "MaxAE": 0.1}
+    names, limits = planned({"": 1e-4, "MaxAE": 0.1})
+    assert names == {"y": "NRMSE", "z": "NRMSE", "NRMSE": "NRMSE", "MaxAE": "MaxAE"}
+    assert limits == {"NRMSE": 1e-4, "MaxAE": 0.1}
+
+
+def test_a_number_beside_metrics_is_for_each_output_where_these_differ():
+    _, limits = planned({"": 1e-4, "MaxAE": 0.1}, {"y": "MAE", "z": "MRE"})
+    assert limits == {"y": 1e-4, "z": 1e-4, "MaxAE": 0.1}
+
+
+def test_one_output_by_a_metric_of_its_own():
+    names, limits = planned({"y.MaxAE over rows 0.99": 0.1, "z.MaxAE": 0.2, "MRE over block 4 0.5": 1.0}, "NMAE")
+    assert limits == {"y.MaxAE_rows_0_99": 0.1, "z.MaxAE": 0.2, "MRE_block_4_0_5": 1.0}
+    assert names["y.MaxAE_rows_0_99"] == "MaxAE over rows 0.99"
+    assert names["y"] == "MRE over block 4 0.5"
+    assert planned({"y.MaxAE": 0.1}, "NMAE")[0]["y"] == "NMAE"
+
+
+def own(output, reference):
+    return 0.0
+
+
+def test_a_kernel_s_further_metrics_have_thresholds_by_their_names():
+    assert set(by_name(OUTPUTS, ["NRMSE", own, "MaxAE over rows"])) == {"y", "z", "own", "MaxAE_rows_max"}
+    assert set(by_name(OUTPUTS, {"y": ["NRMSE", own], "z": "MAE"})) == {"y", "z", "y.own"}
+    names, limits = planned({"own": 0.5}, ["NRMSE", own])
+    assert (names["y"], names["own"], limits) == ("own", "own", {"own": 0.5})
+    names, limits = planned({"y.own": 0.5}, {"y": ["NRMSE", own], "z": "MAE"})
+    assert (names["y"], names["y.own"], limits) == ("NRMSE", "own", {"y.own": 0.5})
+    with pytest.raises(MetricError, match="empty list"):
+        by_name(OUTPUTS, [])
+
+
+@pytest.mark.parametrize(
+    ("threshold", "message"),
+    [
+        ({"NRSME": 1.0}, "output or error metric in the error threshold: 'NRSME'; did you mean 'NRMSE'"),
+        ({"zz": 1.0}, "did you mean 'z'"),
+        ({"x.MaxAE": 1.0}, "output in the error threshold 'x.MaxAE': 'x'"),
+        ({"y.MxAE": 1.0}, "error metric 'MxAE'; did you mean 'MaxAE'"),
+        ({"NRMSE over rowss": 1.0}, "'rowss'; did you mean 'rows'"),
+        ({"NRSME over rows": 1.0}, "error metric 'NRSME'; did you mean 'NRMSE'"),
+        ({"MaxAE": 1.0, "max abs": 2.0}, "the error 'MaxAE' has two thresholds"),
+    ],
+)
+def test_what_is_no_name_is_one_clear_line(threshold, message):
+    with pytest.raises(MptuneError) as error:
+        planned(threshold)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_output_called_like_a_metric_comes_first():
+    metrics, limits = planned({"MaxAE": 1.0}, outputs=["MaxAE", "z"])
+    assert (metrics["MaxAE"], limits) == ("NRMSE", {"MaxAE": 1.0})
+    with pytest.raises(MptuneError, match=r"an output is called 'MaxAE'; give OUTPUT\.METRIC for each"):
+        planned({"max abs": 1.0}, outputs=["MaxAE", "z"])
+    with pytest.raises(MetricError, match="'MaxAE' is an output's name, too"):
+        by_name(["MaxAE", "z"], ["NRMSE", "MaxAE"])
+
+
+NAMES = ("time_ms", "error", "error.y", "error.z", "error.NRMSE_rows_max", "error.y.MaxAE", "error_mean")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "found"),
+    [
+        (None, None),
+        (1e-3, 1e-3),
+        ({"y": 1e-3}, {"y": 1e-3}),
+        ({"NRMSE over rows": 1e-3}, {"NRMSE_rows_max": 1e-3}),
+        ({"NRMSE_rows_max": 1e-3, "y.max abs": 2.0}, {"NRMSE_rows_max": 1e-3, "y.MaxAE": 2.0}),
+        ({"NRMSE": 1e-3}, 1e-3),
+        ({"": 1e-3, "y.MaxAE": 2.0}, {"": 1e-3, "y.MaxAE": 2.0}),
+        ({"z.NRMSE": 1e-3}, {"z": 1e-3}),
+    ],
+)
+def test_recorded_errors_are_found_by_any_spelling(threshold, found):
+    assert recorded_threshold(threshold, NAMES, "NRMSE") == found
+
+
+def test_recorded_errors_of_outputs_with_metrics_of_their_own():
+    assert recorded_threshold({"y.MAE": 1.0}, NAMES, "y: MAE, z: MRE") == {"y": 1.0}
+    assert metric_text(OUTPUTS, {"y": "MAE", "z": "MRE"}) == "y: MAE, z: MRE"
+
+
+@pytest.mark.parametrize("name", ["MaxAE", "x", "z.MaxAE", "y.MaxRE", "NRMSE over columns", "mean"])
+def test_what_was_not_recorded_is_refused(name):
+    with pytest.raises(UnknownNameError, match="output or error metric in the error threshold"):
+        recorded_threshold({name: 1.0}, NAMES, "NRMSE")

@@ -1,0 +1,280 @@
+"""A kernel that destroys a fifth of its output: a mean passes it, the worst row does not; metrics that see inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mptune.accuracy import evaluate_outputs
+from mptune.accuracy.evaluate import metric_text
+from mptune.cli import main
+from mptune.errors import MetricError, MptuneError, UnknownNameError
+from mptune.kernel import In, Kernel, Out, Scalar
+from mptune.plots import plot
+from mptune.regions import RegionalMetric
+from mptune.run import Run
+from mptune.simulation import simulate
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from mptune.tuner import TuneSettings, tune
+from mptune.tuner.plan import TuningPlan
+
+# The baseline is destroyed too.
+pytestmark = pytest.mark.filterwarnings("ignore:the baseline's error")
+
+ROWS, COLUMNS = 40, 33
+
+TEMPLATE = """
+extern "C" __global__ void halve({{ y_type }}* y, const {{ x_type }}* x, int rows, int columns) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows * columns) return;
+    const bool lost = {{ lost }} && i / columns >= rows - rows / 5;
+    y[i] = lost ? 0.0 : double(x[i]) * 0.5;
+}
+"""
+
+
+def inputs(rng: np.random.Generator, size: Any) -> dict[str, Any]:
+    """The last fifth of the rows is a millionth of the others."""
+    scale = np.where(np.arange(size.rows) < size.rows - size.rows // 5, 1.0, 1e-6)
+    return {"x": rng.uniform(1.0, 2.0, (size.rows, size.columns)) * scale[:, None]}
+
+
+def residual(output: Any, reference: Any, inputs: Any) -> float:
+    """How far twice the output is from the input; needs no reference."""
+    assert reference.shape == output.shape == inputs["x"].shape
+    assert inputs["x"].dtype == np.float64
+    assert inputs["rows"] == ROWS
+    return float(np.max(np.abs(2 * output - inputs["x"]) / inputs["x"]))
+
+
+residual.version = "1"  # type: ignore[attr-defined]
+
+
+def kernel_with(**given: Any) -> Kernel:
+    return Kernel(
+        name="halve",
+        parameters=[
+            OrdinalParameter("lost", [0, 1]),
+            PrecisionParameter("x_type", ["fp64", "fp32"]),
+            PrecisionParameter("y_type", ["fp64", "fp32"]),
+        ],
+        arguments=[
+            Out("y", ("rows", "columns"), precision="y_type"),
+            In("x", ("rows", "columns"), precision="x_type"),
+            Scalar("rows", dtype="int32"),
+            Scalar("columns", dtype="int32"),
+        ],
+        sizes={"default": {"rows": ROWS, "columns": COLUMNS}},
+        inputs=inputs,
+        reference=lambda inputs, size: inputs["x"] * 0.5,
+        grid=["ceildiv(rows * columns, 64)"],
+        block=["64"],
+        template=TEMPLATE,
+        signature=["lost"],
+        **given,
+    )
+
+
+def tuned(kernel: Kernel, **settings: Any) -> Run:
+    return tune(kernel, backend="host", budget=8, **settings)
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    """A run with three thresholds, and its file."""
+    path = tmp_path_factory.mktemp("run") / "several.db"
+    limits = {"NRMSE": 1e-4, "y.MaxRE over block 8x8 0.5": 1e-3, "MRE over columns": 0.5}
+    return tune(kernel_with(), backend="host", budget=8, max_error=limits, output=path), path
+
+
+def lossy(run: Run) -> list[bool]:
+    """Whether each feasible trial has lost rows."""
+    feasible = [trial for trial in run.trials if run.objective.is_feasible(trial)]
+    return sorted({bool(trial.configuration["lost"]) for trial in feasible})
+
+
+def test_a_mean_accepts_a_fifth_destroyed_and_the_worst_row_does_not() -> None:
+    run = tuned(kernel_with(metric=["NRMSE", "MAE"], over="rows", reduce="max"), max_error=1e-4)
+    assert lossy(run) == [False]
+    assert run.info.metric == "NRMSE over rows max"
+    lost = next(trial for trial in run.trials if trial.configuration["lost"])
+    assert lost.error == pytest.approx(1.0, abs=0.1)
+    assert lost.metric("error.MAE_rows_max") < 1e-6  # which is what a mean of all sees, several tests below
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "name"),
+    [
+        ({"metric": "NRMSE over rows"}, {}, "NRMSE over rows max"),
+        ({"metric": {"y": RegionalMetric("NMAE", ("block", (4, 8)), 0.99)}}, {}, "NMAE over block 4x8 0.99"),
+        ({}, {"metric": "MaxRE over columns 0.5"}, "MaxRE over columns 0.5"),
+        ({"metric": "MRE"}, {"over": ("block", 11), "reduce": 0.9}, "MRE over block 11 0.9"),
+        ({}, {"metric": "NMAE", "over": "rows"}, "NMAE over rows max"),
+        ({"metric": residual}, {}, "residual"),
+        ({"metric": [residual, "MAE"]}, {}, "residual"),
+        ({}, {"metric": {"y": ["MRE", "MAE"]}}, "MRE"),
+        ({}, {"max_error": {"NRMSE_rows_0_99": 0.5}}, "NRMSE over rows 0.99"),
+    ],
+)
+def test_every_spelling(given: dict[str, Any], settings: dict[str, Any], name: str) -> None:
+    plan = TuningPlan.of(kernel_with(**given), TuneSettings(**{"max_error": 1e-4, **settings}))
+    assert metric_text(["y"], plan.metric) == name
+
+
+def test_a_kernel_is_replaced_and_sent_with_its_regions() -> None:
+    kernel = dataclasses.replace(kernel_with(metric="NRMSE", over="rows"), description="again")
+    assert kernel.metric == RegionalMetric("NRMSE", "rows")
+
+
+def test_several_thresholds(several: tuple[Run, Path]) -> None:
+    run, path = several
+    assert run.info.objective.threshold == {"NRMSE": 1e-4, "y.MaxRE_block_8x8_0_5": 1e-3, "MRE_columns_max": 0.5}
+    assert lossy(run) == [False, True]
+    stored = Run.load(path)
+    assert stored.info == run.info
+    summary = json.loads(json.dumps(stored.summary()))
+    assert summary["metric"] == {
+        "NRMSE": "NRMSE",
+        "y.MaxRE_block_8x8_0_5": "MaxRE over block 8x8 0.5",
+        "MRE_columns_max": "MRE over columns max",
+    }
+    assert summary["threshold"].keys() == summary["metric"].keys()
+    for trial in run.trials:
+        errors = {name: trial.metric(f"error.{name}") for name in summary["metric"]}
+        assert trial.error == trial.metric("error.y") == errors["NRMSE"]
+        # A fifth of the rows, which are whole blocks: the median block is right.
+        assert errors["MRE_columns_max"] == pytest.approx(0.2 if trial.configuration["lost"] else 0.0, abs=1e-6)
+        assert errors["y.MaxRE_block_8x8_0_5"] < 1e-6
+
+
+def test_the_tightest_one_decides_and_says_so(several: tuple[Run, Path]) -> None:
+    run, _ = several
+    objective = dataclasses.replace(
+        run.info.objective, threshold=run.objective_within({"MRE over columns": 0.1}).threshold
+    )
+    judged = [objective.judge(trial) for trial in run.trials]
+    assert {trial.message for trial in judged} == {"", "error.MRE_columns_max 0.2 is above its threshold 0.1"}
+    assert all(objective.is_feasible(trial) != bool(trial.configuration["lost"]) for trial in judged)
+    excess = max(objective.log10_excess(trial) for trial in judged)
+    assert excess == pytest.approx(math.log10(2), abs=1e-3)
+
+
+def test_resuming_uses_trials_of_the_same_metrics_alone(several: tuple[Run, Path]) -> None:
+    run, path = several
+    limits = {"NRMSE": 1e-5, "y.MaxRE over block 8x8 0.5": 1e-3, "MRE over columns": 0.5}
+    again = tune(kernel_with(), backend="host", budget=8, max_error=limits, output=path, resume=True)
+    assert {trial.key for trial in again.trials} == {trial.key for trial in run.trials}
+    assert again.state.stale == 0
+    with pytest.warns(
+        UserWarning, match="the error metrics were MRE over columns max, MaxRE over .*, NRMSE, are NRMSE"
+    ):
+        other = tune(kernel_with(), backend="host", budget=1, max_error=1e-5, output=path, resume=True)
+    assert {trial.key for trial in other.trials}.isdisjoint(trial.key for trial in run.trials)
+
+
+def test_simulating_plotting_and_fronts(several: tuple[Run, Path], tmp_path: Path) -> None:
+    run, _ = several
+    path = tmp_path / "copy.db"
+    stored = tune(kernel_with(), backend="host", budget=8, max_error={"MRE over columns": 0.5}, output=path)
+    assert all(trial.error == trial.metric("error.MRE_columns_max") for trial in stored.trials)
+    found = simulate(path, strategy="bayesian", budget=8, max_error={"MRE_columns_max": 0.1}, seed=1)
+    assert found.optimum_configuration is not None
+    assert found.optimum_configuration["lost"] == 0
+    with pytest.raises(UnknownNameError, match="did you mean 'MRE_columns_max'"):
+        simulate(path, strategy="random", budget=2, max_error={"MRE_colums_max": 0.1})
+    front = run.pareto(("time_ms", "error.MRE_columns_max"))
+    assert front
+    figure = plot(run, metrics=("time_ms", "error.MRE_columns_max"), max_error={"MRE over columns": 0.1})
+    (axes,) = figure.axes[:1]
+    assert axes.get_xlabel() == "error (MRE over columns max)"
+    assert "threshold 0.1" in axes.get_legend_handles_labels()[1] or "threshold 0.1" in {
+        text.get_text() for legend in figure.legends for text in legend.get_texts()
+    }
+
+
+def test_objectives_and_constraints_name_them() -> None:
+    run = tuned(
+        kernel_with(metric=["NRMSE", residual]), objective="error.residual", constraints=("error.residual <= 0.5",)
+    )
+    assert run.best is not None
+    assert run.best.configuration["lost"] == 0
+    assert {trial.status.value for trial in run.trials} == {"ok", "violation"}
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "message"),
+    [
+        ({"metric": "NRMSE over block 2x2x2"}, {}, r"output 'y': shape \(40, 33\) has no blocks of 3 axes"),
+        ({}, {"metric": "NRSME over rows"}, "did you mean 'NRMSE'"),
+        ({}, {"reduce": 0.5}, "reduction 0.5 of no regions"),
+        ({}, {"max_error": {"residual": 1.0}}, "output or error metric in the error threshold: 'residual'"),
+        ({}, {"max_error": {"MaxAE": -1.0}}, "threshold of 'MaxAE' must be positive and finite"),
+        ({}, {"max_error": {"MaxAE": math.nan}}, "threshold of 'MaxAE' must be positive and finite"),
+        ({"metric": residual}, {"over": "rows"}, "'residual' takes the inputs"),
+        ({"metric": "NRMSE", "over": "rowss"}, {}, "'rowss'; did you mean 'rows'"),
+        ({"metric": []}, {}, "empty list of error metrics"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_runs(
+    given: dict[str, Any], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(MptuneError, match=message):
+        tuned(kernel_with(**given), **settings)
+
+
+def test_the_command_line_tells_thresholds_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def mptune(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["mptune", *words])
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        captured = capfd.readouterr()
+        return int(str(leaving.value.code)), captured.out, captured.err
+
+    path = str(tmp_path / "lavamd.db")
+    limits = ("--max-error", "NMAE over rows:1e-3", "--max-error", "force.MaxAE:10", "--max-error", "1e-2")
+    code, out, _ = mptune(
+        *("tune", "lavamd", "--backend", "host", "--size", "smoke", "--budget", "3", "--json"), *limits, "-o", path
+    )
+    document = json.loads(out)
+    assert code == 0
+    assert document["threshold"] == {"NMAE": 1e-2, "NMAE_rows_max": 1e-3, "force.MaxAE": 10.0}
+    assert document["metric"] == {"NMAE": "NMAE", "NMAE_rows_max": "NMAE over rows max", "force.MaxAE": "MaxAE"}
+    assert document["best"]["metrics"]["error.force.MaxAE"] <= 10.0
+    code, out, _ = mptune("show", path)
+    assert "threshold NMAE <= 0.01, NMAE over rows max <= 0.001, MaxAE of force <= 10," in out
+    assert "error.NMAE_rows_max" in out
+    code, out, _ = mptune("emit", path, "--max-error", "force.MaxAE:9", "-o", str(tmp_path / "out"))
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert code == 0
+    assert "- threshold: MaxAE of force <= 9\n" in readme
+    assert "| `NMAE over rows max` |" in readme
+    assert mptune("report", path, "-o", str(tmp_path / "out.html"))[0] == 0
+    assert '"NMAE over rows max"' in (tmp_path / "out.html").read_text()
+    code, _, err = mptune("emit", path, "--max-error", "MxAE:9")
+    assert (code, "did you mean 'MaxAE'" in err or "did you mean" in err) == (2, True)
+    code, _, err = mptune(
+        "tune", "lavamd", "--backend", "host", "--size", "smoke", "--budget", "2", "--max-error", "NMAE over rows:1e-30"
+    )
+    assert code == 1
+    assert "no configuration meets the threshold; the closest has error " in err
+
+
+def test_an_error_is_a_pure_function_of_one_draw() -> None:
+    kernel = kernel_with(metric=["NRMSE over rows", residual])
+    sizes = kernel.resolve_sizes()
+    for seed in (1, 2):
+        given = {**inputs(np.random.default_rng(seed), sizes), "rows": ROWS}
+        exact = {"y": given["x"] * 0.5}
+        found = evaluate_outputs({"y": exact["y"] * (1 + 1e-3)}, exact, kernel.metric, given)
+        assert found.metrics["error.residual"] == pytest.approx(1e-3)
+        assert found.error == pytest.approx(1e-3, rel=0.1)
+    with pytest.raises(MetricError, match="takes the inputs as well"):
+        evaluate_outputs(exact, exact, kernel.metric)
