@@ -70,8 +70,9 @@ class Outcome:
         speed: the winner's time divided by its own, NaN if not known.
         gain: the same ratio in what the run optimises, above 1 if it is better; ``speed`` where that is time.
         interval: 95% interval of ``speed``, if both were measured in the same rounds.
-        source: "measured" (a trial of the run), "probed", or "signature": its error was measured on another trial,
-            which differs in nothing that is known to change the numbers.
+        source: "measured" (a trial of the run), "probed", "untimed" (its error was measured, its time was not) or
+            "signature" (its error was measured on another trial, which differs in nothing that is known to change the
+            numbers).
     """
 
     trial: Trial
@@ -114,7 +115,7 @@ class Change:
     @property
     def is_known(self) -> bool:
         """Whether the configuration itself was measured, or failed."""
-        return self.outcome is not None and self.outcome.source != "signature"
+        return self.outcome is not None and self.outcome.source not in ("untimed", "signature")
 
     @property
     def digits(self) -> float:
@@ -155,7 +156,8 @@ class Explanation:
 
     Attributes:
         kernel: name of the kernel.
-        subject: what is explained: "best", or "closest" if nothing is feasible; empty if no trial has numbers.
+        subject: what is explained: "best"; "undecided", one that may be the best; or "closest" if nothing is feasible;
+            empty if no trial has numbers.
         trial: the trial explained.
         speedup: over the baseline, NaN if not known.
         measure: what ``gain`` is about: "speed", or the objective.
@@ -164,6 +166,7 @@ class Explanation:
         digits_spare: decimal digits between the trial's error and its limit, negative if it exceeds it; NaN without.
         changes: every change of one parameter, by parameter, the widest value first.
         tradeoffs: one digit more, and one less where there is a threshold to relax.
+        why_undecided: why no winner is named, if none is though some are feasible.
         unprobed: why configurations that are missing were not measured; empty if none is missing.
     """
 
@@ -177,6 +180,7 @@ class Explanation:
     digits_spare: float = math.nan
     changes: tuple[Change, ...] = ()
     tradeoffs: tuple[Tradeoff, ...] = ()
+    why_undecided: str = ""
     unprobed: str = ""
 
     @property
@@ -236,20 +240,21 @@ def explanation_of(run: Run, *, key: str = "", unprobed: str = "") -> Explanatio
         key: the :func:`probe_key` of the probes to use; by default that of the kernel as it was tuned.
         unprobed: why what is missing was not measured.
     """
-    best = run.best
-    trial = best if best is not None else run.closest
+    candidates = {"best": run.best, "undecided": (*run.undecided, None)[0], "closest": run.closest}
+    subject, trial = next(((name, each) for name, each in candidates.items() if each is not None), ("", None))
     if trial is None:
         return Explanation(run.kernel, "", None, metric=run.info.metric)
     found = _Reader(run, trial, key or probe_key(trial, run.info.template_hash, run.info.definition_hash))
     explanation = Explanation(
         kernel=run.kernel,
-        subject="closest" if best is None else "best",
+        subject=subject,
+        why_undecided=run.why_undecided,
         trial=trial,
         speedup=run.speedup(trial),
         measure=found.measure,
         minimise=run.info.objective.minimise,
         metric=run.info.metric,
-        digits_spare=-found.objective.error_excess(trial) if found.objective.threshold is not None else math.nan,
+        digits_spare=-found.excess(trial) if found.objective.threshold is not None else math.nan,
         changes=tuple(found.changes()),
         tradeoffs=tuple(found.tradeoffs()),
     )
@@ -300,19 +305,20 @@ class _Reader:
     def outcome(self, configuration: Configuration) -> Outcome | None:
         """Return what is known of a configuration, the most trustworthy first."""
         probe, trial = self._probes.get(configuration), self._trials.get(configuration)
-        if probe is not None and _is_whole(probe):
+        if probe is not None and self._is_whole(probe):
             return self.beside_in_turn(probe)
-        if trial is not None and (not trial.is_valid or _is_whole(trial)):
+        if trial is not None and (not trial.is_valid or self._is_whole(trial)):
             return self.beside(trial)
         if probe is not None and not probe.is_valid:
             return replace(self.beside(probe), source="probed")
-        known = trial if trial is not None and trial.is_valid else self._sibling(configuration)
-        if known is None:
+        if trial is not None:
+            return replace(self.beside(trial), source="signature" if trial.measurement.reused_error else "untimed")
+        sibling = next((trial for trial in self._siblings(configuration) if _is_checked(trial)), None)
+        if sibling is None:
             return None
-        if known is not trial:
-            errors = {name: value for name, value in known.measurement.metrics.items() if name.startswith("error")}
-            known = Trial(configuration, known.status, known.message, Measurement(errors, reused_error=True))
-        return replace(self.beside(known), source="signature")
+        errors = {name: value for name, value in sibling.measurement.metrics.items() if name.startswith("error")}
+        alike = Trial(configuration, sibling.status, sibling.message, Measurement(errors, reused_error=True))
+        return replace(self.beside(alike), source="signature")
 
     def beside(self, trial: Trial) -> Outcome:
         """Return a trial of the run beside the winner, their times from the finals' rounds if both were in them."""
@@ -345,7 +351,7 @@ class _Reader:
             return math.nan
         if isinstance(self.objective.threshold, Mapping):
             # Each output has a limit of its own: what counts is how much closer to it the worst one comes.
-            before, after = self.objective.error_excess(winner), self.objective.error_excess(trial)
+            before, after = self.excess(winner), self.excess(trial)
         else:
             before, after = map(_log10, _on_the_same_draws(winner, trial))
         return 0.0 if before == after else before - after
@@ -358,9 +364,6 @@ class _Reader:
         except MptuneError:  # the metric was not observed while probing
             return math.nan
         return _ratio(before, after) if self.objective.minimise else _ratio(after, before)
-
-    def _sibling(self, configuration: Configuration) -> Trial | None:
-        return next((trial for trial in self._siblings(configuration) if _is_checked(trial)), None)
 
     def _siblings(self, configuration: Configuration) -> list[Trial]:
         names = self.run.info.signature
@@ -375,6 +378,18 @@ class _Reader:
                 values = tuple(trial.configuration.get(name) for name in self.run.info.signature)
                 found.setdefault(values, []).append(trial)
         return found
+
+    def _is_whole(self, trial: Trial) -> bool:
+        """Whether a trial's own time and error are known; a recording may have no errors at all."""
+        has_error = not math.isnan(trial.error) or math.isnan(self.winner.error)
+        return _is_checked(trial) and has_error and not math.isnan(trial.time_ms)
+
+    def excess(self, trial: Trial) -> float:
+        """Return the decades by which an error exceeds its limit, NaN if that is not known."""
+        try:
+            return self.objective.error_excess(trial)
+        except MptuneError:
+            return math.nan
 
     # -- one parameter -------------------------------------------------------------------------
 
@@ -406,7 +421,7 @@ class _Reader:
 
     def _retuned(self, change: Change, configuration: Configuration) -> Outcome | None:
         """Return the best sibling where it is better than the changed configuration itself."""
-        siblings = [self.beside(t) for t in self._siblings(configuration) if _is_whole(t)]
+        siblings = [self.beside(t) for t in self._siblings(configuration) if self._is_whole(t)]
         best = max((s for s in siblings if not math.isnan(s.gain)), key=lambda s: s.gain, default=None)
         if best is None or best.trial.configuration == configuration:
             return None
@@ -421,7 +436,7 @@ class _Reader:
             message = in_short(trial.message)
             yield Reason("failed", f"{trial.status}{f': {message}' if message else ''}")
             return
-        excess = self.objective.error_excess(trial)
+        excess = self.excess(trial)
         if excess > 0 and not change.is_restored:
             far = f", {10**excess:.3g} times the limit" if math.isfinite(excess) else ""
             yield Reason("accuracy", f"error {trial.error:.3g}{far}", self.winner.error, trial.error)
@@ -437,10 +452,12 @@ class _Reader:
     def tradeoffs(self) -> Iterator[Tradeoff]:
         """Yield the best under a limit ten times as tight and, if there is a limit, ten times as loose."""
         threshold = self.objective.threshold
+        if threshold is None and math.isnan(self.winner.error):
+            return
         candidates = [
             self.beside(self.winner),
-            *(self.beside(t) for t in self.run.trials if _is_whole(t) and t is not self.winner),
-            *(self.beside_in_turn(p) for p in self._probes.values() if _is_whole(p)),
+            *(self.beside(t) for t in self.run.trials if self._is_whole(t) and t is not self.winner),
+            *(self.beside_in_turn(p) for p in self._probes.values() if self._is_whole(p)),
         ]
         for digits in (1, -1) if threshold is not None else (1,):
             within = [c for c in candidates if not math.isnan(c.gain) and self._is_within(c.trial, digits)]
@@ -451,10 +468,7 @@ class _Reader:
 
     def _is_within(self, trial: Trial, digits: int) -> bool:
         objective = self.objective
-        if objective.threshold is None:
-            excess = _log10(trial.error) - _log10(self.winner.error)
-        else:
-            excess = objective.error_excess(trial)
+        excess = _log10(trial.error) - _log10(self.winner.error) if objective.threshold is None else self.excess(trial)
         try:
             return excess <= -digits and objective.constraint_excess(trial) <= 0
         except MptuneError:  # a constraint's metric was not observed while probing
@@ -470,11 +484,6 @@ class _Reader:
 
 def _is_checked(trial: Trial) -> bool:
     return trial.is_valid and not trial.measurement.reused_error
-
-
-def _is_whole(trial: Trial) -> bool:
-    """Whether a trial's own error and time are known."""
-    return _is_checked(trial) and not math.isnan(trial.error) and not math.isnan(trial.time_ms)
 
 
 def _ratio(above: float, below: float) -> float:
@@ -585,6 +594,8 @@ def _sentences(e: Explanation) -> Iterator[str]:
         return
     if e.subject == "closest":
         yield f"Nothing is feasible: explained is the closest trial, {_misses(e.digits_spare)}."
+    if e.subject == "undecided":
+        yield f"{e.why_undecided[:1].upper()}{e.why_undecided[1:]}. Explained is one of them."
     if not e.changes:
         yield "The kernel has no precision or policy parameter with more than one value: no type can be changed."
         return

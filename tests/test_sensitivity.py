@@ -149,7 +149,7 @@ def test_an_untimed_trial_gives_its_digits() -> None:
     assert math.isnan(found.speed)
     assert found.is_feasible is False
     assert found.outcome is not None
-    assert found.outcome.source == "signature"
+    assert found.outcome.source == "untimed"
 
 
 def test_probes_are_compared_with_the_winner_of_the_same_rounds() -> None:

@@ -41,7 +41,7 @@ def _print(found: Explanation) -> None:
     trial = found.trial
     if trial is not None:
         speedup = "" if math.isnan(found.speedup) else f", speedup {number(found.speedup, 3)}"
-        what = "winner" if found.subject == "best" else "closest"
+        what = {"best": "winner", "undecided": "one that may be the winner"}.get(found.subject, "closest")
         echo(
             f"{click.style(found.kernel, bold=True)}, {what}: {number(trial.time_ms)} ms{speedup}, error "
             f"{number(trial.error, 3)}{f' ({found.metric})' if found.metric else ''}"
@@ -101,8 +101,11 @@ def _remark(change: Change) -> str:
     from mptune.sensitivity import percent
 
     remarks = [reason.text for reason in change.reasons]
-    if change.outcome is not None and change.outcome.source == "signature":
+    source = "" if change.outcome is None else change.outcome.source
+    if source == "signature":
         remarks.append("its error is that of other trials with these types")
+    if source == "untimed":
+        remarks.append("it was not timed")
     if change.retuned is not None:
         remarks.append(f"tuned anew, these types reach {percent(change.retuned.gain)}")
     return "; ".join(remarks)

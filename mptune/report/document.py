@@ -13,6 +13,7 @@ from typing import Any, Final
 from mptune.registry import bundled_kernels
 from mptune.results import Trial
 from mptune.run import Run, json_document
+from mptune.sensitivity import explanation_of
 from mptune.store import RunInfo
 
 __all__ = ["SOURCES", "Report", "run_document"]
@@ -205,6 +206,7 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
             }
             for group in run.failure_groups
         ],
+        "explanation": explanation_of(run).to_json(),
         "sources": _sources_of(run, sources),
     }
 

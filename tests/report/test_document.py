@@ -33,6 +33,7 @@ from mptune.rendering import render_body
 from mptune.report import report_of, write_report
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.sensitivity import explanation_of
 from mptune.space.configuration import Configuration
 from mptune.tuner.sources import rendered_sources
 
@@ -299,3 +300,10 @@ def test_the_size_goes_with_the_trials(tmp_path: Path) -> None:
     write_report(large_run(), tmp_path / "large.html")
     assert (tmp_path / "small.html").stat().st_size < 150_000
     assert (tmp_path / "large.html").stat().st_size < 2_000_000
+
+
+def test_a_report_explains_the_winner_from_what_is_stored() -> None:
+    run = small_run()
+    explanation = report_of(run).runs[0]["explanation"]
+    assert explanation == explanation_of(run).to_json()
+    assert explanation["changes"]

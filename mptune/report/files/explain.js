@@ -1,0 +1,53 @@
+// Why the winner has its types: a few sentences, and each type changed alone. It is what the run file holds.
+
+const ratio = (value) => {
+  if (value === null) return NONE;
+  if (value >= 3) return `${value.toFixed(1)}×`;
+  const share = Math.round(100 * (value - 1));
+  return `${share < 0 ? "−" : "+"}${Math.abs(share)}%`;
+};
+
+function drawExplanation(element, run) {
+  const { explanation } = run;
+  element.hidden = !explanation.changes.length;
+  if (element.hidden) return;
+  const other = explanation.measure === "speed" ? [] : [[explanation.measure, (change) => ratio(of(change, "gain"))]];
+  const of = (change, name) => change.outcome?.[name] ?? null;
+  const known = (change) => change.outcome !== null && VALID.has(change.outcome.status);
+  const digits = (change) => {
+    if (!known(change)) return NONE;
+    if (change.outcome.digits === null) return change.outcome.exact ? "exact" : NONE;
+    const value = change.outcome.digits.toFixed(1).replace("-0.0", "0.0");
+    return value.startsWith("-") ? value.replace("-", "−") : `+${value}`;
+  };
+  const speed = (change) => {
+    const between = of(change, "speed_interval");
+    return ratio(of(change, "speed")) + (between ? ` (${between.map(ratio).join(" to ")})` : "");
+  };
+  const why = (change) => [
+    ...change.reasons.map((reason) => reason.text),
+    ...(change.outcome === null ? ["not measured"] : change.outcome.source === "untimed" ? ["not timed"]
+      : change.outcome.source === "signature" ? ["its error is that of other trials with these types"] : []),
+    ...(change.retuned ? [`tuned anew, these types reach ${ratio(change.retuned.gain)}`] : []),
+  ].join("; ");
+  const columns = [
+    ["digits", digits, "right"],
+    ["speed", speed, "right"],
+    ...other.map(([name, text]) => [name, text, "right"]),
+    ["error", (change) => number(known(change) ? change.outcome.error : null, 3), "right"],
+    ["feasible", (change) => (change.feasible === null ? NONE : change.feasible ? "yes" : "no")],
+    ["remarks", why, "wrap"],
+  ];
+  const row = (change) => el("tr", {
+    class: change.parameter === explanation.limiting && change.direction === "restored" ? "limiting" : null },
+  el("th", { scope: "row" }, change.parameter), el("td", {}, `${change.before} → ${change.after}`),
+  columns.map(([, text, look]) => el("td", { class: look ?? null }, text(change))));
+  refill(element,
+    el("div", { class: "card-head" }, el("h2", { id: "explanation-title" }, "Why these types"),
+      el("span", { class: "hint" }, "Each type of the winner changed alone; what is missing, mptune explain measures.")),
+    el("ul", {}, explanation.sentences.map((sentence) => el("li", {}, sentence))),
+    el("div", { class: "wide" }, el("table", { class: "changes" },
+      el("thead", {}, el("tr", {}, ["type", "change"].map((name) => el("th", { scope: "col" }, name)),
+        columns.map(([name, , look]) => el("th", { scope: "col", class: look === "right" ? look : null }, name)))),
+      el("tbody", {}, explanation.changes.map(row)))));
+}
