@@ -22,17 +22,21 @@ __all__ = ["VISIT", "Remeasured", "measure_in_turn", "remeasure", "together", "v
 
 #: Launches each time a configuration's turn comes: as many for each, so that every round counts the same.
 VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=5)
-#: Turns take about so long where launches do: several short launches, of which the shortest counts, or a single long
-#: one, within which as much evens out. What takes this much longer needs no warming up either.
+#: Turns take at most about so long where launches do: of short launches several, of which the shortest counts, of long
+#: ones a single one, within which as much evens out. What takes even longer needs no warming up either.
 _VISIT_MS: Final = 30.0
 _LONG_MS: Final = 300.0
+#: Very short launches are many, up to this time together: there is hardly one that nothing disturbs.
+_SHORT_VISIT_MS: Final = 1.0
+_MOST_LAUNCHES: Final = 25
 
 
 def visit_of(time_ms: float) -> TimingPlan:
     """Return how often each of several configurations is launched in its turn, if a launch takes about so long."""
     if not time_ms > 0:
         return VISIT
-    launches = min(VISIT.min_repeats, max(1, round(_VISIT_MS / time_ms)))
+    few = min(VISIT.min_repeats, max(1, round(_VISIT_MS / time_ms)))
+    launches = max(few, min(_MOST_LAUNCHES, int(_SHORT_VISIT_MS / time_ms)))
     return TimingPlan(warmups=int(time_ms < _LONG_MS), min_repeats=launches, max_repeats=launches)
 
 

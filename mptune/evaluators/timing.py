@@ -142,7 +142,7 @@ def _is_beaten(times: list[float], limit_ms: float) -> bool:
 
 def _is_behind(times: list[float], limit_ms: float) -> bool:
     """Whether every time is above a limit, and the median known well enough for one that is."""
-    return min(times) > limit_ms and is_tight(times, relative=_BEHIND_WIDTH)
+    return min(times) > limit_ms and is_tight(times, relative=_BEHIND_WIDTH, confidence=_BEATEN_CONFIDENCE)
 
 
 def is_worth_flushing(footprint_bytes: int, cache_bytes: int, intensity: float | None) -> bool:

@@ -40,6 +40,8 @@ _SETTLING: Final = 10
 #: enough rounds for an interval, however long they take.
 _SHARE: Final = 0.1
 _NOISY_SHARE: Final = 0.5
+#: On a noisy machine they may take so long in any case: of a short run half would be little.
+_NOISY_S: Final = 4.0
 
 
 class Settling:
@@ -102,8 +104,8 @@ class Settling:
         began, elapsed_s = time.monotonic(), ledger.elapsed_s
 
         def time_left_s(finals: Finals) -> float:
-            share = _NOISY_SHARE if finals.noise else _SHARE
-            return share * elapsed_s - (time.monotonic() - began)
+            allowed_s = max(_NOISY_SHARE * elapsed_s, _NOISY_S) if finals.noise else _SHARE * elapsed_s
+            return allowed_s - (time.monotonic() - began)
 
         rounds = race(turns.measure, self._groups(last), lambda finals: time_left_s(finals) <= 0)
         finals = Finals.of(rounds, len(rounds), turns.tasks_per_core)

@@ -12,7 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import mptune
 from mptune.backends import get_backend
@@ -37,6 +37,9 @@ from mptune.tuner.sources import rendered_sources
 from mptune.tuner.warnings import Warnings
 
 __all__ = ["tune"]
+
+#: Few launches for everyone: a search gets by with a coarse time, and the finals tell the fastest apart.
+_SEARCHING: Final = TimingPlan(min_repeats=3, max_repeats=9)
 
 
 def _warn(message: str) -> None:
@@ -182,7 +185,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack, on_warning: Callab
         metric=None if plan.metric is plan.kernel.metric else plan.metric,
         seed=settings.seed,
         flags=settings.flags,
-        plan=TimingPlan(flush_cache=settings.flush_cache),
+        plan=dataclasses.replace(_SEARCHING, flush_cache=settings.flush_cache),
         limits=settings.limits,
         compilers=usable_cores() if settings.compilers is None else settings.compilers,
         policy=MeasurementPolicy(plan.objective, settings.limits.run_s, draws=settings.inputs),

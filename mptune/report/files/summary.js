@@ -32,7 +32,7 @@ function drawTiles(element, run) {
     tiles.push(tile("best", "none", shown === null ? "nothing ran to its end" : "closest shown", "bad"));
   } else if (of("speedup", best) !== null) {
     const over = best === baseline ? "the baseline is the best" : "over the all-fp64 baseline";
-    tiles.push(tile("speedup", run.speedup_text.replace("x", "×"), over, "good"));
+    tiles.push(tile("speedup", run.speedup_text.replace(/^[\d.e+-]+x?/, (text) => `${text.replace("x", "")}×`), over, "good"));
   }
   if (run.objective !== "time_ms" && shown !== null) {
     tiles.push(tile(run.objective, number(of(run.objective, shown)), from(run.objective, number)));
