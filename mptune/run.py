@@ -148,6 +148,14 @@ class Run:
         return len(self.trials)
 
     @property
+    def baseline_evaluations(self) -> int:
+        """How many of the evaluated configurations have the baseline's types."""
+        fixed = self.info.baseline_values or {}
+        return sum(all(t.configuration.get(n) in values for n, values in fixed.items()) for t in self.trials) * bool(
+            fixed
+        )
+
+    @property
     def statuses(self) -> dict[str, int]:
         """How many trials ended in each status that occurred; the counts sum to ``evaluations``."""
         counts = dict.fromkeys(Status, 0)
@@ -483,6 +491,7 @@ class Run:
                 "seed": info.seed,
                 "budget": info.budget,
                 "evaluations": self.evaluations,
+                "baseline_evaluations": self.baseline_evaluations,
                 "feasible": self.feasible,
                 "signatures": len({tuple(t.configuration.get(n) for n in info.signature) for t in self.trials}),
                 "baseline": self._entry(self.baseline),

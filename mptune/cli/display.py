@@ -146,9 +146,10 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     if missing := [name for name in shown if getattr(info, name) in (None, "", {})]:
         raise RunFileError(f"the run file lacks {', '.join(missing)}: it is incomplete")
     echo(f"{click.style(plain(run.kernel), bold=True)} on {info.backend} ({info.device}), sizes {pairs(info.sizes)}")
+    of_baseline = f" ({run.baseline_evaluations} of the baseline's types)" if run.baseline_evaluations else ""
     echo(
         f"threshold {info.limits_text() or 'none'}, {run.evaluations} of {info.configurations:,} "
-        f"configurations, strategy {info.strategy}, seed {info.seed}, {run.state.wall_s:.1f} s"
+        f"configurations{of_baseline}, strategy {info.strategy}, seed {info.seed}, {run.state.wall_s:.1f} s"
     )
     if objective.also:
         echo(f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}")

@@ -16,7 +16,7 @@ The initial sample is a Latin hypercube (Willemsen 2021, Sec. III-F).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.results import Trial
+from mptune.space.configuration import Value
 from mptune.strategies.base import Options, option
 from mptune.strategies.model_based.candidates import Candidates, ascend
 from mptune.strategies.model_based.coordinates import Features
@@ -90,6 +91,38 @@ class BayesianStrategy(ModelBasedStrategy):
         self._best = math.inf
         self._since_best = 0
         self._all: Candidates | None = None
+        #: By column, the codes a proposal may have there; empty if it may have any.
+        self._focus: dict[int, NDArray[np.int32]] = {}
+
+    def focus(self, values: Mapping[str, Collection[Value]]) -> None:
+        """Propose only configurations with these values, to improve on the best of those; the others teach as before.
+
+        So one model of time serves the search for the best of some types, which are features like any other. Only
+        before the first trial is told.
+
+        Args:
+            values: by name of a parameter, those it may have.
+        """
+        encoded = {p.name: p.values for p in self.space.parameters}
+        self._focus = {
+            self.space.names.index(name): np.array([encoded[name].index(v) for v in allowed if v in encoded[name]])
+            for name, allowed in values.items()
+        }
+
+    def _in_focus(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which configurations may be proposed, shape ``(n,)``."""
+        inside = np.ones(len(codes), dtype=np.bool_)
+        for column, allowed in self._focus.items():
+            inside &= np.isin(codes[:, column], allowed)
+        return inside
+
+    def _moved_into_focus(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return configurations like the given ones that may be proposed; those that are not valid are left out."""
+        codes = self.space.codes(indices).copy()
+        for column, allowed in self._focus.items():
+            codes[:, column] = self.rng.choice(allowed, len(codes))
+        found = self.space.indices_of(codes)
+        return found[found >= 0]
 
     def _make_surrogate(self) -> Surrogate:
         return TimeSurrogate(self._modelled(0), self._feasibility(), self.options.max_observations, self.rng)
@@ -130,7 +163,8 @@ class BayesianStrategy(ModelBasedStrategy):
     def _outcome(self, features: NDArray[np.float64], codes: NDArray[np.int32], trial: Trial) -> Outcome:
         # A constraint on what is measured is one that cannot be seen beforehand either.
         failed = not trial.is_valid or self.objective.constraint_excess(trial) > 0
-        return Outcome(features, codes, self._levels(trial), failed, not failed and self.objective.is_feasible(trial))
+        is_rival = not failed and self.objective.is_feasible(trial) and bool(self._in_focus(codes[None, :])[0])
+        return Outcome(features, codes, self._levels(trial), failed, is_rival)
 
     def _levels(self, trial: Trial) -> NDArray[np.float64]:
         return np.array([-math.log(self.objective.performance(trial))])
@@ -148,7 +182,8 @@ class BayesianStrategy(ModelBasedStrategy):
         return self._draw_design(self.options.initial, told, self.space.latin_hypercube)
 
     def _next(self) -> int | None:
-        for step in (self._next_widest, self._next_of_design, self._next_by_model):
+        steps = (self._next_widest, self._next_of_design, self._next_by_model)
+        for step in steps[2:] if self._focus else steps:
             index = step()
             if index is not None:
                 return index
@@ -267,6 +302,7 @@ class BayesianStrategy(ModelBasedStrategy):
             self._all = self._candidates(np.arange(self.space.size, dtype=np.int64), complete=True)
         free = np.ones(self.space.size, dtype=np.bool_)
         free[list(self._taken)] = False
+        free &= self._in_focus(self._all.codes)
         if self._signatures is not None:
             free &= ~self._signatures.known_bad(self._all.codes)
         return self._all.subset(free)
@@ -275,9 +311,13 @@ class BayesianStrategy(ModelBasedStrategy):
         """Return a uniform sample, itself moved towards feasible signatures, and the neighbours of the best trials."""
         uniform = self.space.sample(min(self.options.sample, self.space.size), self.rng)
         parts = [uniform, *(self.space.neighbours(index, "hamming") for index in self._elite(_ELITE))]
+        if self._focus:
+            told = np.array(list(self._outcomes), dtype=np.int64)
+            parts = [self._moved_into_focus(np.concatenate([*parts, told]))]
         if self._signatures is not None:
             parts.append(self._towards_feasible(uniform, self._signatures))
         indices = np.unique(np.concatenate(parts))
+        indices = indices[self._in_focus(self.space.codes(indices))]
         return self._candidates(indices[~np.isin(indices, list(self._taken))], complete=False)
 
     def _candidates(self, indices: NDArray[np.int64], *, complete: bool) -> Candidates:
@@ -290,7 +330,8 @@ class BayesianStrategy(ModelBasedStrategy):
     def _free_neighbours(self, index: int) -> NDArray[np.int64]:
         """Return the configurations that differ in one parameter and have not been proposed."""
         around = self.space.neighbours(index, "hamming")
-        return np.asarray(around[[not self._is_taken(i) for i in around.tolist()]])
+        free = np.asarray(around[[not self._is_taken(i) for i in around.tolist()]])
+        return free[self._in_focus(self.space.codes(free))]
 
     def _elite(self, n: int) -> list[int]:
         """Return the best feasible trials, or the best of all where none is feasible."""

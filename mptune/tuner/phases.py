@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Final
 
 from mptune.errors import EmptySpaceError
 from mptune.evaluators.device import DeviceEvaluator
@@ -25,6 +26,9 @@ from mptune.tuner.verification import Verification
 from mptune.tuner.warnings import Warnings
 
 __all__ = ["Phases"]
+
+#: So many of the fastest configurations are given the baseline's types.
+_CROSSED: Final = 2
 
 
 class Phases:
@@ -63,8 +67,8 @@ class Phases:
         ledger = self._ledger
         budget = self._settings.budget
         share = max(1, round(budget * self._settings.baseline_share)) if self._settings.baseline_share else 0
-        # A third of the share is kept for the end, when it is known which configurations are fast.
-        kept = share // 3
+        # Half of the share is kept for the end, when it is known which configurations are fast.
+        kept = share // 2
         self._search_baseline(share - kept)
         if share:
             self._narrow_baseline(budget - kept)
@@ -112,22 +116,41 @@ class Phases:
         self._evaluate("search", budget, lambda n: list(islice(untried, n)))
 
     def _confirm_baseline(self, budget: int) -> None:
-        """Give the fastest configurations the baseline's types, so that their speedup is not the tuning's alone."""
-        types = {name: values[0] for name, values in self._kernel.baseline_values().items()}
+        """Search the baseline once more, now that it is known which configurations are fast.
+
+        The fastest are given the baseline's types, and the baseline the types of the best; between these, a model of
+        time to which types are one more feature proposes baselines. So neither is better tuned than the other.
+        """
+        third = -(-(budget - len(self._ledger.trials)) // 3)
+        self._cross(budget - third)
+        strategy = self._plan.baseline_strategy(self._space, self._ledger.objective)
+        strategy.tell(list(self._ledger.trials.values()))
+        self._evaluate("baseline", budget - 1, strategy.ask, strategy.tell, lead=self._evaluator.capacity)
+        self._cross(budget)
+
+    def _cross(self, budget: int) -> None:
+        """Give the best the types of the baseline and the baseline those of the best, as long as that is new."""
+        fixed = {name: values[0] for name, values in self._kernel.baseline_values().items()}
         asked: set[Configuration] = set()
 
-        def siblings() -> Iterator[Configuration]:
-            objective, trials = self._ledger.objective, self._ledger.trials
-            performance = {t.configuration: objective.performance(t) for t in trials.values()}
-            timed = [configuration for configuration, value in performance.items() if not math.isnan(value)]
-            for configuration in sorted(timed, key=performance.__getitem__, reverse=True):
-                sibling = Configuration({**configuration, **types})
-                if sibling not in trials and sibling not in asked and sibling in self._space:
-                    asked.add(sibling)
-                    yield sibling
+        def crossings() -> Iterator[Configuration]:
+            run, objective = self._ledger.result(), self._ledger.objective
+            ranked = sorted(
+                (t for t in run.trials if not math.isnan(objective.performance(t))),
+                key=lambda t: (objective.is_feasible(t), objective.performance(t)),
+                reverse=True,
+            )
+            pairs = [(trial.configuration, fixed) for trial in ranked[:_CROSSED]]
+            if run.baseline is not None:
+                pairs += [(run.baseline.configuration, {n: t.configuration[n] for n in fixed}) for t in ranked[:1]]
+            for configuration, types in pairs:
+                crossed = Configuration({**configuration, **types})
+                if crossed not in self._ledger.trials and crossed not in asked and crossed in self._space:
+                    asked.add(crossed)
+                    yield crossed
 
         # No further ahead than devices are free: which are the fastest changes with every trial.
-        self._evaluate("baseline", budget, lambda n: list(islice(siblings(), n)), lead=self._evaluator.capacity)
+        self._evaluate("baseline", budget, lambda n: list(islice(crossings(), n)), lead=self._evaluator.capacity)
 
     def _evaluate(
         self,

@@ -33,6 +33,7 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunInfo
 from mptune.strategies import chosen_name, make
 from mptune.strategies.base import Known, Strategy
+from mptune.strategies.bayesian import BayesianStrategy
 from mptune.tuner.settings import TuneSettings
 
 __all__ = ["TuningPlan", "device_constraints", "footprints"]
@@ -120,6 +121,17 @@ class TuningPlan:
             options=dict(self.settings.strategy_options),
             known={"memory_bytes": footprints(self.kernel, self.sizes, space)},
         )
+
+    def baseline_strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
+        """Return a new strategy that proposes baselines alone, and learns about time from trials of any types."""
+        strategy = BayesianStrategy(
+            space,
+            dataclasses.replace(objective, also=()),
+            signature=self.kernel.signature_names,
+            seed=self.settings.seed,
+        )
+        strategy.focus(self.kernel.baseline_values())
+        return strategy
 
     def check_observers(self, ready: Ready, on_warning: Callable[[str], None]) -> None:
         """Warn of observers that cannot measure on a device.

@@ -203,7 +203,17 @@ def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("time_ms", "launches", "warmups"), [(0.0, 5, 1), (0.001, 25, 1), (0.05, 20, 1), (0.3, 5, 1), (6.0, 5, 1), (10.0, 3, 1), (100.0, 1, 1), (1e4, 1, 0)]
+    ("time_ms", "launches", "warmups"),
+    [
+        (0.0, 5, 1),
+        (0.001, 25, 1),
+        (0.05, 20, 1),
+        (0.3, 5, 1),
+        (6.0, 5, 1),
+        (10.0, 3, 1),
+        (100.0, 1, 1),
+        (1e4, 1, 0),
+    ],
 )
 def test_turns_of_long_launches_have_few(time_ms: float, launches: int, warmups: int) -> None:
     visit = visit_of(time_ms)
