@@ -37,13 +37,13 @@ from mptune.buffers import DataManager
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.bench import Bench
 from mptune.evaluators.device import Limits
+from mptune.evaluators.roofline import Bound, Roofline
 from mptune.evaluators.rounds import Remeasured, measure_in_turn
 from mptune.evaluators.timing import TimingPlan, repeat_launches
 from mptune.kernel import Kernel
 from mptune.precision import precision
 from mptune.registry import load_kernel
 from mptune.results import Trial
-from mptune.roofline import Bound, Roofline
 from mptune.run import Run, json_document
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter

@@ -27,6 +27,7 @@ from mptune.buffers import DataManager, Draw, Stream
 from mptune.emit import sizes_of
 from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.roofline import Roofline
 from mptune.evaluators.rounds import visit_of
 from mptune.finals import LEAST_ROUNDS, Ratio
 from mptune.interop import read_run
@@ -38,7 +39,6 @@ from mptune.registry import definition_hash, kernel_of_run
 from mptune.rendering import render, template_hash
 from mptune.resources import count_instructions
 from mptune.results import Status, Trial
-from mptune.roofline import Roofline
 from mptune.run import Run
 from mptune.sensitivity import (
     LEAST_GAIN,

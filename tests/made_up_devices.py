@@ -12,7 +12,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices
-from mptune.evaluators.protocol import Finished, OnDraws, Rounds
+from mptune.evaluators.protocol import Finished, LeastTimes, OnDraws, Rounds
 from mptune.observers.time import time_metrics
 from mptune.policy import Action, worst_errors
 from mptune.results import Measurement, Status, Trial
@@ -42,6 +42,9 @@ class MadeUpDevices(Devices):
         self._ended: list[Trial] = []
         #: The configurations that were checked, as often as they were.
         self.checks: list[Configuration] = []
+        #: The least time a launch can take here, and whether it was measured afresh each time it was asked for.
+        self.least_ms = 0.0
+        self.limits_asked: list[bool] = []
 
     def start(self) -> Ready:
         return Ready(get_backend("host").describe(), "made up", "made up", (), CompileOptions())
@@ -62,6 +65,10 @@ class MadeUpDevices(Devices):
     def run_on_draws(self, asked: OnDraws) -> Finished:
         pairs = [(request, draw) for request in asked.requests for draw in asked.draws]
         return Finished(tuple(self._evaluate(r) for r, _ in pairs), draws=tuple(draw for _, draw in pairs))
+
+    def least_times(self, asked: LeastTimes) -> Finished:
+        self.limits_asked.append(asked.afresh)
+        return Finished((), least_ms=dict.fromkeys(asked.configurations, self.least_ms))
 
     def close(self) -> None:
         pass

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -95,10 +97,13 @@ HOSTILE: dict[str, Callable[[], Callable[[Configuration], MadeUp]]] = {
 }
 
 
+def settings(**changes: Any) -> TuneSettings:
+    return TuneSettings(**({"backend": "host", "budget": BUDGET, "max_error": TAU, "compilers": 0} | changes))
+
+
 def tuned(monkeypatch: pytest.MonkeyPatch, does: Callable[[Configuration], MadeUp], **changes: Any) -> Run:
     replace_devices(monkeypatch, does)
-    settings = {"backend": "host", "budget": BUDGET, "max_error": TAU, "compilers": 0} | changes
-    return tune(KERNEL, TuneSettings(**settings), on_warning=lambda _: None)
+    return tune(KERNEL, settings(**changes), on_warning=lambda _: None)
 
 
 def assert_true(run: Run, does: Callable[[Configuration], MadeUp]) -> None:
@@ -124,3 +129,59 @@ def test_a_right_configuration_wins(
     assert run.best is not None
     assert run.best.error <= TAU
     assert_true(run, does)
+
+
+def test_speeds_that_can_be_are_not_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = replace_devices(monkeypatch, usual)
+    devices.least_ms = 2.0  # the fastest takes longer
+    warned: list[str] = []
+    run = tune(KERNEL, settings(), on_warning=warned.append)
+    assert not run.warnings
+    assert not warned
+    assert devices.limits_asked == [False]
+
+
+def test_what_is_faster_than_the_device_is_measured_again_and_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = replace_devices(monkeypatch, usual)
+    devices.least_ms = 1e3
+    warned: list[str] = []
+    run = tune(KERNEL, settings(), on_warning=warned.append)
+    assert run.best is not None
+    assert devices.limits_asked[:2] == [False, True]
+    (flag,) = run.best.warnings
+    assert re.match("it is faster than it can be, measured twice: .* is less than a launch can take", flag)
+    assert any(str(run.best.configuration) in text and "look for work that it leaves out" in text for text in warned)
+    assert set(warned) <= set(run.warnings)
+
+
+def test_what_is_faster_than_its_siblings_by_far_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def does(c: Configuration) -> MadeUp:
+        made = usual(c)
+        return dataclasses.replace(made, time_ms=made.time_ms / 100) if c["block"] == 32 and c["unroll"] == 4 else made
+
+    replace_devices(monkeypatch, does)
+    warned: list[str] = []
+    run = tune(KERNEL, settings(budget=120), on_warning=warned.append)
+    assert run.best is not None
+    assert (run.best.configuration["block"], run.best.configuration["unroll"]) == (32, 4)
+    assert "other configurations of its types take at least" in run.best.warnings[0]
+    assert warned
+
+
+def test_what_was_too_fast_once_only_does_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fluke of the clock, gone when it is measured again in turn with others."""
+    fluke: list[Configuration] = []
+
+    def does(c: Configuration) -> MadeUp:
+        made = usual(c)
+        if not fluke and c["x_type"] == "fp32":
+            fluke.append(c)
+            return dataclasses.replace(made, time_ms=made.time_ms / 1e3)
+        return made
+
+    devices = replace_devices(monkeypatch, does)
+    devices.least_ms = 2.0
+    run = tune(KERNEL, settings(), on_warning=lambda _: None)
+    assert run.best is not None
+    assert run.best.time_ms > 2.0
+    assert not run.warnings

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from mptune import probing
+from mptune.evaluators.roofline import Bound
 from mptune.kernel import Work
 from mptune.probing import explain
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
-from mptune.roofline import Bound
 from mptune.run import Run
 from mptune.sensitivity import Change, Explanation, Outcome, Tradeoff
 from mptune.store import RunFile

@@ -11,9 +11,9 @@ import pytest
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
+from mptune.evaluators.roofline import Bound, Roofline
 from mptune.kernel import Kernel, Work
 from mptune.rendering import render
-from mptune.roofline import Bound, Roofline
 
 MEGABYTE = 1 << 20
 

@@ -18,11 +18,11 @@ from benchmarks.gpu_sections.section import Options, Section, table
 from mptune.backends import get_backend
 from mptune.backends.base import Backend
 from mptune.evaluators.bench import Bench
+from mptune.evaluators.roofline import Roofline
 from mptune.evaluators.rounds import Remeasured, measure_in_turn
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Sizes
 from mptune.registry import load_kernel
-from mptune.roofline import Roofline
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.tuner import device_constraints

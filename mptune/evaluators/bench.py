@@ -15,6 +15,7 @@ from mptune.accuracy.evaluate import Metrics, Output, error_names, judging
 from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
+from mptune.evaluators.ceilings import Ceilings
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
@@ -198,6 +199,7 @@ class Bench:
         self._drawing_s = 0.0
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
+        self._ceilings: Ceilings | None = None
         if wants_flush(self._plan, backend, kernel, sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
         target = Target(
@@ -272,6 +274,18 @@ class Bench:
         if trial.status is Status.CORRUPT:
             return False
         return trial.status is not Status.LAUNCH_ERROR or self._backend.device.is_usable()
+
+    def least_ms(self, configuration: Configuration, *, afresh: bool = False) -> float:
+        """Return the least time in milliseconds that a launch can take (:class:`~mptune.evaluators.ceilings.Ceilings`).
+
+        Args:
+            configuration: what is launched.
+            afresh: measure the device again.
+        """
+        if self._ceilings is None:
+            self._ceilings = Ceilings(self._backend, self.ready.identity)
+        work = self.kernel.work(configuration, self.sizes)
+        return self._ceilings.least_ms(work, self._data.footprint_bytes(configuration), afresh=afresh)
 
     @property
     def is_on_processor(self) -> bool:

@@ -29,7 +29,7 @@ from mptune.backends import get_backend
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import CompileAhead, Devices, check_alike, compiled_first, runnable_backend
-from mptune.evaluators.protocol import Finished, Job, OnDraws, Rounds
+from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, Rounds
 from mptune.evaluators.worker_process import DeviceWorker, Limits
 from mptune.results import Status, Trial
 
@@ -182,6 +182,10 @@ class Lease:
         """Return the trial of each configuration on each draw."""
         return self._worker.run_on_draws(asked)
 
+    def least_times(self, asked: LeastTimes) -> Finished:
+        """Return the least time of a launch of each configuration."""
+        return self._worker.least_times(asked)
+
 
 def _close_aside(worker: DeviceWorker, ahead: list[CompileAhead]) -> None:
     """End a worker and its compilers without holding up whoever let go of them, which is Dask's event loop."""
@@ -294,6 +298,10 @@ class DaskDevices(Devices):
     def run_on_draws(self, asked: OnDraws) -> Finished:
         """Run configurations on draws of the inputs, on any one device."""
         return self._on_any(Lease.run_on_draws, asked) or Finished((), is_usable=False)
+
+    def least_times(self, asked: LeastTimes) -> Finished:
+        """Measure any one device: they are all alike."""
+        return self._on_any(Lease.least_times, asked) or Finished((), is_usable=False)
 
     def _on_any(self, function: Callable[[Any, Any], Any], asked: object) -> Any:
         """Return what a device says to a request; None if its worker is lost meanwhile."""

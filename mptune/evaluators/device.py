@@ -7,7 +7,7 @@ import dataclasses
 import math
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mptune.accuracy.evaluate import Metrics
 from mptune.backends.base import CompileOptions
@@ -18,7 +18,7 @@ from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices, LocalDevices
 from mptune.evaluators.identity import launch_identity, metric_identity, trial_key, unversioned
-from mptune.evaluators.protocol import Finished, Job, OnDraws, Rounds
+from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, Rounds
 from mptune.evaluators.rounds import VISIT
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
@@ -255,6 +255,19 @@ class DeviceEvaluator(Evaluator):
         """
         requests = [Request(c, render(self._kernel, c, self._sizes)) for c in configurations]
         return self._devices.run_on_draws(OnDraws(tuple(requests), tuple(draws)))
+
+    def least_ms(
+        self, configurations: Sequence[Configuration], *, afresh: bool = False
+    ) -> Mapping[Configuration, float]:
+        """Return the least time in milliseconds that a launch of each can take, for those where it is known.
+
+        Only while nothing is under way.
+
+        Args:
+            configurations: what is launched.
+            afresh: measure the device again, rather than rely on what was measured before.
+        """
+        return self._devices.least_times(LeastTimes(tuple(configurations), afresh)).least_ms
 
     def close(self) -> None:
         """End the compilers and the workers, and what is under way."""

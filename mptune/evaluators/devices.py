@@ -19,7 +19,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions, Compiler
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.protocol import Finished, Job, OnDraws, Rounds
+from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, Rounds
 from mptune.evaluators.worker_process import DeviceWorker, Limits
 from mptune.results import Status, Trial
 
@@ -157,6 +157,13 @@ class Devices(ABC):
         """
 
     @abstractmethod
+    def least_times(self, asked: LeastTimes) -> Finished:
+        """Return the least time that a launch of each configuration can take; none where that cannot be measured.
+
+        Only while no trial is under way.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """End everything, what is under way included; may be called twice."""
 
@@ -285,6 +292,11 @@ class LocalDevices(Devices):
         """Run configurations on draws of the inputs, on the first device."""
         self.start()
         return self._workers[0].run_on_draws(asked)
+
+    def least_times(self, asked: LeastTimes) -> Finished:
+        """Measure the first device."""
+        self.start()
+        return self._workers[0].least_times(asked)
 
     def close(self) -> None:
         if self._ahead is not None:

@@ -24,8 +24,9 @@ from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
 from mptune.registry import load_kernel, loaded_modules, loaded_version
 from mptune.results import Trial
+from mptune.space.configuration import Configuration
 
-__all__ = ["Finished", "Job", "OnDraws", "PhaseBegins", "Quiet", "Rounds", "pickled", "together"]
+__all__ = ["Finished", "Job", "LeastTimes", "OnDraws", "PhaseBegins", "Quiet", "Rounds", "pickled", "together"]
 
 
 def pickled(value: object) -> bytes:
@@ -148,6 +149,14 @@ class OnDraws:
 
 
 @dataclass(frozen=True, slots=True)
+class LeastTimes:
+    """Configurations of which the least time that a launch can take is wanted; the device is measured for it."""
+
+    configurations: tuple[Configuration, ...]
+    afresh: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """A request or rounds are done.
 
@@ -158,6 +167,7 @@ class Finished:
         draws: the draw of each trial, where it was asked for on draws.
         unmade: draws whose inputs or references could not be made, and why.
         tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; NaN if not known.
+        least_ms: the least time of a launch of each configuration, in milliseconds, where it was asked for.
     """
 
     trials: tuple[Trial, ...]
@@ -165,6 +175,7 @@ class Finished:
     draws: tuple[Draw, ...] = ()
     unmade: Mapping[Draw, str] = field(default_factory=dict)
     tasks_per_core: float = math.nan
+    least_ms: Mapping[Configuration, float] = field(default_factory=dict)
 
 
 def together(answers: Sequence[Finished]) -> Finished:

@@ -12,7 +12,7 @@ from mptune.backends.processor import other_tasks_per_core
 from mptune.buffers import Draw
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
-from mptune.evaluators.protocol import Finished, Job, OnDraws, PhaseBegins, Quiet, Rounds
+from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Rounds
 from mptune.evaluators.rounds import remeasure
 from mptune.results import Trial
 
@@ -43,6 +43,8 @@ def _answer(bench: Bench, request: Any) -> Finished:
             tasks.append(other_tasks_per_core() if bench.is_on_processor else math.nan)
     elif isinstance(request, OnDraws):
         return run_on_draws(bench, request)
+    elif isinstance(request, LeastTimes):
+        return _least_times(bench, request)
     else:
         trials = [bench.evaluate(request)]
     known = [count for count in tasks if not math.isnan(count)]
@@ -71,6 +73,14 @@ def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
                 if not bench.is_usable(trials[-1]):
                     return Finished(tuple(trials), False, tuple(draws), unmade)
     return Finished(tuple(trials), True, tuple(draws), unmade)
+
+
+def _least_times(bench: Bench, asked: LeastTimes) -> Finished:
+    """Measure the device; where that fails nothing is known."""
+    try:
+        return Finished((), least_ms={c: bench.least_ms(c, afresh=asked.afresh) for c in asked.configurations})
+    except (MptuneError, MemoryError):
+        return Finished(())
 
 
 def _start(connection: Connection) -> Bench:

@@ -11,15 +11,18 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from mptune.errors import LaunchError, MptuneError
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.protocol import Finished, Job, OnDraws, PhaseBegins, Quiet, Rounds, together
+from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Rounds, together
 from mptune.processes import ChildEnded, PythonChild
 from mptune.results import Measurement, Status, Trial
 
 __all__ = ["DeviceWorker", "Limits", "WorkerDied", "WorkerProcess"]
+
+#: What a worker is asked for once it has started.
+_Asked: TypeAlias = Request | Rounds | OnDraws | LeastTimes
 
 #: What a signal most often says of a kernel.
 _USUAL_CAUSES: Final[Mapping[int, str]] = {
@@ -89,7 +92,9 @@ class WorkerProcess:
         assert isinstance(answer, Ready)
         self.ready = answer
 
-    def ask(self, request: Request | Rounds | OnDraws, quiet: Callable[[], AbstractContextManager[None]]) -> Finished:
+    def ask(
+        self, request: Request | Rounds | OnDraws | LeastTimes, quiet: Callable[[], AbstractContextManager[None]]
+    ) -> Finished:
         """Return the worker's answer; what is timed for it is timed inside a block of ``quiet()``.
 
         Raises:
@@ -115,7 +120,7 @@ class WorkerProcess:
         """End the process and everything it started, from any thread; the one that waits for it is told."""
         self._child.signal(signal.SIGKILL)
 
-    def _send(self, message: Job | Request | Rounds | OnDraws | Quiet) -> None:
+    def _send(self, message: Job | _Asked | Quiet) -> None:
         try:
             self._child.send(message)
         except ChildEnded as ended:
@@ -207,6 +212,10 @@ class DeviceWorker:
         """Return the trial of each configuration on each draw; one that ends the process has that trial as its last."""
         return self._call(lambda: self._run_on_draws(asked))
 
+    def least_times(self, asked: LeastTimes) -> Finished:
+        """Return the least time of a launch of each configuration; none if they cannot be measured."""
+        return self._call(lambda: self._least_times(asked))
+
     def close(self) -> None:
         """End the process: at once where it is busy, else when it has freed its device. May be called twice."""
         with self._submitting:
@@ -278,7 +287,14 @@ class DeviceWorker:
             trial = Trial(asked.requests[0].configuration, death.status, str(death))
             return Finished((trial,), is_usable=False, draws=asked.draws[:1])
 
-    def _ask(self, request: Request | Rounds | OnDraws, quiet: Callable[[], AbstractContextManager[None]]) -> Finished:
+    def _least_times(self, asked: LeastTimes) -> Finished:
+        with contextlib.suppress(WorkerDied):
+            return self._ask(asked, nullcontext)
+        return Finished(())
+
+    def _ask(
+        self, request: Request | Rounds | OnDraws | LeastTimes, quiet: Callable[[], AbstractContextManager[None]]
+    ) -> Finished:
         """Return the answer to a request; end a process that failed or can do no more."""
         process = self._running()
         try:

@@ -70,6 +70,9 @@ class Settling:
         self._warn = warn
         #: What has been measured again in turn.
         self._settled: set[Configuration] = set()
+        #: What was measured again because it was faster than it can be, and what is said of those that still are.
+        self._doubted: set[Configuration] = set()
+        self._flagged: dict[Configuration, str] = {}
 
     def settle(self) -> None:
         """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
@@ -87,7 +90,54 @@ class Settling:
             turns.measure([trial.configuration for trial in unsure], 1)
             self._keep(turns)
             self._settled.update(trial.configuration for trial in unsure)
-        self._say_what_is_unsure()
+        if self._remeasure_doubtful():
+            # What takes its place is settled, too.
+            self.settle()
+        else:
+            self._say_what_is_unsure()
+
+    def _remeasure_doubtful(self) -> bool:
+        """Measure again what is reported and cannot be that fast, and flag what still is; whether there was any."""
+        reported = [trial.configuration for trial in self._ledger.result().reported]
+        doubted = self._doubtful([c for c in reported if c not in self._doubted], afresh=False)
+        if not doubted:
+            return False
+        self._doubted.update(doubted)
+        turns = _Turns(self._evaluator, [self._ledger.trials[configuration] for configuration in doubted])
+        turns.measure(list(doubted), LEAST_ROUNDS)
+        self._keep(turns)
+        for configuration, reason in self._doubtful(list(doubted), afresh=True).items():
+            self._flagged[configuration] = f"it is faster than it can be, measured twice: {reason}"
+            self._keep_one(self._ledger.trials[configuration])
+            self._warn(
+                f"a configuration is faster than it can be, measured twice ({configuration}): {reason}; look for work "
+                "that it leaves out before you trust it"
+            )
+        return True
+
+    def _doubtful(self, configurations: Sequence[Configuration], *, afresh: bool) -> dict[Configuration, str]:
+        """Return those whose speed cannot be, and why; ``afresh`` has the device itself measured again, too."""
+        run = self._ledger.result()
+        known = [self._ledger.trials[c] for c in configurations if "time_ms" in run.objective.names]
+        timed = [trial for trial in known if trial.is_valid and not math.isnan(trial.time_ms)]
+        if not timed:
+            return {}
+        least_ms = self._evaluator.least_ms([trial.configuration for trial in timed], afresh=afresh)
+        found: dict[Configuration, str] = {}
+        for trial in timed:
+            signature = trial.configuration.subset(run.info.signature)
+            siblings_ms = [
+                other.time_ms
+                for other in run.trials
+                if other.configuration.subset(run.info.signature) == signature
+                and other.configuration != trial.configuration
+                and other.is_valid
+                and not math.isnan(other.time_ms)
+            ]
+            least = least_ms.get(trial.configuration, 0.0)
+            if decision := self._evaluator.policy.doubts_speed(trial.time_ms, siblings_ms, least):
+                found[trial.configuration] = decision.reason
+        return found
 
     def _unsure(self) -> list[Trial]:
         """Return what is going to be reported, or might have been, and has to be checked before."""
@@ -152,11 +202,15 @@ class Settling:
                 time_ms = typical_ms.get(trial.configuration, trial.time_ms)
                 metrics = {**trial.measurement.metrics, **({"time_ms": time_ms} if trial.is_valid else {})}
                 measurement = dataclasses.replace(trial.measurement, metrics=metrics)
-                timed = dataclasses.replace(trial, measurement=measurement)
-                self._ledger.keep(timed, self._ledger.phases[trial.configuration])
+                self._keep_one(dataclasses.replace(trial, measurement=measurement))
         self._settled.update(turns.measured)
         if finals is not None:
             self._file.update(dataclasses.replace(self._file.state, finals=finals))
+
+    def _keep_one(self, trial: Trial) -> None:
+        flags = [self._flagged[trial.configuration]] if trial.configuration in self._flagged else []
+        warnings = tuple(dict.fromkeys((*trial.warnings, *flags)))
+        self._ledger.keep(dataclasses.replace(trial, warnings=warnings), self._ledger.phases[trial.configuration])
 
 
 class _Turns:

@@ -10,7 +10,7 @@ import pytest
 from command_line import Call, caller
 
 from mptune import probing
-from mptune.roofline import Bound, Roofline
+from mptune.evaluators.roofline import Bound, Roofline
 from mptune.schemas import schema
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
