@@ -18,14 +18,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from mptune.accuracy.evaluate import Metrics, metric_text
-from mptune.accuracy.thresholds import planned_threshold
+from mptune.accuracy.evaluate import Metrics
+from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS
 from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.processor import usable_cores
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.emit import sizes_of
-from mptune.errors import KernelError, MptuneError, RunFileError
+from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.roofline import Roofline
 from mptune.evaluators.rounds import visit_of
@@ -260,14 +260,13 @@ class _Session:
 
     def _metrics(self) -> Metrics:
         """Return what the run's errors were measured by: the kernel's own metrics, or what its record names."""
-        outputs, recorded = [output.name for output in self._kernel.outputs], self._run.info.metric
-        for metric in (self._kernel.metric, recorded):
-            is_own = metric is self._kernel.metric
-            with contextlib.suppress(MptuneError):
-                found, _ = planned_threshold(self._run.info.objective.threshold, outputs, metric, is_own=is_own)
-                if metric_text(outputs, found) == recorded:
-                    return found
-        raise _UnprobedError(f"the run's error metric {recorded!r} is neither the kernel's nor known here")
+        outputs, info = [output.name for output in self._kernel.outputs], self._run.info
+        try:
+            return recorded_metrics(info.metric, info.metrics, outputs, self._kernel.metric)
+        except UnknownNameError as error:
+            raise _UnprobedError(
+                f"the run's error metric {info.metric!r} is neither the kernel's nor known here"
+            ) from error
 
     # -- measuring -----------------------------------------------------------------------------
 

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from mptune.accuracy.evaluate import Metric, Metrics, by_name
+from mptune.accuracy.evaluate import (
+    Metric,
+    Metrics,
+    all_metrics,
+    by_name,
+    metric_names_by_error,
+    metric_text,
+)
 from mptune.accuracy.metrics import METRICS, ErrorMetric, resolve
 from mptune.errors import MptuneError, UnknownNameError
 
-__all__ = ["Threshold", "planned_threshold", "recorded_threshold"]
+__all__ = ["Threshold", "planned_threshold", "recorded_metrics", "recorded_threshold"]
 
 #: The largest error allowed, of the worst output or by name; None: any.
 Threshold = float | Mapping[str, float] | None
@@ -95,6 +102,29 @@ def recorded_threshold(threshold: Threshold, names: Collection[str], metric: str
             raise MptuneError(f"threshold {name!r}: the error {key or 'of all outputs'!r} has two thresholds")
         found[key] = limit
     return found[""] if found.keys() == {""} else found
+
+
+def recorded_metrics(metric: str, further: Mapping[str, str], outputs: Collection[str], own: Metrics) -> Metrics:
+    """Return the metrics a run was measured by: the kernel's own, or those that have the names in its record.
+
+    Args:
+        metric: what ``error`` was measured by, as :func:`~mptune.accuracy.evaluate.metric_text` says it.
+        further: what every error was measured by, by name, where there were further metrics.
+        outputs: names of the kernel's outputs.
+        own: the kernel's metrics, among which a user's functions are found.
+
+    Raises:
+        UnknownNameError: a metric is neither the kernel's nor known here.
+    """
+    if metric_text(outputs, own) == metric and metric_names_by_error(outputs, own) == further:
+        return own
+    known = {each.name: each for each in all_metrics(own)}
+    named = dict.fromkeys(outputs, metric)
+    for part in metric.split(", "):
+        output, colon, name = part.partition(": ")
+        if colon and output in named:
+            named[output] = name
+    return {name: known.get(text) or resolve(text) for name, text in {**named, **further}.items()}
 
 
 def _split(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mptune.accuracy.evaluate import by_name, metric_names_by_error, metric_text, metrics_by_output
-from mptune.accuracy.thresholds import planned_threshold, recorded_threshold
+from mptune.accuracy.thresholds import planned_threshold, recorded_metrics, recorded_threshold
 from mptune.errors import MetricError, MptuneError, UnknownNameError
 
 OUTPUTS = ["y", "z"]
@@ -128,3 +128,23 @@ def test_recorded_errors_of_outputs_with_metrics_of_their_own():
 def test_what_was_not_recorded_is_refused(name):
     with pytest.raises(UnknownNameError, match="output or error metric in the error threshold"):
         recorded_threshold({name: 1.0}, NAMES, "NRMSE")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "metrics"),
+    [
+        (1e-3, "NRMSE"),
+        (1e-3, ["NRMSE over rows", own]),
+        (1e-3, {"y": "MAE", "z": "MaxRE over block 4 0.5"}),
+        ({"MaxAE": 1.0, "z.own": 2.0}, {"y": "MAE", "z": ["MRE", own]}),
+    ],
+)
+def test_a_run_s_metrics_are_found_again_by_what_it_recorded(threshold, metrics):
+    measured, _ = planned_threshold(threshold, OUTPUTS, metrics, is_own=True)
+    told = metric_text(OUTPUTS, measured), metric_names_by_error(OUTPUTS, measured)
+    found = recorded_metrics(*told, OUTPUTS, metrics)
+    assert (metric_text(OUTPUTS, found), metric_names_by_error(OUTPUTS, found)) == told
+    assert (found is metrics) == (measured is metrics)
+    assert metric_text(OUTPUTS, recorded_metrics("MaxAE", {}, OUTPUTS, metrics)) == "MaxAE"
+    with pytest.raises(UnknownNameError):
+        recorded_metrics("nobody's", {}, OUTPUTS, metrics)
