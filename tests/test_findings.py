@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from mptune.backends.host_compiler import installed_compilers
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.space.parameters import PrecisionParameter
 from mptune.store import RunInfo
 from mptune.tuner import TuneSettings, tune
 from mptune.tuner.findings import findings
@@ -91,6 +95,79 @@ def test_a_doubled_reference_is_told_by_a_run(tmp_path: Path) -> None:
     told.clear()
     tune(OWN, settings, on_warning=told.append)
     assert not [line for line in told if "the baseline's error" in line]
+
+
+# -- vectors ---------------------------------------------------------------------------------------------
+
+VECTORS, NUMBERS = "\tvaddpd\t%zmm0, %zmm1, %zmm2\n", "\tvaddsd\t%xmm0, %xmm1, %xmm2\n"
+
+
+def computed(wide: float | str | None, narrow: float | str | None) -> list[str]:
+    """Return what is said of a baseline and a best with these shares of vectors, or these listings."""
+    trials = []
+    listings = {}
+    for name, how, time_ms in (("fp64", wide, 2.0), ("fp32", narrow, 1.0)):
+        one = typed(name, U if name == "fp64" else 2.0**-24)
+        known = {"vector_share": how} if isinstance(how, float) else {}
+        metrics = {**one.measurement.metrics, "time_ms": time_ms, **known}
+        trials.append(dataclasses.replace(one, measurement=Measurement(metrics)))
+        listings[one.configuration] = how if isinstance(how, str) else None
+    info = RunInfo(kernel="poly", sizes={"n": 5003}, baseline_values=OWN.baseline_values())
+    return list(findings(Run(info, trials), OWN, lambda trial: listings[trial.configuration]))
+
+
+@pytest.mark.parametrize("how", [0.5, 1.0, None, VECTORS, VECTORS + NUMBERS, "\tmovq\t%rax, %rbx\n"])
+def test_vectors_are_no_news(how: float | str | None) -> None:
+    assert computed(how, how) == []
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "which"),
+    [
+        (0.0, 1.0, "baseline, which computes"),
+        (1.0, 0.0, "best, which computes"),
+        (NUMBERS, 0.0, "best and the baseline, which compute"),
+    ],
+)
+def test_arithmetic_on_one_number_at_a_time_is_told(wide: float | str, narrow: float | str, which: str) -> None:
+    (warning,) = computed(wide, narrow)
+    assert warning.startswith(f"the compiler made no vectors of the arithmetic of the {which} one number at a time")
+
+
+@pytest.mark.parametrize("compiler", ["", "clang++"])
+def test_a_run_tells_of_a_loop_that_cannot_be_vectorised(compiler: str, tmp_path: Path) -> None:
+    """Each number depends on the one before it."""
+    if compiler and compiler not in {program.label for program in installed_compilers()}:
+        pytest.skip(f"no {compiler}")
+    kernel = dataclasses.replace(
+        OWN,
+        parameters=[PrecisionParameter("x_type", ["fp64", "fp32"]), PrecisionParameter("y_type", ["fp64", "fp32"])],
+        template="""
+extern "C" __global__ void poly({{ y_type }}* y, const {{ x_type }}* x, int n) {
+    if (threadIdx.x + blockIdx.x > 0) return;
+    {{ x_type }} p = 1;
+    for (int i = 0; i < n; ++i) y[i] = p = p / (x[i] + p);
+}
+""",
+        grid=["1"],
+        block=["32"],
+        reference=lambda inputs, size: np.array(
+            list(accumulate(inputs["x"], lambda p, x: p / (x + p), initial=1.0))[1:]
+        ),
+    )
+    settings = TuneSettings(
+        backend="host", size="smoke", budget=4, strategy="random", compiler=(compiler,) if compiler else ()
+    )
+    told: list[str] = []
+    run = tune(kernel, settings, on_warning=told.append)
+    assert [line for line in told if "made no vectors of the arithmetic of the best" in line]
+    if compiler:
+        return  # it does not stay, so its assembly is made for the best and the baseline alone
+    assert {trial.metric("vector_share") for trial in run.trials} == {0.0}
+    told.clear()
+    vectorised = tune(OWN, settings, on_warning=told.append)
+    assert any(trial.metric("vector_share") > 0 for trial in vectorised.trials)
+    assert not [line for line in told if "made no vectors" in line]
 
 
 # -- failures --------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ given as further buffers. A compiler that reads another dialect translates the r
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import time
 from abc import ABC, abstractmethod
@@ -251,6 +252,10 @@ class Compiler(ABC):
             CompileError: the compiler rejected the source, crashed or ran out of time.
         """
         return None
+
+    def vector_share(self, binary: Binary) -> float:  # noqa: ARG002
+        """Return the share of a binary's floating-point arithmetic that is on vectors; NaN if that is not known."""
+        return math.nan
 
     def expect(self, options: CompileOptions) -> None:  # noqa: B027 - optional
         """Get ready for many compilations with the same options, up to :meth:`close`."""

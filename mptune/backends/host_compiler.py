@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
+import math
 import os
 import platform
 import re
@@ -22,12 +23,13 @@ from typing import Final
 
 from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cached, excerpt
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.gcc import LIBRARY, CompilerServers, Precompiled, PrecompiledPrelude
+from mptune.backends.gcc import ASSEMBLY, LIBRARY, CompilerServers, Precompiled, PrecompiledPrelude
 from mptune.backends.processor import processor
 from mptune.build import build_in
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
 from mptune.prelude import prelude
 from mptune.processes import ChildGroup
+from mptune.resources.listing import count_instructions
 
 __all__ = [
     "COMPILERS",
@@ -72,6 +74,9 @@ _ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")
 _SWITCHES: Final = ("MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
 _SOURCE_NAME: Final = "<stdin>"
 _ASSEMBLY_LIMIT_S: Final = 60.0
+#: The note behind a library, of operations on vectors and on single numbers.
+_NOTE: Final = re.compile(rb"\nmptune arithmetic: (\d+) (\d+)\n\Z")
+_NOTE_BYTES: Final = 64
 _CRASH: Final = re.compile(r"internal compiler error|Please submit a|PLEASE submit a bug report|Killed signal")
 
 
@@ -200,6 +205,15 @@ class HostCompiler(Compiler):
         program = find_compiler(build.compiler) if build.compiler else self.program
         return program, program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
 
+    def vector_share(self, binary: Binary) -> float:
+        """Return the share of a library's floating-point arithmetic that is on vectors, NaN if that is not known.
+
+        It is known of what a compiler that stays has made: its assembly is at hand. Any other would be compiled twice.
+        """
+        known = _NOTE.search(binary.image[-_NOTE_BYTES:])
+        vectors, numbers = (int(known[1]), int(known[2])) if known is not None else (0, 0)
+        return vectors / (vectors + numbers) if vectors + numbers else math.nan
+
     def versions(self) -> Mapping[str, str]:
         return {"compiler": self.program.version}
 
@@ -243,7 +257,8 @@ class HostCompiler(Compiler):
                     raise _endless(program, name, timeout_s) from None
                 # What fails is compiled once more, for the message.
                 if served is not None:
-                    return served
+                    image, log = served
+                    return image + _note(folder), log
             files = ["-include", str(made.header), str(made.runtime), *flags]
             status, log = self._run(program, body, name, files, timeout_s, folder)
             # A runtime that is damaged does not link.
@@ -269,6 +284,12 @@ class HostCompiler(Compiler):
         except OSError as error:
             raise CompileError(f"{program.label} could not be started: {error}") from error
         return ended.status, ended.output.replace(_SOURCE_NAME, name)
+
+
+def _note(folder: Path) -> bytes:
+    """Return what follows a library, which the loader passes over: how its arithmetic is done."""
+    found = count_instructions((folder / ASSEMBLY).read_text(errors="replace"))
+    return b"\nmptune arithmetic: %d %d\n" % (found.vector_operations, found.scalar_operations)
 
 
 def _library(program: Program, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:

@@ -437,6 +437,8 @@ class Bench:
             return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s, reused))
 
         metrics.update(_observed(MemoryObserver(), self._context(configuration, times)))
+        share = self._backend.compiler.vector_share(loaded.binary)
+        metrics.update({} if math.isnan(share) else {"vector_share": share})
         first = _Outcome(errors=decided.errors) if reused else self._check(configuration, launches, clock)
         metrics.update(first.errors)
         if first.status is not Status.OK:

@@ -25,15 +25,17 @@ __all__ = ["compare_cold"]
 #: Launches of a turn, each with caches emptied, and turns of each.
 _VISIT: Final = TimingPlan(warmups=0, min_repeats=3, max_repeats=3, flush_cache="on")
 _ROUNDS: Final = 2
+#: Speedups that differ by a smaller factor are alike.
+_ALIKE: Final = 1.15
 #: Names of the levels of caches among a device's limits, and what a message calls them.
 _LEVELS: Final = (("own_cache_bytes", "the cores' own caches"), ("cache_bytes", "the last-level cache"))
 
 
 def compare_cold(plan: TuningPlan, evaluator: DeviceEvaluator, ledger: Ledger, warn: Warnings) -> None:
-    """Measure the winner and the baseline with caches emptied, if a cache makes a difference; say both speedups.
+    """Measure the winner and the baseline with caches emptied, if a cache holds the data of the winner alone.
 
-    Their trials get a metric ``time_cold_ms``. Where the caches are emptied before every launch anyway, as ``auto``
-    does on GPUs, there is nothing to do.
+    Where that makes a difference both speedups are said. Their trials get a metric ``time_cold_ms``. Where the caches
+    are emptied before every launch anyway, as ``auto`` does on GPUs, there is nothing to do.
     """
     run = ledger.result()
     best, baseline = run.best, run.baseline
@@ -56,12 +58,13 @@ def compare_cold(plan: TuningPlan, evaluator: DeviceEvaluator, ledger: Ledger, w
             metrics = {**trial.measurement.metrics, "time_cold_ms": cold_ms[-1]}
             measured = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
             ledger.keep(measured, ledger.phases[trial.configuration])
-    speedup = cold_ms[1] / cold_ms[0]
-    emptied = "" if math.isnan(speedup) else f", and {speedup:.3g} with caches emptied before each launch"
-    warn(
-        f"the data of the best ({_mb(best)}) fit {cache}, those of the baseline ({_mb(baseline)}) do not: the speedup "
-        f"is {run.speedup(best):.3g}{emptied}; tune at the size you will run (--size), or with --flush-cache on"
-    )
+    warm, cold = run.speedup(best), cold_ms[1] / cold_ms[0]
+    if math.isnan(cold) or not 1 / _ALIKE <= warm / cold <= _ALIKE:
+        emptied = "" if math.isnan(cold) else f", and {cold:.3g} with caches emptied before each launch"
+        warn(
+            f"the data of the best ({_mb(best)}) fit {cache}, those of the baseline ({_mb(baseline)}) do not: the "
+            f"speedup is {warm:.3g}{emptied}; tune at the size you will run (--size), or with --flush-cache on"
+        )
 
 
 def _between(best: Trial, baseline: Trial, limits: Mapping[str, int]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mptune.evidence import culprit, values_text
 from mptune.kernel import Kernel, Sizes
 from mptune.precision import PRECISIONS, precision
+from mptune.resources import count_instructions
 from mptune.results import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
@@ -24,9 +25,17 @@ _ROUNDINGS: Final = 16
 _FAILURES: Final = tuple(status for status in Status if not (status.is_valid or status is Status.CONSTRAINT))
 
 
-def findings(run: Run, kernel: Kernel) -> Iterator[str]:
-    """Give what there is to say of a run of a kernel."""
+def findings(run: Run, kernel: Kernel, listing: Callable[[Trial], str | None] = lambda _: None) -> Iterator[str]:
+    """Give what there is to say of a run of a kernel.
+
+    Args:
+        run: everything that was measured.
+        kernel: what was tuned.
+        listing: returns the assembly of a configuration whose trial does not tell its ``vector_share``; None if there
+            is none, or processors of that kind have no vectors.
+    """
     yield from _unlike_rounding(run, kernel)
+    yield from _one_at_a_time(run, listing)
     yield from _failing_together(run, kernel)
 
 
@@ -84,6 +93,30 @@ def _roundoffs(kernel: Kernel, configuration: Configuration) -> tuple[float, flo
 
 def _type_of(roundoff: float) -> str:
     return next(name for name, entry in PRECISIONS.items() if entry.unit_roundoff == roundoff)
+
+
+# -- vectors -----------------------------------------------------------------------------------------------
+
+
+def _one_at_a_time(run: Run, listing: Callable[[Trial], str | None]) -> Iterator[str]:
+    """Say that the compiler vectorised nothing of what is compared: it says so to nobody."""
+    compared = {"best": run.best, "baseline": run.baseline}
+    scalar = [name for name, trial in compared.items() if trial is not None and _is_scalar(trial, listing)]
+    if scalar:
+        yield (
+            f"the compiler made no vectors of the arithmetic of the {' and the '.join(scalar)}, which "
+            f"{'compute' if len(scalar) > 1 else 'computes'} one number at a time: another compiler may (--compiler "
+            "clang++,g++ searches both), or let the innermost loop go over elements that lie side by side"
+        )
+
+
+def _is_scalar(trial: Trial, listing: Callable[[Trial], str | None]) -> bool:
+    share = trial.metric("vector_share")
+    if not math.isnan(share):
+        return share == 0
+    text = listing(trial)
+    counts = count_instructions(text) if text is not None else None
+    return counts is not None and counts.vector_operations == 0 and counts.scalar_operations > 0
 
 
 # -- failures ----------------------------------------------------------------------------------------------

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from mptune.errors import EmptySpaceError
+from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
+from mptune.errors import EmptySpaceError, MptuneError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.loop import ask_and_tell
+from mptune.rendering import render
 from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -84,9 +87,21 @@ class Phases:
         while self._verification():
             self._settle_reported()
         compare_cold(self._plan, self._evaluator, ledger, self._warn)
-        for found in findings(ledger.result(), self._kernel):
+        for found in findings(ledger.result(), self._kernel, self._listing):
             self._warn(found)
         return ledger.finish()
+
+    def _listing(self, trial: Trial) -> str | None:
+        """Return the assembly of a configuration where it runs on this machine's processor."""
+        settings = self._settings
+        backend = get_backend(self._file.info.backend)
+        if settings.scheduler is not None or not backend.shares_memory:
+            return None
+        try:
+            source = render(self._kernel, trial.configuration, self._plan.sizes)
+            return backend.compiler.listing(source, self._kernel.function, CompileOptions(flags=settings.flags))
+        except MptuneError:
+            return None
 
     def found(self) -> Run:
         """Return everything so far."""
