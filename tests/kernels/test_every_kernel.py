@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from mptune.precision import PRECISIONS
 from mptune.registry import bundled_kernels, load_kernel
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
 from mptune.space.parameters import PrecisionParameter
+from mptune.store import RunInfo
+from mptune.tuner.findings import findings
 
 Tolerance = Mapping[str, float]
 EXACT: Tolerance = {"rtol": 0.0, "atol": 0.0}
@@ -190,3 +194,24 @@ def test_any_configuration_errs_by_its_narrowest_type(case: Case) -> None:
         roundoff = max(PRECISIONS[str(configuration[name])].unit_roundoff for name in types)
         for name, output in run.run(configuration).items():
             assert low < case.error(output, run.data.references[name]) / roundoff < high, configuration
+
+
+@every_kernel
+@pytest.mark.parametrize("factor", [1.0, 2.0], ids=["the reference", "twice the reference"])
+def test_the_error_in_fp64_is_told_from_what_is_no_rounding(case: Case, factor: float) -> None:
+    """A run says so of a wrong reference, and raises no alarm where template and reference are right."""
+    kernel = load_kernel(case.kernel)
+    run = launcher(kernel, case.error_sizes, seed=9)
+    trials = []
+    for name in ("fp64", "fp32"):
+        types = {p.name: name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
+        configuration = kernel.configuration({**types, **dict.fromkeys(case.fixed, "accurate")})
+        errors = {
+            f"error.{name}": case.error(output, factor * run.data.references[name])
+            for name, output in run.run(configuration).items()
+        }
+        metrics = {"time_ms": 1.0, "error": max(errors.values()), **errors}
+        trials.append(Trial(configuration, Status.OK, "", Measurement(metrics)))
+    info = RunInfo(kernel=kernel.name, sizes=dict(run.data.sizes), baseline_values=kernel.baseline_values())
+    said = list(findings(Run(info, trials), kernel))
+    assert len(said) == (0 if factor == 1 else len(kernel.outputs)), said
