@@ -222,3 +222,22 @@ def test_wrong_configurations_of_the_widest_types_are_a_mistake_too() -> None:
     right = [trial(U, block=block, unroll=unroll) for block in (32, 128) for unroll in (1, 2, 4)]
     (warning,) = said(*wrong, *right)
     assert warning.startswith("all 3 configurations of the widest types whose error is too large have block=64")
+
+
+def test_wrong_configurations_of_the_widest_types_are_a_mistake_even_if_all_are() -> None:
+    wrong = [trial(0.5, Status.INACCURATE, block=64, unroll=unroll) for unroll in (1, 2)]
+    right = [typed("fp32", 2.0**-24, block=block) for block in BLOCKS]
+    (warning,) = said(*wrong, *right)
+    assert warning.startswith(f"2 of 2 configurations of the widest types are wrong, though {len(BLOCKS)} others meet")
+    assert warning.endswith("they have block=64 in common")
+    (warning,) = said(*wrong, trial(0.5, Status.INACCURATE, block=128), *right)
+    assert warning.endswith("they have no value of a parameter in common")
+    (warning,) = said(trial(status=Status.NON_FINITE, block=64), *right)
+    assert warning.startswith("1 of 1 configurations of the widest types")
+
+
+def test_an_error_just_above_the_threshold_is_no_mistake() -> None:
+    assert said(trial(2 * U, Status.INACCURATE, block=64), trial(U, block=128), typed("fp32", 2.0**-24)) == []
+    # Nothing meets the threshold.
+    found = said(trial(0.5, Status.INACCURATE, block=64), typed("fp32", 0.6, status=Status.INACCURATE))
+    assert not any("mistake" in warning for warning in found)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from mptune.evidence import culprit, values_text
+from mptune.evidence import culprit, disagree, shared_values, values_text
 from mptune.kernel import Kernel, Sizes
 from mptune.precision import PRECISIONS, precision
 from mptune.resources import count_instructions
@@ -50,13 +50,14 @@ def _unlike_rounding(run: Run, kernel: Kernel) -> Iterator[str]:
     computes something else.
     """
     baseline = run.baseline
-    if baseline is None or baseline.measurement.reused_error:
+    right = [trial for trial in run.checked if trial.status is Status.OK]
+    if baseline is None or _is_mistaken(baseline, right, kernel):
         return
     widest, _ = _roundoffs(kernel, baseline.configuration)
     narrow = [
         (trial, finest)
         for trial in run.trials
-        if trial.is_valid and not trial.measurement.reused_error
+        if trial.is_valid and trial.is_checked
         for _, finest in [_roundoffs(kernel, trial.configuration)]
         if finest > _NARROWER * widest
     ]
@@ -132,12 +133,35 @@ def _failing_together(run: Run, kernel: Kernel) -> Iterator[str]:
         # A narrow type that overflows is no mistake.
         if shared and not (status is Status.NON_FINITE and set(shared) <= set(types)):
             yield _blamed(f"configurations that ended as {status}", len(failed), shared, len(others))
-    wide = [trial for trial in run.trials if _is_like(trial, run.info.baseline_values or {})]
-    failed = [trial for trial in wide if trial.status is Status.INACCURATE]
-    others = [trial for trial in wide if trial.is_valid and trial.status is not Status.INACCURATE]
-    if shared := _culprit(failed, others):
+    yield from _wrong_in_the_widest_types(run, kernel)
+
+
+def _wrong_in_the_widest_types(run: Run, kernel: Kernel) -> Iterator[str]:
+    """Say which configurations of the widest types are wrong: no type is to blame, so they are."""
+    wide = [trial for trial in run.checked if _is_like(trial, run.info.baseline_values or {})]
+    failed = [trial for trial in wide if trial.status in (Status.INACCURATE, Status.NON_FINITE)]
+    others = [trial for trial in wide if trial.is_valid and trial not in failed]
+    if shared := _culprit([trial for trial in failed if trial.is_valid], others):
         what = "configurations of the widest types whose error is too large"
-        yield _blamed(what, len(failed), shared, len(others))
+        yield _blamed(what, sum(trial.is_valid for trial in failed), shared, len(others))
+        return
+    right = [trial for trial in run.checked if trial.status is Status.OK]
+    wrong = [trial for trial in failed if _is_mistaken(trial, right, kernel)]
+    if wrong:
+        free = [p.name for p in kernel.parameters if p.name not in kernel.signature_names and len(p.values) > 1]
+        common = shared_values([trial.configuration for trial in wrong], free)
+        yield (
+            f"{len(wrong)} of {len(wide)} configurations of the widest types are wrong, though {len(right)} others "
+            "meet the threshold: a mistake of theirs, not of a type; they have "
+            f"{values_text(common) or 'no value of a parameter'} in common"
+        )
+
+
+def _is_mistaken(trial: Trial, right: Sequence[Trial], kernel: Kernel) -> bool:
+    """Whether the error of a configuration of the widest types cannot be rounding: narrower ones have a smaller one."""
+    roundoff = kernel.roundoff_of(trial.configuration)
+    smaller = [other for other in right if not trial.is_valid or other.error < trial.error]
+    return any(not trial.is_valid or disagree(trial, other, roundoff) for other in smaller)
 
 
 def _culprit(failed: Sequence[Trial], others: Sequence[Trial]) -> dict[str, Value]:

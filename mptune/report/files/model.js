@@ -72,14 +72,15 @@ class Run {
     return lines ? lines.map((line) => this.sources.lines[line]).join("\n") : null;
   }
 
-  /** Valid trials no other one beats in both metrics, the best of the first one first. */
+  /** Valid trials with errors of their own no other one beats in both metrics, the best of the first one first. */
   front(x, y) {
     const [xs, ys] = [this.metrics[x], this.metrics[y]];
     if (!xs || !ys) return [];
     const [xSign, ySign] = [this.higher.has(x) ? -1 : 1, this.higher.has(y) ? -1 : 1];
     const numbered = [];
     for (let trial = 0; trial < this.count; trial++) {
-      if (this.kinds[trial] !== FAILED && xs[trial] !== null && ys[trial] !== null) numbered.push(trial);
+      if (this.kinds[trial] === FAILED || this.reused.has(trial)) continue;
+      if (xs[trial] !== null && ys[trial] !== null) numbered.push(trial);
     }
     numbered.sort((a, b) => xSign * (xs[a] - xs[b]) || ySign * (ys[a] - ys[b]) || a - b);
     const front = [];
@@ -97,7 +98,7 @@ class Run {
     const sign = this.higher.has(this.objective) ? -1 : 1;
     const found = [];
     for (let trial = 0; trial < values.length; trial++) {
-      if (this.kinds[trial] !== FEASIBLE || values[trial] === null) continue;
+      if (this.kinds[trial] !== FEASIBLE || this.reused.has(trial) || values[trial] === null) continue;
       if (!found.length || sign * values[trial] < sign * values[found.at(-1)]) found.push(trial);
     }
     return found;
