@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from mptune.errors import MptuneError
-from mptune.finals import LEAST_ROUNDS
+from mptune.finals import LEAST_ROUNDS, TIE
 from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.precision import POLICIES, PRECISIONS
@@ -25,17 +25,19 @@ from mptune.run import Run, in_short, json_document
 from mptune.space.configuration import Configuration, Value
 
 __all__ = [
-    "LEAST_DIGITS", "LEAST_GAIN", "WINNER", "Change", "Explanation", "Reason", "Tradeoff", "changed_alone",
-    "explanation_of", "percent", "probe_key",
+    "LEAST_DIGITS", "LEAST_GAIN", "WINNER", "Change", "Explanation", "Outcome", "Reason", "Tradeoff",
+    "changed_alone", "explanation_of", "multiple", "percent", "probe_key",
 ]  # fmt: skip
 
 #: What a probe's metrics of the winner, measured in the same rounds, are called: ``winner.time_ms``, ...
 WINNER: Final = "winner."
 #: Fewer digits than these say nothing: errors of siblings differ by as much.
 LEAST_DIGITS: Final = 0.3
-#: A time that differs by less is taken to be equal, where no interval is known.
-LEAST_GAIN: Final = 0.02
+#: What differs by less is as good as each other.
+LEAST_GAIN: Final = TIE
 _KINDS: Final = ("precision", "policy")
+#: Less than this rounds to no percent.
+_NOTHING: Final = 0.005
 #: From this share of the measured bandwidth, or peak, on, a launch waits for it.
 _BOUND_SHARE: Final = 0.6
 #: Widest or most accurate first.
@@ -85,7 +87,7 @@ class Outcome:
     @property
     def is_better(self) -> bool:
         """Whether it is better than the winner in what the run optimises, beyond the noise."""
-        return self.gain > 1.0 + LEAST_GAIN if self.interval is None else self.interval[0] > 1.0
+        return self.gain > 1.0 + LEAST_GAIN and (self.interval is None or self.interval[0] > 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,11 @@ class Explanation:
     why_undecided: str = ""
     unprobed: str = ""
 
+    def growth(self, outcome: Outcome | None) -> float:
+        """Return how many times what the run optimises is with an outcome, NaN if not known."""
+        gain = math.nan if outcome is None else outcome.gain
+        return 1 / gain if self.minimise and gain > 0 else gain
+
     @property
     def limiting(self) -> Change | None:
         """The change that gains most digits, if any gains some that count; of equals the cheapest."""
@@ -213,6 +220,7 @@ class Explanation:
                 "error": None if trial is None else trial.error,
                 "speedup": self.speedup,
                 "measure": self.measure,
+                "minimise": self.minimise,
                 "metric": self.metric,
                 "digits_spare": self.digits_spare,
                 "limiting": None if limiting is None else limiting.parameter,
@@ -281,6 +289,11 @@ def percent(ratio: float) -> str:
     if math.isnan(ratio):
         return "-"
     return f"{ratio:.1f}x" if ratio >= 3 else f"{ratio - 1:+.0%}"
+
+
+def multiple(ratio: float) -> str:
+    """Return a ratio as a multiple: ``2.5x``."""
+    return "-" if math.isnan(ratio) else f"{ratio:.3g}x"
 
 
 def _place(value: Value) -> int:
@@ -565,16 +578,21 @@ def _bound_reasons(before: Mapping[str, float], after: Mapping[str, float], *, i
     shares = {name: _ratio(before.get(f"{name}_bound_ms", math.nan), time_ms) for name in ("memory", "compute")}
     at = f"the winner runs at {shares['memory']:.0%} of the measured bandwidth"
     if is_slower and bytes_[1] > 1.01 * bytes_[0]:
-        more = f"moves {bytes_[1] / 1e6:.4g} MB instead of {bytes_[0] / 1e6:.4g}"
+        more = f"moves {_in_bytes(bytes_[1])} instead of {_in_bytes(bytes_[0])}"
         bound = f"; {at}" if shares["memory"] >= _BOUND_SHARE else ""
         return [Reason("memory", more + bound, bytes_[0], bytes_[1])]
     if shares["memory"] >= _BOUND_SHARE and abs(bytes_[1] - bytes_[0]) <= 0.01 * bytes_[0]:
-        return [Reason("memory", f"memory-bound anyway: both move {bytes_[0] / 1e6:.4g} MB, and {at}", *bytes_)]
+        return [Reason("memory", f"memory-bound anyway: both move {_in_bytes(bytes_[0])}, and {at}", *bytes_)]
     computed = [m.get("compute_bound_ms", math.nan) for m in (before, after)]
     if is_slower and computed[1] > 1.01 * computed[0] and shares["compute"] >= _BOUND_SHARE / 2:
         words = f"its operations take {computed[1]:.3g} ms at the measured peak instead of {computed[0]:.3g} ms"
         return [Reason("arithmetic", words, computed[0], computed[1])]
     return []
+
+
+def _in_bytes(count: float) -> str:
+    unit, name = next((entry for entry in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if count >= entry[0]), (1.0, "bytes"))
+    return f"{count / unit:.4g} {name}"
 
 
 def _operations(metrics: Mapping[str, float]) -> float:
@@ -600,6 +618,13 @@ def _sentences(e: Explanation) -> Iterator[str]:
         yield "The kernel has no precision or policy parameter with more than one value: no type can be changed."
         return
     yield _limit_sentence(e)
+    ahead = [c for c in e.changes if c.is_feasible and c.outcome is not None and c.outcome.is_better]
+    if ahead and e.subject == "best":
+        best = max(ahead, key=lambda c: c.gain)
+        yield (
+            f"The search has not found the best there is: {best.parameter} in {best.after} is within the limits and "
+            f"{_price(e, best.outcome)}. More evaluations may find better still (--resume with a larger --budget)."
+        )
     for tradeoff in e.tradeoffs:
         yield _tradeoff_sentence(e, tradeoff)
     if e.missing:
@@ -649,10 +674,10 @@ def _price(e: Explanation, outcome: Outcome | None) -> str:
     if math.isnan(gain):
         return "its price is not known"
     if e.measure != "speed":
-        return f"multiplies {e.measure} by {1 / gain if e.minimise else gain:.3g}"
+        return f"multiplies {e.measure} by {e.growth(outcome):.3g}"
     if outcome is not None and outcome.interval is not None and outcome.interval[0] <= 1 <= outcome.interval[1]:
         return f"is as fast as far as can be told ({percent(gain)}, {_between(outcome.interval)})"
-    if abs(gain - 1) <= LEAST_GAIN:
+    if abs(gain - 1) <= (LEAST_GAIN if outcome is None or outcome.interval is None else _NOTHING):
         return "costs no speed"
     return f"costs {1 - gain:.0%} of the speed" if gain < 1 else f"gains {percent(gain).lstrip('+')} speed"
 

@@ -98,6 +98,15 @@ def test_what_limits_the_accuracy() -> None:
     )
 
 
+def test_a_probe_that_beats_the_winner_is_told() -> None:
+    run = run_of([trial("fp32", "fp64")])
+    better = explanation_of(run_of(run.trials, [probed(run, trial("fp32", "fp32"))]))
+    assert better.sentences[1].startswith(
+        "The search has not found the best there is: sum_type in fp32 is within the limits and gains 20% speed."
+    )
+    assert not any("has not found" in sentence for sentence in explanation_of(run_of(everything())).sentences)
+
+
 def test_one_digit_more_and_less() -> None:
     more, less = explanation_of(run_of(everything())).tradeoffs
     assert more.best is not None

@@ -59,7 +59,7 @@ def _print(found: Explanation) -> None:
 
 
 def _table(found: Explanation) -> str:
-    from mptune.sensitivity import percent
+    from mptune.sensitivity import multiple
 
     has_other = found.measure != "speed"
     rows = []
@@ -73,7 +73,7 @@ def _table(found: Explanation) -> str:
                 change.after,
                 _digits(change.digits),
                 _speed(change),
-                *([percent(change.gain)] if has_other else ()),
+                *([multiple(found.growth(outcome))] if has_other else ()),
                 number(outcome.trial.error, 3) if outcome is not None and known else "-",
                 {None: "-", True: "yes", False: "no"}[change.is_feasible],
             )

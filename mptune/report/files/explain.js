@@ -11,8 +11,10 @@ function drawExplanation(element, run) {
   const { explanation } = run;
   element.hidden = !explanation.changes.length;
   if (element.hidden) return;
-  const other = explanation.measure === "speed" ? [] : [[explanation.measure, (change) => ratio(of(change, "gain"))]];
   const of = (change, name) => change.outcome?.[name] ?? null;
+  // Of what is minimised, the better is the smaller multiple.
+  const growth = (gain) => (gain === null ? NONE : `${number(explanation.minimise ? 1 / gain : gain, 3)}×`);
+  const other = explanation.measure === "speed" ? [] : [[explanation.measure, (change) => growth(of(change, "gain"))]];
   const known = (change) => change.outcome !== null && VALID.has(change.outcome.status);
   const digits = (change) => {
     if (!known(change)) return NONE;
