@@ -30,7 +30,7 @@ SETTINGS = TuneSettings(backend="host", max_error=1e-4, budget=12, baseline_shar
 @pytest.fixture(scope="module")
 def everything() -> Run:
     """Return a run that has measured every configuration."""
-    found = tune(KERNEL, SETTINGS)
+    found = tune(KERNEL, SETTINGS, on_warning=lambda _: None)
     assert found.evaluations == found.info.configurations == 12
     return found
 
@@ -189,7 +189,7 @@ def test_an_interrupted_explanation_goes_on(run_file: MakeFile, monkeypatch: pyt
 def test_a_run_that_goes_on_keeps_its_probes(run_file: MakeFile) -> None:
     path = run_file([WINNER])
     first = explain(path, KERNEL)
-    resumed = tune(KERNEL, SETTINGS, budget=2, output=path, resume=True)
+    resumed = tune(KERNEL, SETTINGS, budget=2, output=path, resume=True, on_warning=lambda _: None)
     assert resumed.evaluations == 2
     assert phases(path)["probe"] == 4
     assert sum(status in (Status.OK.value, Status.INACCURATE.value) for status in resumed.statuses) >= 1
