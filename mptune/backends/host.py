@@ -12,6 +12,7 @@ import functools
 import math
 import mmap
 import os
+import resource
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["HostBackend", "HostBuffer", "HostDevice", "HostFunction"]
 
-#: Unused addresses on each side of a buffer: what 32 bits can index, of 8 bytes each; less where there is no room.
-_MARGINS: Final = (1 << 34, 1 << 30, 1 << 26, 1 << 20)
+#: Unused addresses on each side of a buffer: what an index of 32 bits reaches in doubles; less where a process is to
+#: have few addresses (ulimit -v) or has no more.
+_MARGIN_BYTES: Final = 1 << 34
+_LEAST_MARGIN_BYTES: Final = 1 << 20
 _RESERVE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 #: Buffers of so many bytes may lie in huge pages.
@@ -75,7 +78,8 @@ class _HostMemory:
 
     def allocate(self, nbytes: int) -> int:
         used = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-        for margin in _MARGINS:
+        is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+        for margin in (_LEAST_MARGIN_BYTES,) if is_limited else (_MARGIN_BYTES, _LEAST_MARGIN_BYTES):
             start = _c_library().mmap(None, margin + used + margin, 0, _RESERVE, -1, 0)
             if start != _MAP_FAILED:
                 break

@@ -59,6 +59,7 @@ _WORD_OF: Final[Mapping[Status, str]] = MappingProxyType(
         Status.CONSTRAINT: "constraints",
         Status.NON_FINITE: "correctness",
         Status.UNWRITTEN: "correctness",
+        Status.UNSTABLE: "correctness",
     }
 )
 

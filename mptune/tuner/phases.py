@@ -199,5 +199,5 @@ class Phases:
 
         The verification may take away one of them; then those that take their place are settled, nothing twice.
         """
-        if self._ledger.measured_here or self._ledger.result().undecided:
+        if self._ledger.measured_here or self._ledger.result().undecided or self._settling.unsure:
             self._settling.settle()

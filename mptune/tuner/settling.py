@@ -85,7 +85,7 @@ class Settling:
             if not self._hold_finals(last):
                 break
         # The last times may have put another one on top whose error was reused.
-        while unsure := [trial for trial in self._unsure() if trial.configuration not in self._settled]:
+        while unsure := self.unsure:
             turns = _Turns(self._evaluator, unsure)
             turns.measure([trial.configuration for trial in unsure], 1)
             self._keep(turns)
@@ -139,11 +139,13 @@ class Settling:
                 found[trial.configuration] = decision.reason
         return found
 
-    def _unsure(self) -> list[Trial]:
-        """Return what is going to be reported, or might have been, and has to be checked before."""
+    @property
+    def unsure(self) -> list[Trial]:
+        """What is going to be reported, or might have been, and has to be checked before."""
         policy, run = self._evaluator.policy, self._ledger.result()
         undecided = policy.undecided(run.trials, holds=self._evaluator.holds)
-        return [*(trial for trial in run.reported if policy.checks_before_report(trial)), *undecided]
+        unsure = [*(trial for trial in run.reported if policy.checks_before_report(trial)), *undecided]
+        return [trial for trial in unsure if trial.configuration not in self._settled]
 
     def _hold_finals(self, last: Sequence[Trial]) -> bool:
         """Find out which of the finalists are reported, then measure those; whether any could be measured.

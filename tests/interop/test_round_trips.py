@@ -21,7 +21,7 @@ from mptune.space.parameters import CategoricalParameter, OrdinalParameter
 T4_STATUS = {
     **{status: Status.LAUNCH_ERROR for status in Status if not status.is_valid},
     **{status: status for status in (Status.COMPILE_ERROR, Status.TIMEOUT, Status.CONSTRAINT)},
-    **dict.fromkeys((Status.NON_FINITE, Status.UNWRITTEN), Status.ERROR),
+    **dict.fromkeys((Status.NON_FINITE, Status.UNWRITTEN, Status.UNSTABLE), Status.ERROR),
 }
 
 
