@@ -27,6 +27,8 @@ from mptune.space.configuration import Configuration
 __all__ = ["DataManager"]
 
 _FP64 = PRECISIONS["fp64"]
+#: Elements that stand for a whole array.
+_SAMPLE = 1001
 
 
 class DataManager:
@@ -170,6 +172,12 @@ class DataManager:
             return np.dtype(argument.dtype).type(value)
         converted, self._losses[argument.name, precision.name] = convert(np.array([value], dtype=np.float64), precision)
         return converted[0]  # type: ignore[no-any-return]
+
+    def typical_reference(self, argument: Argument) -> Any:
+        """Return the median of an output's reference, or of some of its elements if it has many."""
+        values = self.references[argument.name].reshape(-1)
+        some = np.sort(values[:: max(1, values.size // _SAMPLE)])
+        return some[some.size // 2]
 
     # -- poison --------------------------------------------------------------------------------
 

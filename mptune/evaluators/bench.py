@@ -447,7 +447,7 @@ class Bench:
             return trial(Status.INACCURATE, is_timed.reason)
         with clock.phase("transfer"):
             # Before the launches that warm up: those that are timed find the caches as one of their kind leaves them.
-            self._device_data.poison(launches.bound)
+            self._device_data.poison(launches.bound, half=True)
         with clock.phase("timing"):
             times = repeat_launches(launches.timed, plan, best_ms=decided.best_ms)
             metrics.update(_observed(TimeObserver(), self._context(configuration, times)))

@@ -119,9 +119,11 @@ class OutputBuffer:
 
 
 #: At how many places an output is looked at, a different one after every launch, and bytes at each: few enough neither
-#: to take long nor to show in a cache.
+#: to take long nor to show in a cache. All together they are a quarter of an output at most: the rest is as the launch
+#: before left it.
 _SPOTS: Final = 16
 _SPOT_BYTES: Final = 1 << 10
+_SPOT_SHARE: Final = 1 / 64
 #: From one place to the next: to all in turn, and far from the last.
 _STEP: Final = 5
 
@@ -166,7 +168,7 @@ class Spots:
     def _places_of(self, output: OutputBuffer) -> list[tuple[int, Buffer, NDArray[Any]]]:
         dtype = self._data.dtype_of(output.argument, output.precision)
         elements = output.buffer.nbytes // dtype.itemsize
-        pattern = poisoned((min(elements, _SPOT_BYTES // dtype.itemsize),), dtype)
+        pattern = poisoned((min(_SPOT_BYTES // dtype.itemsize, max(1, int(elements * _SPOT_SHARE))),), dtype)
         offsets = [place * (elements - pattern.size) // (_SPOTS - 1) for place in range(_SPOTS)]
         return [(o, output.buffer.part(o * dtype.itemsize, pattern.nbytes), pattern) for o in offsets]
 
@@ -294,11 +296,20 @@ class DeviceData:
         self._data = data
         self._outdated = {key for key in self._buffers if key[2] != "write"}
 
-    def poison(self, bound: BoundArguments) -> None:
-        """Fill pure outputs with the poison pattern, so that an element never written shows."""
+    def poison(self, bound: BoundArguments, *, half: bool = False) -> None:
+        """Fill pure outputs with the poison pattern, so that an element never written shows.
+
+        With ``half``, every second element is a value such as the kernel computes: one that leaves alone what looks
+        like a result, of other inputs perhaps, shows too.
+        """
         for output in bound.outputs:
             if output.argument.role is Role.OUT:
-                _fill(output.buffer, self._data.dtype_of(output.argument, output.precision))
+                dtype = self._data.dtype_of(output.argument, output.precision)
+                seed = poisoned((min(output.buffer.nbytes, _SEED_BYTES) // dtype.itemsize,), dtype)
+                if half:
+                    with np.errstate(all="ignore"):
+                        seed[1::2] = self._data.typical_reference(output.argument)
+                _fill(output.buffer, seed)
 
     def outputs(self, bound: BoundArguments) -> dict[str, Output]:
         """Return the outputs where they are compared with their references: on the device, or else on the host.
@@ -487,9 +498,8 @@ class DeviceData:
         return sum(guarded.data.nbytes for guarded in self._buffers.values())
 
 
-def _fill(buffer: Buffer, dtype: np.dtype[Any]) -> None:
-    """Fill a buffer with the poison pattern of a type; little of it crosses to the device."""
-    seed = poisoned((min(buffer.nbytes, _SEED_BYTES) // dtype.itemsize,), dtype)
+def _fill(buffer: Buffer, seed: NDArray[Any]) -> None:
+    """Repeat an array over a buffer; little of it crosses to the device."""
     buffer.part(0, seed.nbytes).write(seed)
     done = seed.nbytes
     while done < buffer.nbytes:

@@ -101,7 +101,7 @@ def test_a_trial_is_ok_and_nothing_but_guard_zones_and_spots_comes_back_to_the_h
     back = [nbytes for _, _, nbytes, kind, _ in fake.named("memcpyAsync") if kind == 2]
     zones = {GUARD_BYTES, GUARD_BYTES + -8 * N % GUARD_BYTES}
     constant = {16}
-    spots = {1 << 10}
+    spots = {8 * (N // 64)}
     assert set(back) == zones | constant | spots
 
 

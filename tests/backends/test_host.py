@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import platform
 import re
+import resource
 import shlex
 import shutil
 import stat
@@ -379,6 +381,22 @@ class TestLaunching:
         assert x[0] == pytest.approx(np.e, rel=1e-15)
 
 
+def _access(address):
+    """Return the bytes of the mapping an address lies in, and who may do what there; nothing where there is none."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, access, *_ = line.split()
+        start, end = (int(number, 16) for number in span.split("-"))
+        if start <= address < end:
+            return end - start, access
+    return 0, ""
+
+
+def _addresses():
+    """Return how many bytes of addresses this process has."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize"))
+    return int(line.split()[1]) << 10
+
+
 class TestBuffers:
     @pytest.fixture
     def backend(self, cache):
@@ -391,6 +409,26 @@ class TestBuffers:
             data = np.ones(nbytes, np.uint8)
             buffer.read(data)
             assert not data.any()
+
+    @pytest.mark.parametrize("nbytes", [1, 4096, 100_000])
+    def test_nobody_may_use_what_lies_around_it(self, backend, nbytes):
+        buffer = backend.device.allocate(nbytes)
+        pages = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        around = _access(buffer.address - 1), _access(buffer.address), _access(buffer.address + pages)
+        assert [access for _, access in around] == ["---p", "rw-p", "---p"]
+        least = 1 << 20
+        assert around[0][0] >= least
+        assert around[2][0] >= least
+        address = buffer.address
+        buffer.free()
+        assert _access(address)[1] in ("", "---p")
+
+    def test_a_process_that_may_have_few_addresses_takes_few(self, backend, monkeypatch):
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 33, 1 << 33))
+        before = _addresses()
+        buffer = backend.device.allocate(1000)
+        assert (1 << 21) < _addresses() - before < 1 << 24
+        assert buffer.seen().tolist() == [0] * 1000
 
     def test_sizes_and_layout_have_to_match(self, backend):
         buffer = backend.device.allocate(80)
