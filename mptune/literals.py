@@ -9,6 +9,7 @@ cannot be, nothing is said: the aim is that what is said is right.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Sequence
@@ -98,7 +99,8 @@ _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 def widening_literals(body: str) -> tuple[Token, ...]:
     """Return the literals that make narrow computations of an instantiated template double, in their order."""
     reader = _Reader(tuple(tokens(body)))
-    reader.read()
+    with contextlib.suppress(RecursionError):  # hundreds of brackets in one another: what was found so far
+        reader.read()
     return tuple(sorted(reader.found, key=lambda token: token.start))
 
 

@@ -227,9 +227,16 @@ class _Template:
     source: _Source
     template: jinja2.Template
     lines: Mapping[str, int]
+    calls: Mapping[str, int]  #: likewise the helpers it calls
 
     def check_names(self, context: Mapping[str, Any]) -> None:
-        """Raise TemplateError for a name nothing defines, also in a branch that is not taken."""
+        """Raise TemplateError for a name nothing defines or that hides a helper, also in a branch that is not taken."""
+        for name, line in self.calls.items():
+            if name in context:
+                raise TemplateError(
+                    f"{self.source.name}:{line}: the helper {name}() is called, and a parameter or size is called "
+                    f"{name!r}, which hides it; call that {name}_value, say"
+                )
         for name, line in self.lines.items():
             if name not in context and name not in _HELPERS:
                 near, helpers = did_you_mean(name, [*context, *_HELPERS]), ", ".join(_HELPERS)
@@ -273,12 +280,16 @@ def _compile(source: _Source, environment_of: Callable[[Path], jinja2.Environmen
         raise TemplateError(f"{source.name}:{error.lineno}: {error.message}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise TemplateError(f"template {source.path} cannot be read: {error}") from error
+    calls: dict[str, int] = {}
+    for call in tree.find_all(jinja2.nodes.Call):
+        if isinstance(call.node, jinja2.nodes.Name) and call.node.name in _HELPERS:
+            calls.setdefault(call.node.name, call.lineno)
     undeclared = jinja2.meta.find_undeclared_variables(tree)
     lines: dict[str, int] = {}
     for node in tree.find_all(jinja2.nodes.Name):
         if node.name in undeclared and node.ctx == "load":
             lines[node.name] = min(node.lineno, lines.get(node.name, node.lineno))
-    return _Template(source, template, dict(sorted(lines.items(), key=lambda item: item[1])))
+    return _Template(source, template, dict(sorted(lines.items(), key=lambda item: item[1])), calls)
 
 
 @functools.lru_cache(maxsize=16)
@@ -387,7 +398,8 @@ def cited(message: str, kernel: Kernel, configuration: Configuration, sizes: Map
 
     def cite(match: re.Match[str]) -> str:
         line = int(match[1] or match[3])
-        return f"{lines.at(line, int(match[2] or 1))} (line {line} rendered)"
+        where = lines.at(line, int(match[2] or 1))
+        return where if where == f"{source.name}:{line}" else f"{where} (line {line} rendered)"
 
     return place.sub(cite, message)
 

@@ -115,3 +115,7 @@ def test_macros_and_templates_of_the_source() -> None:
 )
 def test_what_is_no_cplusplus_ends(text: str) -> None:
     found(text)
+
+
+def test_thousands_of_brackets_end() -> None:
+    assert found(f"y[i] = 0.5 * x[i]; y[i] = {'(' * 5000}x[i]{')' * 5000};") == ["0.5"]

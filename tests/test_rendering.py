@@ -358,6 +358,17 @@ def test_static_and_mentioned_shared_memory_stay_as_they_are():
     assert body(text) == text
 
 
+def test_a_parameter_that_hides_a_helper_the_template_calls() -> None:
+    size = OrdinalParameter("max", [1, 2])
+    fine = kernel(f"{FUNCTION} {{\n// {{{{ max }}}}\n}}\n", parameters=[*kernel("").parameters, size])
+    assert "// 1" in render_body(fine, fine.configuration({}), fine.resolve_sizes())
+    hidden = dataclasses.replace(fine, template=f"{FUNCTION} {{\n// {{{{ max(1, n) }}}}\n}}\n")
+    with pytest.raises(
+        TemplateError, match=r"^scale.cu.j2:2: the helper max\(\) is called.*'max'.*call that max_value"
+    ):
+        render_body(hidden, hidden.configuration({}), hidden.resolve_sizes())
+
+
 # -- which line of the template -------------------------------------------------------------------
 
 LINES = """// {# a comment
@@ -413,7 +424,7 @@ def test_a_message_without_a_line_or_of_another_file_stays(several):
     configuration, sizes = several.configuration({}), several.resolve_sizes()
     for message in ("g++ crashed on scale", "town.cu:3:1: error", "own.cub:3", "arguments of scale:3:4: error"):
         assert cited(message, several, configuration, sizes) == message
-    assert cited("own.cu(1): error: x", several, configuration, sizes) == "own.cu.j2:1 (line 1 rendered): error: x"
+    assert cited("own.cu(1): error: x", several, configuration, sizes) == "own.cu.j2:1: error: x"
 
 
 @pytest.mark.parametrize(
