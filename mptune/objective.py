@@ -223,6 +223,14 @@ class Objective:
             return math.inf
         return max((excess for _, excess in self._error_excesses(trial)), default=-math.inf)
 
+    def binding(self, trial: Trial) -> str:
+        """Return the name of the error that exceeds its threshold by the largest factor, or comes closest to it.
+
+        Raises:
+            ValueError: there is no threshold.
+        """
+        return max(self._error_excesses(trial), key=lambda entry: entry[1])[0]
+
     def _error_excesses(self, trial: Trial) -> Iterator[tuple[str, float]]:
         for name, tau in self._limits.items():
             yield name, _log10_ratio(_error_of(trial, name), tau)

@@ -21,7 +21,8 @@ damped Gauss-Newton steps, and its uncertainty is the Laplace approximation's.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -260,10 +261,11 @@ class Signatures:
         ]
         parameters = [space.parameters[column] for column in self.columns]
         self._radices = _radices([len(p.values) for p in parameters])
-        self._target = _log10_threshold(objective)
-        # A threshold above 1 is not relative, and the errors beside it are not either.
-        self._model = ErrorModel(parameters, max(0.0, self._target))
-        self._untaught = ErrorModel(parameters, max(0.0, self._target))
+        self._parameters = parameters
+        #: How often each error that has a threshold was the one that exceeds it most, or comes closest.
+        self._binding = Counter[str]()
+        self._target = math.nan
+        self._use(min(objective.limits, key=objective.limits.__getitem__))
         self._records: dict[int, _Record] = {}
         #: Key, value codes outside the signature and excess of everything that failed.
         self._failures: list[tuple[int, Codes, float]] = []
@@ -273,6 +275,15 @@ class Signatures:
         self.version = 0
 
     # -- learning ------------------------------------------------------------------------------
+
+    def _use(self, binding: str) -> None:
+        """Model the error of this name: of several with thresholds, all but one are often met by far."""
+        target = math.log10(self._objective.limits[binding])
+        if target == self._target:
+            return
+        self._target = target
+        # A threshold above 1 is not relative, and the errors beside it are not either.
+        self._model, self._untaught = (ErrorModel(self._parameters, max(0.0, self._target)) for _ in range(2))
 
     def observe(self, codes: Codes, trials: Sequence[Trial]) -> None:
         """Learn from trials; ``codes`` are the value codes of all parameters, shape ``(n, d)``."""
@@ -285,6 +296,7 @@ class Signatures:
             record = self._records.setdefault(key, _Record(row.copy()))
             excess = self._objective.error_excess(trial)
             if trial.is_valid and excess < math.inf:
+                self._binding[self._objective.binding(trial)] += 1
                 news |= not record.excesses
                 record.excesses.append(excess)
             else:
@@ -458,11 +470,3 @@ def _significand_bits(parameter: Parameter) -> Array:
         steps = {"accurate": 32.0, "fast": 16.0, "approx": 0.0}
         return np.array([steps[str(v)] for v in parameter.values])
     return np.zeros(len(parameter.values))
-
-
-def _log10_threshold(objective: Objective) -> float:
-    """Return log10 of the threshold, the geometric mean of several."""
-    threshold = objective.threshold
-    assert threshold is not None
-    values = list(threshold.values()) if isinstance(threshold, Mapping) else [threshold]
-    return float(np.mean([math.log10(value) for value in values]))

@@ -212,6 +212,21 @@ def test_the_worst_output_counts_with_thresholds_by_output() -> None:
     assert not signatures.known_bad(_codes(64, "fp64", "fp16"))[0]
 
 
+def test_a_threshold_that_nothing_comes_near_changes_no_prediction() -> None:
+    """A mean of thresholds of different metrics would be off by decades: the one that binds is modelled."""
+    errors = {"fp64": 1e-16, "fp32": 1e-7, "fp16": 1e-3}
+    trials = [
+        _trial(32, x, "fp32", **{"error.NRMSE": error, "error.ULP": 3.0, "error": error}) for x, error in errors.items()
+    ]
+    alone = _observed(Objective(threshold={"NRMSE": 1e-5}), *trials)
+    codes = np.vstack([_codes(64, x, y) for x in errors for y in errors])
+    for other in ({"ULP": 1e12}, {"ULP": 1e-3}):
+        both = _observed(Objective(threshold={"NRMSE": 1e-5, **other}), *trials)
+        binds = other["ULP"] > 3
+        assert np.array_equal(both.log_probability(codes), alone.log_probability(codes)) is binds
+        assert np.array_equal(both.levels(codes)[0], alone.levels(codes)[0]) is binds
+
+
 def test_exact_results_and_infinite_errors_are_taken() -> None:
     signatures = _observed(
         Objective(threshold=1e-3),
