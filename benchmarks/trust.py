@@ -54,9 +54,12 @@ def judge(case: Hostile, document: dict[str, Any]) -> Result:
     baseline, best = document["baseline"], document["best"]
     wrong_baseline = baseline is not None and case.is_wrong(baseline["configuration"])
     if best is None:
-        refused = document.get("refused") or ""
+        # On a noisy machine it is one of these.
+        named = [entry["configuration"] for entry in document.get("undecided") or ()]
         statuses = ", ".join(f"{count} {status}" for status, count in document["statuses"].items())
-        return Result(Outcome.REFUSED if refused else Outcome.NOTHING, refused or statuses, wrong_baseline)
+        outcome = Outcome.REFUSED if named else Outcome.NOTHING
+        detail = f"one of {len(named)}" if named else statuses
+        return Result(Outcome.WRONG if any(map(case.is_wrong, named)) else outcome, detail, wrong_baseline)
     shown = ", ".join(f"{name}={value}" for name, value in best["configuration"].items())
     return Result(Outcome.WRONG if case.is_wrong(best["configuration"]) else Outcome.RIGHT, shown, wrong_baseline)
 
