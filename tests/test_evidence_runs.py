@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from made_up_devices import MadeUp, replace_devices
 
+from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.precision import precision
 from mptune.run import Run
@@ -185,3 +186,50 @@ def test_what_was_too_fast_once_only_does_not_win(monkeypatch: pytest.MonkeyPatc
     assert run.best is not None
     assert run.best.time_ms > 2.0
     assert not run.warnings
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        ("one block size", "block"),
+        ("all block sizes but one", "block"),
+        ("error grows with unrolling", "unroll"),
+    ],
+)
+def test_a_run_says_which_parameter_errors_depend_on_and_reuses_nothing_more(
+    monkeypatch: pytest.MonkeyPatch, name: str, parameter: str
+) -> None:
+    replace_devices(monkeypatch, HOSTILE[name]())
+    known_not_to_hold: list[Configuration] = []
+    submit = DeviceEvaluator.submit
+
+    def watched(self: DeviceEvaluator, configuration: Configuration, best_ms: float = math.inf) -> None:
+        submit(self, configuration, best_ms)
+        if not self.holds:
+            known_not_to_hold.append(configuration)
+
+    monkeypatch.setattr(DeviceEvaluator, "submit", watched)
+    warned: list[str] = []
+    run = tune(KERNEL, settings(budget=48), on_warning=warned.append)
+    (warning,) = [text for text in warned if text.startswith("errors of kernel made_up")]
+    assert "do not depend on its accuracy signature (x_type, y_type) alone" in warning
+    assert f"it depends on {parameter} (" in warning
+    assert warning in run.warnings
+    later = [trial for trial in run.trials if trial.configuration in known_not_to_hold]
+    assert len(later) > 10
+    assert all(trial.is_checked for trial in later)
+
+
+def test_rounding_is_no_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of a sum goes with the block size."""
+
+    def does(c: Configuration) -> MadeUp:
+        made = usual(c)
+        return dataclasses.replace(made, error=made.error * float(str(c["block"])) / 64.0)
+
+    warned: list[str] = []
+    replace_devices(monkeypatch, does)
+    run = tune(KERNEL, settings(budget=48, penalty="hard"), on_warning=warned.append)
+    assert warned == []
+    assert not all(trial.is_checked for trial in run.trials)
+    assert_true(run, does)

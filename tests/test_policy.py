@@ -424,3 +424,31 @@ def test_a_slow_configuration_is_never_faster_than_can_be(siblings_ms: list[floa
     if any(other <= time_ms for other in siblings_ms):
         slowest = max(siblings_ms)
         assert not TIMED.doubts_speed(slowest, siblings_ms, 0.0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2), st.sampled_from([1e-9, 1e-5, 1.1e-3, 2.0])), max_size=6),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([TIMED, HARD, FRONT]),
+)
+def test_nothing_is_condemned_without_evidence(
+    siblings: list[tuple[int, int, float]], has_feasible: bool, holds: bool, policy: MeasurementPolicy
+) -> None:
+    """Whatever was seen of a signature, its error is reused only if no value of a parameter can be the cause."""
+    trials = [
+        dataclasses.replace(trial(5.0, error), configuration=Configuration({"block": block, "unroll": unroll}))
+        for block, unroll, error in siblings
+    ]
+    checked = [*trials, *([GOOD] if has_feasible else [])]
+    plan = policy.plan(Facts(trials, checked, 2.5, ("block", "unroll"), holds))
+    if plan.action is Action.CHECK:
+        return
+    assert holds
+    assert trials
+    assert plan.errors["error"] == max(t.error for t in trials)
+    if plan.errors["error"] > 1e-3:
+        assert has_feasible
+        assert all(t.error > 1e-3 for t in trials)
+        for position in (0, 1):
+            assert len({values[position] for values in siblings}) > 1
