@@ -271,9 +271,11 @@ class Objective:
         if excess > 0 and trial.metric("unseen_violations") > 0:
             count, drawn = trial.metric("unseen_violations"), trial.metric("unseen_inputs")
             factor = f", a factor of {10**excess:.3g}" if excess < 300 else ""
+            worst = self.binding(trial)
+            what = worst if isinstance(self.threshold, Mapping) else "error"
             message = (
-                f"its error is above the threshold on {count:,.0f} of {drawn:,.0f} unseen inputs: up to "
-                f"{trial.error:.3g}{factor}"
+                f"its {what} is above the threshold on {count:,.0f} of {drawn:,.0f} unseen inputs: up to "
+                f"{trial.metric(worst):.3g}{factor}"
             )
             return replace(trial, status=Status.FRAGILE, message=message)
         if excess > 0:

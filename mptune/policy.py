@@ -259,12 +259,15 @@ class MeasurementPolicy:
                 draws=self.draws,
                 thresholds=thresholds,
             )
-        # Of those on several draws of the inputs, and of one, the worst.
+        # Of those on several draws of the inputs, and of one, the worst; by every metric.
         errors = errors_of(max(facts.siblings, key=lambda sibling: sibling.error))
+        errors |= {name: max(t.metric(name) for t in facts.siblings) for name in errors if is_error(name)}
         if any(errors[name] > limit for name, limit in limits.items()):
             reason = "not timed: its error is above the threshold"
             return Plan(Action.REJECT, reason, errors, error_limits=limits)
-        as_accurate = (t.time_ms for t in facts.checked if t.error <= errors["error"] and not math.isnan(t.time_ms))
+        as_accurate = (
+            t.time_ms for t in facts.checked if self._is_as_accurate(t, errors) and not math.isnan(t.time_ms)
+        )
         return Plan(
             Action.REUSE,
             is_known.reason,
@@ -341,9 +344,15 @@ class MeasurementPolicy:
             return Decision(True, "it was not timed, so it cannot win")
         if not self.reuses_errors:
             return Decision(False, "errors are not reused")
-        if any(other.time_ms <= stored.time_ms and other.error <= stored.error for other in checked):
+        errors = errors_of(stored)
+        if any(other.time_ms <= stored.time_ms and self._is_as_accurate(other, errors) for other in checked):
             return Decision(True, "a checked trial is as fast and as accurate")
         return Decision(False, "no checked trial is as fast and as accurate: it would join the front")
+
+    def _is_as_accurate(self, trial: Trial, errors: Mapping[str, float]) -> bool:
+        """Whether a trial has no larger error than these: of the worst output, and each that has a threshold."""
+        names = ("error", *self.objective.limits)
+        return all(trial.metric(name) <= errors.get(name, math.nan) for name in names)
 
     def undecided(self, trials: Sequence[Trial], *, holds: bool = True) -> list[Trial]:
         """Return the trials that would be reported if their error, measured on another configuration, were theirs.

@@ -452,3 +452,21 @@ def test_nothing_is_condemned_without_evidence(
         assert all(t.error > 1e-3 for t in trials)
         for position in (0, 1):
             assert len({values[position] for values in siblings}) > 1
+
+
+def test_as_accurate_is_by_every_error_that_has_a_threshold() -> None:
+    """What is fast and right by one metric but not by another must not keep its rival from being checked."""
+    policy = MeasurementPolicy(Objective(threshold={"NRMSE": 1e-3, "MaxAE": 1e-3}))
+
+    def measured(time_ms: float, nrmse: float, max_ae: float, *, reused: bool = False) -> Trial:
+        return trial(time_ms, nrmse, reused=reused, **{"error.NRMSE": nrmse, "error.MaxAE": max_ae})
+
+    rival = measured(1.0, 1e-9, 1.0)
+    siblings = (measured(8.0, 1e-5, 1e-6), measured(9.0, 1e-6, 1e-5))
+    plan = policy.plan(known(siblings, [rival, *siblings]))
+    assert plan.action is Action.REUSE
+    assert plan.errors["error.MaxAE"] == 1e-5
+    assert plan.check_below_ms == 8.0
+    stored = measured(2.0, 1e-5, 1e-6, reused=True)
+    assert not policy.is_backed(stored, [rival])
+    assert policy.is_backed(stored, [rival, measured(2.0, 1e-6, 1e-6)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -272,8 +271,10 @@ def _winners(
             print_error(f"{path}: {run.why_undecided}, and --configuration chooses one of them")
             return []
         if winner is None:
-            least = min((trial.error for trial in run.trials if trial.is_valid and trial.error >= 0), default=math.nan)
-            print_error(f"{path}: no trial satisfies the threshold; the smallest error is {number(least)}")
+            own = run.objective if max_error is None else run.objective_within(max_error)
+            closest = own.closest(run.checked)
+            nearest = "none has an error" if closest is None else f"the closest: {own.judge(closest).message}"
+            print_error(f"{path}: no trial satisfies the threshold; {nearest}")
             return []
         if not run.objective.is_feasible(winner.trial) and max_error is None:
             print_note(

@@ -75,7 +75,7 @@ def test_another_threshold_is_another_winner_and_none_is_exit_code_one(
         assert set(document["files"]) == FILES
     code, out, err = emit(run, "--kernel", OWN, "-o", "nowhere", "--max-error", "1e-30", "--json")
     assert (code, out) == (1, "")
-    assert "no trial satisfies the threshold; the smallest error is 1e-16\n" in err
+    assert "no trial satisfies the threshold; the closest: error 1e-16 is above the threshold\n" in err
     assert not (tmp_path / "nowhere").exists()
 
 
