@@ -39,7 +39,7 @@ from mptune.registry import definition_hash, kernel_of_run
 from mptune.rendering import render, template_hash
 from mptune.resources import count_instructions
 from mptune.results import Status, Trial
-from mptune.run import Run
+from mptune.run import Run, in_short
 from mptune.sensitivity import (
     LEAST_GAIN,
     WINNER,
@@ -105,32 +105,34 @@ def explain(
     loaded = run if isinstance(run, Run) else read_run(run)
     if not probe:
         return explanation_of(loaded, unprobed="the stored trials alone were asked for")
-    session: _Session | None = None
+    winner = explanation_of(loaded).trial
+    if winner is None:
+        return explanation_of(loaded)
     try:
-        found = _kernel(loaded, kernel, on_warning)
-        winner = explanation_of(loaded).trial
-        if winner is None:
-            return explanation_of(loaded)
-        session = _Session(loaded, found, winner, on_probe, on_warning)
+        session = _Session(loaded, *_kernel(loaded, kernel, on_warning), winner, on_probe, on_warning)
+    except _UnprobedError as reason:
+        return explanation_of(loaded, unprobed=str(reason))
+    try:
         if not session.is_complete:
             with contextlib.ExitStack() as stack:
-                file = None if isinstance(run, Run) else stack.enter_context(RunFile.open(run))
-                session.measure(stack, file)
+                session.measure(stack, None if isinstance(run, Run) else stack.enter_context(RunFile.open(run)))
         return session.explained()
-    except (_UnprobedError, RunFileError) as reason:
-        return explanation_of(loaded, unprobed=str(reason)) if session is None else session.explained(str(reason))
+    except MptuneError as reason:
+        return session.explained(in_short(str(reason)))
     except KeyboardInterrupt:
-        if session is not None and not isinstance(run, Run):
+        if not isinstance(run, Run):
             on_warning(f"what was measured is kept in {run}: the same command goes on with the rest")
         raise
 
 
-def _kernel(run: Run, given: Kernel | str | Path | None, on_warning: Callable[[str], None]) -> Kernel:
+def _kernel(run: Run, given: Kernel | str | Path | None, on_warning: Callable[[str], None]) -> tuple[Kernel, Sizes]:
+    """Return the kernel of a run and the sizes it was made at; without a kernel given, having none is no error."""
     if run.info.recorded:
         raise _UnprobedError("a recording has no kernel to measure")
     try:
-        return kernel_of_run(run.info, given, on_warning=on_warning)
-    except KernelError as error:
+        kernel = kernel_of_run(run.info, given, on_warning=on_warning)
+        return kernel, sizes_of(run, kernel)
+    except (KernelError, RunFileError) as error:
         if given is not None:
             raise
         raise _UnprobedError(str(error)) from error
@@ -142,6 +144,7 @@ class _Session:
     Args:
         run: the run.
         kernel: its kernel.
+        sizes: the problem sizes.
         winner: the trial that is explained.
         on_probe: as of :func:`explain`.
         on_warning: as of :func:`explain`.
@@ -151,6 +154,7 @@ class _Session:
         self,
         run: Run,
         kernel: Kernel,
+        sizes: Sizes,
         winner: Trial,
         on_probe: Callable[[], None],
         on_warning: Callable[[str], None],
@@ -161,7 +165,7 @@ class _Session:
         self._key = probe_key(winner, template_hash(kernel), definition_hash(kernel))
         self._on_probe = on_probe
         self._on_warning = on_warning
-        self._sizes = sizes_of(run, kernel)
+        self._sizes = sizes
         self._probes = list(run.probes)
 
     def explained(self, unprobed: str = "") -> Explanation:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mptune import probing
+from mptune.errors import KernelError, MptuneError
 from mptune.evaluators.roofline import Bound
 from mptune.kernel import Work
 from mptune.probing import explain
@@ -132,6 +133,17 @@ def test_digits_are_those_of_the_analysis(run_file: MakeFile, monkeypatch: pytes
     assert after.summary() == before.summary()
     assert len(after.probes) == 4
 
+    # Twice the bytes in, and each of them converted; the winner converts its results alone.
+    probes = {tuple(probe.configuration.values()): probe for probe in after.probes}
+    code = probes[64, "fp64", "fp32"].measurement.metrics
+    n, terms = 1024, 129
+    assert code["traffic_bytes"] == 8 * n * terms + 8 * n
+    assert code["winner.traffic_bytes"] == 4 * n * terms + 8 * n
+    assert code["conversions"] > code["winner.conversions"]
+    assert code["winner.vector_operations"] + code["winner.scalar_operations"] > 0
+    assert code["winner.memory_bound_ms"] == pytest.approx(code["winner.traffic_bytes"] / 1e6)
+    assert code["error_draws"] == code["winner.error_draws"] == 3
+
     # The second time is a matter of reading.
     forbid_devices(monkeypatch)
     assert explain(path, KERNEL).to_json() == found.to_json()
@@ -151,20 +163,6 @@ def test_what_was_measured_is_not_measured_again(
     assert phases(path)["probe"] == 4
     forbid_devices(monkeypatch)
     assert explain(path, KERNEL).to_json() == found.to_json()
-
-
-def test_machine_code_is_counted(run_file: MakeFile) -> None:
-    path = run_file([WINNER])
-    explain(path, KERNEL)
-    probes = {tuple(probe.configuration.values()): probe for probe in Run.load(path).probes}
-    code = probes[64, "fp64", "fp32"].measurement.metrics
-    # Twice the bytes in, and each of them converted; the winner converts its results alone.
-    n, terms = 1024, 129
-    assert code["traffic_bytes"] == 8 * n * terms + 8 * n
-    assert code["winner.traffic_bytes"] == 4 * n * terms + 8 * n
-    assert code["conversions"] > code["winner.conversions"]
-    assert code["winner.vector_operations"] + code["winner.scalar_operations"] > 0
-    assert code["winner.memory_bound_ms"] == pytest.approx(code["winner.traffic_bytes"] / 1e6)
 
 
 def test_an_interrupted_explanation_goes_on(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,18 +208,19 @@ def test_neighbours_that_cannot_be(run_file: MakeFile) -> None:
     assert found.missing == 0
 
 
-def test_neighbours_that_fail(run_file: MakeFile, tmp_path: Path) -> None:
+def test_neighbours_that_fail(run_file: MakeFile, everything: Run, tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     text = KERNEL.read_text()
     assert "(double)total;" in text
     broken.write_text(text.replace("(double)total;", '(double)total{{ "" if sum_type != "bf16" else " +" }};'))
     said: list[str] = []
-    path = run_file([WINNER])
+    path = run_file([WINNER], compiler=f"{everything.info.compiler}|-O1")
     found = explain(path, broken, on_warning=said.append)
     assert [reason.kind for reason in change(found, "sum_type", "bf16").reasons] == ["failed"]
     assert "compile_error" in change(found, "sum_type", "bf16").reasons[0].text
     # Its hash is not the run's, which is said, and what it gives is not taken for the run's kernel.
     assert any("hash differs" in warning for warning in said)
+    assert any("-O1" in warning for warning in said)
     assert explain(path, probe=False).missing == 4
     assert explain(path, broken, on_warning=said.append).to_json() == found.to_json()
 
@@ -256,14 +255,23 @@ def test_recordings_and_runs_in_memory(everything: Run) -> None:
     assert found.missing == 0 or found.unprobed == "a recording has no kernel to measure"
     run = Run(everything.info, [trial_of(everything, *WINNER)])
     assert explain(run, load_kernel(KERNEL), probe=False).missing == 4
-    # A run without a file has nowhere to keep probes.
-    assert explain(run, load_kernel(KERNEL)).missing == 0
-    assert run.probes == ()
+
+
+def test_what_goes_wrong_while_measuring_is_told(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MptuneError("the device is on fire\nand more")
+
+    monkeypatch.setattr(probing, "DeviceEvaluator", fail)
+    found = explain(run_file([WINNER]), KERNEL)
+    assert found.unprobed == "the device is on fire"
+    assert found.missing == 4
+
+
+def test_a_metric_nobody_knows_is_told(run_file: MakeFile) -> None:
+    assert "error metric 'my own' is neither" in explain(run_file([WINNER], metric="my own"), KERNEL).unprobed
 
 
 def test_the_wrong_kernel_is_refused(run_file: MakeFile) -> None:
-    from mptune.errors import KernelError
-
     with pytest.raises(KernelError, match="of kernel 'sums', not of 'poly'"):
         explain(run_file([WINNER]), KERNEL.with_name("own_kernel.py"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from described import described_run
 
+from mptune.finals import Finals
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.sensitivity import WINNER, Change, Explanation, explanation_of, percent, probe_key
@@ -171,6 +173,24 @@ def test_probes_are_compared_with_the_winner_of_the_same_rounds() -> None:
     assert found.outcome.source == "probed"
     assert found.speed == pytest.approx(10 / 12)
     assert found.outcome.interval == (0.8, 0.9)
+
+
+def test_finalists_are_compared_by_the_rounds_of_the_finals() -> None:
+    slower, winner = trial("fp32", "fp64"), trial("fp32", "fp32")
+    rounds = [{winner.configuration: 1.0 * noise, slower.configuration: 1.5 * noise} for noise in (1, 2, 1, 3, 1, 2, 1)]
+    run = run_of([winner, slower])
+    with_finals = Run(run.info, run.trials, dataclasses.replace(run.state, finals=Finals.of(rounds, 0)))
+    found = change(explanation_of(with_finals), "sum_type", "fp64")
+    assert found.speed == pytest.approx(1 / 1.5)
+    assert found.outcome is not None
+    assert found.outcome.interval == pytest.approx((1 / 1.5, 1 / 1.5))
+
+
+def test_errors_of_the_same_draws_are_compared() -> None:
+    """The winner was verified on more inputs than its neighbour ran on: its worst is worse than its first."""
+    verified = trial("fp32", "fp32", error=9e-5, error_draws=23, error_first_draw=1e-5)
+    run = run_of([verified, trial("fp32", "fp64", error=1e-8)])
+    assert change(explanation_of(run), "sum_type", "fp64").digits == pytest.approx(3)
 
 
 def test_probes_change_neither_trials_nor_the_best() -> None:
