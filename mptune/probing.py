@@ -29,6 +29,7 @@ from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameErr
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.roofline import Roofline
 from mptune.evaluators.rounds import visit_of
+from mptune.evaluators.timing import TimingPlan
 from mptune.finals import LEAST_ROUNDS, Ratio
 from mptune.interop import read_run
 from mptune.kernel import Kernel, Sizes
@@ -58,6 +59,8 @@ from mptune.unseen import with_draws
 
 __all__ = ["explain", "promising"]
 
+#: Launches before the rounds, whose times count.
+_FIRST_LOOK: Final = TimingPlan(min_repeats=2, max_repeats=2)
 #: Rounds in which neighbours take turns with the winner: fewer give no interval at 95% confidence.
 _ROUNDS: Final = 8
 #: Draws of the inputs that errors are measured on.
@@ -252,6 +255,7 @@ class _Session:
                 info.backend,
                 metric=self._metrics(),
                 seed=info.seed or 0,
+                plan=_FIRST_LOOK,
                 policy=MeasurementPolicy(Objective(), may_reuse_errors=False),
                 compilers=usable_cores(),
                 observers=[name for name in info.observers if name in OBSERVERS],

@@ -25,7 +25,9 @@ from mptune.tuner import TuneSettings, tune
 
 KERNEL = Path(__file__).parent / "sum_kernel.py"
 DATA = Path(__file__).parents[1] / "benchmarks" / "data"
-SETTINGS = TuneSettings(backend="host", max_error=1e-4, budget=12, baseline_share=0.0, strategy="random")
+SETTINGS = TuneSettings(
+    backend="host", max_error=1e-4, budget=12, baseline_share=0.0, strategy="random", inputs=1, verify=0
+)
 
 
 @pytest.fixture(scope="module")
