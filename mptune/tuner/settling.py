@@ -25,7 +25,7 @@ from mptune.tuner.ledger import Ledger
 from mptune.tuner.race import race, rounds_for_interval
 from mptune.tuner.warnings import Warnings
 
-__all__ = ["Settling", "finalists"]
+__all__ = ["Settling", "Turns", "finalists"]
 
 #: The finalists: so many of the fastest feasible trials, the fastest of each further combination of types that may be
 #: as fast, so many of the fastest with the baseline's types, and the front.
@@ -86,7 +86,7 @@ class Settling:
                 break
         # The last times may have put another one on top whose error was reused.
         while unsure := self.unsure:
-            turns = _Turns(self._evaluator, unsure)
+            turns = Turns(self._evaluator, unsure)
             turns.measure([trial.configuration for trial in unsure], 1)
             self._keep(turns)
             self._settled.update(trial.configuration for trial in unsure)
@@ -103,7 +103,7 @@ class Settling:
         if not doubted:
             return False
         self._doubted.update(doubted)
-        turns = _Turns(self._evaluator, [self._ledger.trials[configuration] for configuration in doubted])
+        turns = Turns(self._evaluator, [self._ledger.trials[configuration] for configuration in doubted])
         turns.measure(list(doubted), LEAST_ROUNDS)
         self._keep(turns)
         for configuration, reason in self._doubtful(list(doubted), afresh=True).items():
@@ -152,7 +152,7 @@ class Settling:
 
         The rounds that say by how much one is faster are not those that chose it, which would flatter it.
         """
-        ledger, turns = self._ledger, _Turns(self._evaluator, last)
+        ledger, turns = self._ledger, Turns(self._evaluator, last)
         began, elapsed_s = time.monotonic(), ledger.elapsed_s
 
         def time_left_s(finals: Finals) -> float:
@@ -192,7 +192,7 @@ class Settling:
         # Who is in neither takes part in the first rounds.
         return [feasible, baselines, *([t.configuration] for t in last)]
 
-    def _keep(self, turns: _Turns, finals: Finals | None = None) -> None:
+    def _keep(self, turns: Turns, finals: Finals | None = None) -> None:
         """Record what finalists took, and how long each takes against the baseline."""
         typical_ms: Mapping[Configuration, float] = {}
         if finals is not None and finals.configurations:
@@ -215,7 +215,7 @@ class Settling:
         self._ledger.keep(dataclasses.replace(trial, warnings=warnings), self._ledger.phases[trial.configuration])
 
 
-class _Turns:
+class Turns:
     """The turns of some trials' configurations, as they are measured."""
 
     def __init__(self, evaluator: DeviceEvaluator, trials: Sequence[Trial]) -> None:
