@@ -27,7 +27,7 @@ _STEP: Final = 3
 #: so by about 2.5 standard deviations over the square root of n; it needs as many rounds as allow for being off.
 _HALF_WIDTH: Final = 0.015
 _DEVIATIONS: Final = 2.5
-_USUAL_ROUNDS: Final = 9
+_USUAL_ROUNDS: Final = 10
 _MOST_ROUNDS: Final = 200
 
 
@@ -47,7 +47,8 @@ def race(
     rounds: list[Mapping[Configuration, float]] = []
     open_groups = [list(dict.fromkeys(group)) for group in groups]
     while racing := list(dict.fromkeys(c for group in open_groups for c in group)):
-        more = measure(racing, _STEP)
+        # Rounds go back and forth, and so does the order in which they begin: as many go one way as the other.
+        more = measure(racing if len(rounds) % 2 == 0 else racing[::-1], _STEP)
         rounds += more
         finals = Finals.of(rounds, len(rounds))
         if not more or (len(rounds) >= LEAST_ROUNDS and is_up(finals)):
@@ -81,4 +82,5 @@ def rounds_for_interval(rounds: Sequence[Mapping[Configuration, float]], reporte
         met = [math.log(r[configuration] / r[reported[0]]) for r in rounds if configuration in r and reported[0] in r]
         spreads += [statistics.stdev(met)] if len(met) > 1 else []
     wanted = math.ceil((_DEVIATIONS * max(spreads, default=0.0) / _HALF_WIDTH) ** 2)
-    return min(max(wanted, _USUAL_ROUNDS), _MOST_ROUNDS)
+    enough = min(max(wanted, _USUAL_ROUNDS), _MOST_ROUNDS)
+    return enough + enough % 2

@@ -1,0 +1,234 @@
+"""Ratios of times taken in turn: what the interval holds, what is told apart, and what a file may say."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from described import described_run
+
+from mptune.finals import LEAST_ROUNDS, TIE, Finals, Ratio
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+from mptune.store import RunState
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.noise import NOISES, turns
+
+REPEATED = 200
+ONE, OTHER, THIRD = (Configuration({"type": name, "block": 1}) for name in ("fp64", "fp32", "fp16"))
+
+
+def ratios(noise: str, factor: float, rounds: int, seed: int) -> list[Ratio]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(REPEATED):
+        first, second = turns(noise, (factor, 1.0), rounds, 5, rng).min(axis=-1)
+        found.append(Ratio.of((first / second).tolist()))
+    return found
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("factor", "rounds"), [(1.0, 9), (1.0, 24), (1.8, 12)])
+def test_the_interval_holds_the_ratio_whatever_the_noise(noise: str, factor: float, rounds: int) -> None:
+    held = sum(ratio.low <= factor <= ratio.high for ratio in ratios(noise, factor, rounds, seed=1))
+    # Two standard deviations below 95% in so many repetitions.
+    assert held >= (0.95 - 2 * math.sqrt(0.95 * 0.05 / REPEATED)) * REPEATED
+
+
+def test_the_shortest_launch_is_disturbed_less_than_the_median() -> None:
+    for noise in ("correlated", "bursts", "always busy"):
+        rng = np.random.default_rng(0)
+        launches = turns(noise, (1.0,), 2000, 5, rng)[0]
+        shortest, median = launches.min(axis=-1), np.median(launches, axis=-1)
+        assert np.mean(np.log(shortest)) < 0.8 * np.mean(np.log(median)), noise
+
+
+def test_back_and_forth_a_drift_is_no_difference() -> None:
+    drifting = turns("drift", (1.0, 1.0), 40, 5, np.random.default_rng(0)).min(axis=-1)
+    assert Ratio.of((drifting[0] / drifting[1]).tolist()).is_equal
+    # Always in the same order, each is compared with one that is later.
+    rng = np.random.default_rng(0)
+    factors = NOISES["drift"](40 * 12, rng).reshape(40, 2, 6).min(axis=-1)
+    assert Ratio.of((factors[:, 1] / factors[:, 0]).tolist()).value > 1.0
+
+
+@pytest.mark.parametrize(
+    ("values", "slower", "equal"),
+    [
+        ([1.2] * 6, True, False),
+        ([1.0] * 6, False, True),
+        ([0.8] * 6, False, True),
+        ([0.9, 1.0, 1.1] * 3, False, False),
+        ([1.2] * 3, True, False),
+        ([1.2, 1.2, 1.05], False, False),  # few rounds must agree
+        ([1.0] * 3, False, False),
+        ([1 + TIE / 4] * 9, False, True),
+    ],
+)
+def test_slower_equal_or_open(values: list[float], slower: bool, equal: bool) -> None:
+    ratio = Ratio.of(values)
+    assert (ratio.is_slower, ratio.is_equal, ratio.is_open) == (slower, equal, not (slower or equal))
+
+
+def test_of_few_rounds_there_is_no_interval() -> None:
+    few, enough = (Ratio.of([1.0, 1.1, 0.9, 1.0, 1.2, 0.8][:n]) for n in (LEAST_ROUNDS - 1, LEAST_ROUNDS))
+    assert (few.low, few.high) == (0.0, math.inf)
+    assert (enough.low, enough.high) == pytest.approx((0.8, 1.2))
+
+
+def finals(*rounds: dict[Configuration, float], chosen_after: int = 0, tasks: float = math.nan) -> Finals:
+    return Finals.of(rounds, chosen_after, tasks)
+
+
+def test_rounds_that_chose_do_not_count_where_others_followed() -> None:
+    lucky = [{ONE: 2.0, OTHER: 0.9, THIRD: 1.0}] * 6
+    fresh = [{ONE: 2.0, OTHER: 1.0}] * 6
+    found = finals(*lucky, *fresh, chosen_after=6)
+    ratio = found.ratio(ONE, OTHER)
+    assert ratio is not None
+    assert (ratio.value, ratio.rounds) == (pytest.approx(2.0), 6)
+    other = found.ratio(THIRD, OTHER)
+    assert other is not None
+    assert (other.value, other.rounds) == (pytest.approx(1.0 / 0.9), 6)
+    assert [found.is_chosen(c) for c in (ONE, OTHER, THIRD)] == [True, True, False]
+    assert found.ratio(ONE, Configuration({"type": "bf16", "block": 1})) is None
+    typical = found.typical_ms(ONE)
+    assert typical[ONE] / typical[OTHER] == pytest.approx(2.0)
+
+
+def test_drift_and_load_are_noise() -> None:
+    steady = finals(*[{ONE: 2.0, OTHER: 1.0}] * 9, tasks=0.1)
+    assert steady.drift == pytest.approx(0.0)
+    drifting = finals(*[{ONE: 2.0 * (1 + i / 10), OTHER: 1.0 + i / 10} for i in range(9)])
+    assert drifting.drift == pytest.approx(0.8 * 0.8 / 1.08, rel=0.2)
+    # The difference of two configurations is no drift.
+    assert finals(*[{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.0}] * 5).drift == pytest.approx(0.0)
+
+
+@pytest.mark.usefixtures("noisy_machine")
+def test_noise_in_words() -> None:
+    rounds = [{ONE: 2.0, OTHER: 1.0}] * 9
+    assert finals(*rounds, tasks=0.1).noise == ""
+    assert finals(*rounds).noise == ""
+    assert finals(*rounds, tasks=2.0).noise.startswith("2.0 other tasks wanted each core, ")
+    assert "up to 15%" in finals(*[{ONE: 1.0}, {ONE: 1.15}] * 5).noise
+    assert finals({ONE: 1.0}, tasks=1.0).noise
+
+
+def test_as_data_and_back() -> None:
+    found = finals({ONE: 2.0, OTHER: 1.0}, {OTHER: 1.5}, chosen_after=1, tasks=0.5)
+    document = found.to_json()
+    assert document is not None
+    assert Finals.is_document(document)
+    assert Finals.from_json(document) == found
+    assert Finals().to_json() is None
+    assert RunState.from_json(RunState(finals=found).to_json()).finals == found
+    assert RunState.from_json({}).finals == Finals()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"times_ms": []},
+        {"times_ms": [[1.0]]},
+        {"times_ms": [[1.0, -1.0]]},
+        {"times_ms": [[1.0, None]]},
+        {"times_ms": [[1.0, "x"]]},
+        {"chosen_after": -1},
+        {"chosen_after": True},
+        {"tasks_per_core": "many"},
+        {"configurations": [{"type": None}, {}]},
+        {"configurations": "both"},
+        {"more": 1},
+    ],
+)
+def test_what_a_file_may_not_say(change: dict[str, object]) -> None:
+    document = finals({ONE: 2.0, OTHER: 1.0}).to_json()
+    assert document is not None
+    assert not Finals.is_document(document | change)
+
+
+# -- what a run makes of it -----------------------------------------------------------------------------
+
+PARAMETERS = [
+    {"name": "a_type", "kind": "precision", "values": ["fp64", "fp32", "fp16"]},
+    {"name": "b_type", "kind": "precision", "values": ["fp64", "fp32", "fp16"]},
+]
+
+
+def typed(a: str, b: str, time_ms: float) -> Trial:
+    size = {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0}
+    metrics = {"time_ms": time_ms, "error": 1e-9, "memory_bytes": size[a] + size[b]}
+    return Trial(Configuration({"a_type": a, "b_type": b}), Status.OK, measurement=Measurement(metrics))
+
+
+def run_of(rounds: list[dict[Configuration, float]], trials: list[Trial], tasks: float = math.nan) -> Run:
+    fields = {
+        "objective": "time_ms",
+        "parameters": PARAMETERS,
+        "baseline_values": {"a_type": ["fp64"], "b_type": ["fp64"]},
+    }
+    state = RunState(finals=Finals.of(rounds, 0, tasks))
+    return Run(described_run(fields, trials).info, trials, state)
+
+
+MIXED, SINGLE, HALF, DOUBLE = (
+    typed("fp16", "fp32", 1.0),
+    typed("fp32", "fp32", 1.02),
+    typed("fp16", "fp16", 1.01),
+    typed("fp64", "fp64", 2.0),
+)
+ALL = [MIXED, SINGLE, HALF, DOUBLE]
+
+
+def noisy_rounds(spread: float, count: int = 9) -> list[dict[Configuration, float]]:
+    rng = np.random.default_rng(0)
+    return [{t.configuration: t.time_ms * float(np.exp(spread * rng.normal())) for t in ALL} for _ in range(count)]
+
+
+def test_ties_go_to_the_fewest_types_then_to_the_least_memory() -> None:
+    assert run_of(noisy_rounds(0.0), ALL[:2] + ALL[3:]).best is MIXED  # 2% are told apart
+    assert run_of(noisy_rounds(0.05), ALL[:2] + ALL[3:]).best is SINGLE
+    assert run_of(noisy_rounds(0.05), ALL).best is HALF
+    # Without finals nothing is known of ties.
+    assert run_of([], ALL).best is MIXED
+
+
+def test_ties_of_as_much_memory_go_to_the_widest_types() -> None:
+    wide, narrow = (
+        Trial(t.configuration, Status.OK, measurement=Measurement({**t.measurement.metrics, "memory_bytes": 8.0}))
+        for t in (SINGLE, HALF)
+    )
+    rounds = [{wide.configuration: 1.0, narrow.configuration: 1.0}] * 9
+    assert run_of(rounds, [narrow, wide]).best is wide
+
+
+@pytest.mark.usefixtures("noisy_machine")
+def test_no_winner_is_named_where_noise_hides_which_types_are_fastest() -> None:
+    run = run_of(noisy_rounds(0.05), ALL, tasks=2.0)
+    assert run.best is None
+    assert {t.configuration for t in run.undecided} <= {t.configuration for t in (MIXED, SINGLE, HALF)}
+    assert len(run.undecided) > 1
+    assert "2.0 other tasks wanted each core" in run.why_undecided
+    # What noise does not hide is decided.
+    assert run_of(noisy_rounds(0.0), ALL, tasks=2.0).best is not None
+    assert run_of(noisy_rounds(0.05), [MIXED, DOUBLE], tasks=2.0).best is MIXED
+    # A quiet machine has ties.
+    assert run_of(noisy_rounds(0.02), ALL).undecided == ()
+
+
+def test_speedups_in_words() -> None:
+    run = run_of(noisy_rounds(0.01), [MIXED, DOUBLE])
+    low, high = run.speedup_interval(MIXED) or (0.0, 0.0)
+    assert low <= 2.0 <= high
+    assert run.speedup_text(MIXED) == f"2x ({low:.3g} to {high:.3g})"
+    assert run.speedup_text(DOUBLE) == "1"
+    assert run.speedup_interval(typed("fp16", "fp64", 1.0)) is None
+    same = [{SINGLE.configuration: 1.0 + i % 3 / 10, DOUBLE.configuration: 1.1} for i in range(9)]
+    assert run_of(same, [SINGLE, DOUBLE]).speedup_text(SINGLE).endswith(": cannot be told from 1.00)")
