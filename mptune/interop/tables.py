@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: How a cell begins that a spreadsheet takes for a formula (OWASP, "CSV Injection").
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\n")
 
 __all__ = ["CSV", "JSON", "PARQUET", "to_csv", "to_json", "to_parquet"]
 
@@ -27,12 +27,16 @@ def to_csv(run: Run) -> str:
     has an apostrophe before it. Numbers are as they are.
     """
     frame = run.to_dataframe()
-    texts = {name: frame[name].map(_no_formula) for name in frame.columns if frame[name].dtype == object}
+    texts = {name: frame[name].map(_no_formula) for name in frame.columns if frame[name].dtype.kind not in "biuf"}
     return str(frame.assign(**texts).rename(columns=_no_formula).to_csv(index=False, lineterminator="\n"))
 
 
 def _no_formula(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(_FORMULA) else cell
+    if not isinstance(cell, str):
+        return cell
+    # Between two rows there is a line feed, and a carriage return of a cell would not be quoted.
+    text = cell.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 
 
 def to_parquet(run: Run) -> bytes:

@@ -146,3 +146,20 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_run_without_trials_is_an_empty_table() -> None:
     assert json.loads(to_json(described_run(SETTINGS, [])))["trials"] == []
     assert to_csv(described_run(SETTINGS, [])).startswith("block,type,status")
+
+
+def test_no_cell_of_a_csv_is_a_formula() -> None:
+    texts = ("=1+1", "+1", "-x", "@SUM(1)", "\t=1", "\r=1", " =1", "plain", "-")
+    trials = [
+        Trial(
+            Configuration({"flags": text, "shift": -i}), Status.OK, text, Measurement({"time_ms": -1.5, "=metric": 1.0})
+        )
+        for i, text in enumerate(texts)
+    ]
+    header, *rows = csv.reader(io.StringIO(to_csv(described_run({"kernel": "k"}, trials))))
+    assert "'=metric" in header
+    for text, row in zip(texts, rows, strict=True):
+        cells = dict(zip(header, row, strict=True))
+        assert cells["flags"] == cells["message"] == (text if text == "plain" else f"'{text}".replace("\r", "\n"))
+        assert float(cells["time_ms"]) == -1.5
+    assert [int(dict(zip(header, row, strict=True))["shift"]) for row in rows] == [-i for i in range(len(texts))]
