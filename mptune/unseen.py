@@ -11,7 +11,7 @@ from typing import Any, Final
 from mptune.objective import Objective
 from mptune.results import Trial
 
-__all__ = ["CONFIDENCE", "METRICS", "Verified", "in_words", "rate_bound", "with_draws"]
+__all__ = ["CONFIDENCE", "METRICS", "Verified", "in_words", "limit_of", "rate_bound", "with_draws"]
 
 #: Of every statement about inputs that were not drawn.
 CONFIDENCE: Final = 0.95
@@ -95,11 +95,15 @@ class Verified:
 def in_words(trial: Trial, objective: Objective) -> str:
     """Say what verification found of a trial under the limits of an objective; empty if it was not verified."""
     found = Verified.of(trial, objective)
-    return "" if found is None else found.words(_limit(objective.threshold))
+    return "" if found is None else found.words(limit_of(objective))
+
+
+def limit_of(objective: Objective) -> str:
+    """Return an objective's error limits as statements name them: "1e-4", "y 1e-4 and z 0.01", or nothing."""
+    return _limit(objective.threshold)
 
 
 def _limit(threshold: float | Mapping[str, Any] | None) -> str:
-    """Return an error threshold as statements name it: "1e-4", "y 1e-4 and z 0.01", or nothing."""
     if threshold is None:
         return ""
     if isinstance(threshold, Mapping):

@@ -93,6 +93,7 @@ def test_documents_of_a_run(document: Call, run_file: Path, tmp_path: Path) -> N
     check("pareto", document("pareto", run_file, "--json"))
     check("pareto", document("pareto", run_file, "--metrics", "speedup,memory_bytes,error", "--json"))
     check("explain", document("explain", run_file, "--json"))
+    check("verify", document("verify", run_file, "--inputs", 6, "--scale", "0.5,1", "--hunt", 0.1, "--json"))
     exported = document("export", run_file, "--format", "json")
     check("export", exported)
     check("tune", exported["summary"])

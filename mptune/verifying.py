@@ -1,0 +1,413 @@
+"""A configuration of a run on more inputs than anybody has seen: at other sizes and scales, and the worst of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from mptune.accuracy.thresholds import recorded_metrics
+from mptune.buffers import Draw, Stream
+from mptune.emit import select, sizes_of
+from mptune.errors import MptuneError, RunFileError
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.devices import runnable_backend
+from mptune.hunting import hunt
+from mptune.kernel import Kernel, Sizes
+from mptune.objective import Objective
+from mptune.registry import kernel_of_run, remarks
+from mptune.results import Status, Trial
+from mptune.run import Run, json_document
+from mptune.store import RunFile
+from mptune.unseen import Verified, limit_of, with_draws
+
+__all__ = ["Case", "Hunted", "Verification", "verify"]
+
+#: Inputs before it is known how long they take, and how long as many take that are run together.
+_FIRST: Final = 5
+_PIECE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A configuration on unseen inputs of one size and scale.
+
+    Attributes:
+        sizes: the problem sizes.
+        scale: factor of every floating-point array.
+        verified: what they said, with those of earlier sessions where they count together.
+        worst: the input of the largest error in this session; None if no input could be made.
+        failures: how many gave no usable numbers, by status; they break every limit.
+        unmade: inputs that could not be made, and why, each reason once.
+    """
+
+    sizes: Mapping[str, int]
+    scale: float
+    verified: Verified | None
+    worst: Draw | None
+    failures: Mapping[str, int] = field(default_factory=dict)
+    unmade: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hunted:
+    """The worst input that was found on purpose; it says nothing about how many are like it.
+
+    Attributes:
+        inputs: how many were tried.
+        seconds: how long that took.
+        error: the largest error; infinite where the kernel failed.
+        excess: log10 of the factor by which it exceeds the limit, at most 0 if it does not; NaN without a limit.
+        draw: the input.
+        ranges: the values of the kernel's ranges there, by name.
+        status: how the kernel ended on it.
+    """
+
+    inputs: int
+    seconds: float
+    error: float
+    excess: float
+    draw: Draw
+    ranges: Mapping[str, float]
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What :func:`verify` found.
+
+    Attributes:
+        run: the run, as it was before.
+        trial: the configuration that was verified.
+        cases: a result for each size and scale.
+        hunted: the worst input found on purpose, None if nobody looked for it.
+        is_kept: whether the run file has what was found at its own sizes.
+        wall_s: how long all of it took.
+    """
+
+    run: Run
+    trial: Trial
+    cases: tuple[Case, ...]
+    hunted: Hunted | None
+    is_kept: bool
+    wall_s: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether no input broke a limit or made the kernel fail."""
+        found = [case.verified for case in self.cases if case.verified is not None]
+        hunted = self.hunted is not None and (self.hunted.excess > 0 or self.hunted.status is not Status.OK)
+        return not hunted and not any(verified.violations for verified in found)
+
+    def words(self, case: Case) -> str:
+        """Say what a case means; empty where no input could be made."""
+        return "" if case.verified is None else case.verified.words(limit_of(self.run.info.objective))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document ``mptune verify --json`` prints."""
+        info, hunted = self.run.info, self.hunted
+        return json_document(
+            {
+                "kernel": info.kernel,
+                "backend": info.backend,
+                "device": info.device,
+                "configuration": self.trial.configuration,
+                "threshold": info.objective.threshold,
+                "metric": info.metric,
+                "seed": info.seed,
+                "holds": self.holds,
+                "kept": self.is_kept,
+                "cases": [
+                    {
+                        "sizes": case.sizes,
+                        "scale": case.scale,
+                        "verified": None if case.verified is None else case.verified.to_json(),
+                        "worst_input": None if case.worst is None else _input(case.worst),
+                        "failures": case.failures,
+                        "unmade": case.unmade,
+                    }
+                    for case in self.cases
+                ],
+                "hunt": None
+                if hunted is None
+                else {
+                    "inputs": hunted.inputs,
+                    "seconds": hunted.seconds,
+                    "error": hunted.error,
+                    "factor": 10**hunted.excess if hunted.excess < _MOST_DECADES else None,
+                    "status": hunted.status,
+                    "worst_input": _input(hunted.draw) | {"ranges": hunted.ranges},
+                },
+                "wall_s": self.wall_s,
+            }
+        )
+
+
+_MOST_DECADES: Final = 300
+
+
+def _input(draw: Draw) -> dict[str, Any]:
+    return {"number": draw.number + 1, "spawn_key": draw.spawn_key, "scale": draw.scale}
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)  # where verify was called
+
+
+def verify(
+    run_file: str | Path,
+    kernel: Kernel | str | Path | None = None,
+    *,
+    configuration: str = "",
+    inputs: int = 59,
+    sizes: Sequence[str | Mapping[str, int]] = (),
+    scales: Sequence[float] = (),
+    hunt_s: float = 0.0,
+    on_input: Callable[[int], None] = lambda _: None,
+    on_warning: Callable[[str], None] = _warn,
+) -> Verification:
+    """Run a configuration of a run on inputs that nobody searched with.
+
+    They go on where the run's own verification, or the last call, ended. What is found at the run's own sizes is kept
+    in the run file, piece by piece: an interrupted call goes on there.
+
+    Args:
+        run_file: the run.
+        kernel: its kernel, unless it is a bundled one: a kernel, a definition file or the folder that holds it.
+        configuration: which trial, as ``mptune emit`` takes it; empty for the best.
+        inputs: how many, for each size and scale.
+        sizes: sizes to verify at, one after the other: a preset's name, or numbers by name (as text ``"n=100,m=3"``),
+            of which those that are missing are the run's. By default the run's own alone.
+        scales: factors of every floating-point array, one after the other; by default 1 alone.
+        hunt_s: how long to look for the worst input, in seconds, at the first of the sizes and scales.
+        on_input: told after every few inputs how many they were.
+        on_warning: told what differs from the conditions of the run; by default a warning.
+
+    Raises:
+        RunFileError: the run file cannot be read.
+        KernelError: the kernel is not found, or not that of the run.
+        MptuneError: there is no such trial, or it cannot run here.
+    """
+    start = time.monotonic()
+    _check(inputs, scales, hunt_s)
+    run = Run.load(run_file)
+    definition = kernel_of_run(run.info, kernel, on_warning=on_warning)
+    own = sizes_of(run, definition)
+    trial = select(run, configuration=configuration, kernel=definition)
+    if trial is None:
+        why = run.why_undecided or "no trial satisfies the threshold"
+        raise MptuneError(f"{run_file}: {why}; name a configuration to verify (--configuration)")
+    places = [_place(definition, own, given) for given in sizes or ({},)]
+    cases: list[Case] = []
+    hunted: Hunted | None = None
+    is_kept = False
+    for place in {tuple(place.items()): place for place in places}.values():
+        with _evaluator(run, definition, place) as evaluator:
+            keeper = _Keeper(run_file, run, definition, trial, evaluator, on_warning) if place == own else None
+            for scale in scales or (1.0,):
+                known = keeper if keeper is not None and keeper.is_usable and scale == 1 else None
+                subject = _Subject(run.info.objective, evaluator, trial, on_input)
+                cases.append(subject.case(place, scale, inputs, known))
+                is_kept = is_kept or known is not None
+            if hunt_s and hunted is None:
+                hunted = subject.hunted(definition, (scales or (1.0,))[0], run.info.seed or 0, hunt_s)
+    return Verification(run, trial, tuple(cases), hunted, is_kept, time.monotonic() - start)
+
+
+def _place(kernel: Kernel, own: Sizes, given: str | Mapping[str, int]) -> Sizes:
+    """Return the sizes somebody asks for."""
+    if isinstance(given, str) and "=" not in given:
+        return kernel.resolve_sizes(given)
+    if not isinstance(given, str):
+        return kernel.resolve_sizes("default", {**own, **given})
+    values: dict[str, int] = {}
+    for part in given.split(","):
+        name, equals, value = part.partition("=")
+        try:
+            values[name.strip()] = int(value) if value.strip().lstrip("+-").isdecimal() else int(_whole(float(value)))
+        except (ValueError, OverflowError):
+            expected = "a whole number" if equals else "NAME=VALUE by commas, or a preset"
+            raise MptuneError(f"size {part!r}: expected {expected}") from None
+    return kernel.resolve_sizes("default", {**own, **values})
+
+
+def _whole(value: float) -> float:
+    if not value.is_integer():
+        raise ValueError
+    return value
+
+
+def _check(inputs: int, scales: Sequence[float], hunt_s: float) -> None:
+    if inputs < 1:
+        raise MptuneError(f"inputs {inputs}: expected at least 1")
+    for scale in scales:
+        if not (math.isfinite(scale) and scale != 0):
+            raise MptuneError(f"scale {scale:g}: expected a finite number other than 0")
+    if not (math.isfinite(hunt_s) and hunt_s >= 0):
+        raise MptuneError(f"hunt {hunt_s:g}: expected a number of seconds")
+
+
+def _evaluator(run: Run, kernel: Kernel, sizes: Sizes) -> DeviceEvaluator:
+    info = run.info
+    outputs = [output.name for output in kernel.outputs]
+    metric = recorded_metrics(info.metric, info.metrics, outputs, kernel.metric)
+    return DeviceEvaluator(kernel, sizes, runnable_backend(info.backend), metric=metric, seed=info.seed or 0)
+
+
+class _Keeper:
+    """Keeps in the run file what is found at its own sizes, if everything is as it was during the run.
+
+    Attributes:
+        trial: what the run file has of the configuration.
+        is_usable: whether anything can be kept; the warning has said why not.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        run: Run,
+        kernel: Kernel,
+        trial: Trial,
+        evaluator: DeviceEvaluator,
+        on_warning: Callable[[str], None],
+    ) -> None:
+        self._path = path
+        self._objective = run.info.objective
+        self.trial = trial
+        ready = evaluator.start()
+        now = dataclasses.replace(run.info, compiler=ready.identity, data_key=ready.data_key)
+        reasons = [*remarks(run.info, kernel), *now.changes_since(run.info)]
+        if not run.info.objective.is_feasible(trial):
+            reasons.append("the configuration is not feasible")
+        if trial.measurement.reused_error:
+            reasons.append("its error in the run was measured on another configuration")
+        self.is_usable = not reasons
+        if reasons:
+            on_warning(f"what is found is not kept in {path}: {'; '.join(reasons)}")
+        else:
+            try:
+                with RunFile.open(path) as file:
+                    is_baseline_s = any(t.configuration == trial.configuration for t in file.trials("baseline"))
+                self._phase = "baseline" if is_baseline_s else "search"
+            except RunFileError as error:
+                self.is_usable = False
+                on_warning(f"what is found is not kept: {error}")
+
+    def keep(self, trial: Trial) -> None:
+        """Commit what the trial has become."""
+        self.trial = self._objective.judge(trial)
+        with RunFile.open(self._path) as file:
+            file.add(self.trial, self._phase)
+
+
+class _Subject:
+    """One configuration, run on draws.
+
+    Args:
+        objective: whose error limits count.
+        evaluator: runs it.
+        trial: what the run knows of it.
+        tell: told how many inputs there have just been.
+    """
+
+    def __init__(
+        self, objective: Objective, evaluator: DeviceEvaluator, trial: Trial, tell: Callable[[int], None]
+    ) -> None:
+        self._objective = objective
+        self._evaluator = evaluator
+        self._trial = trial
+        self._tell = tell
+        self._draw_s = math.inf
+
+    def case(self, sizes: Sizes, scale: float, inputs: int, keeper: _Keeper | None) -> Case:
+        """Verify on so many inputs more than the trial has seen."""
+        before = Verified.of(self._trial, self._objective) if keeper is not None else None
+        seen, broken = (before.inputs, before.violations) if before is not None else (0, 0)
+        worst_error = before.worst_error if before is not None else 0.0
+        worst: tuple[float, Draw] | None = None
+        failures: Counter[str] = Counter()
+        unmade: dict[str, None] = {}
+        left = inputs
+        numbers = count(seen)
+        while left > 0:
+            draws = [Draw(Stream.UNSEEN, next(numbers), scale) for _ in range(min(left, self._piece()))]
+            found, reasons = self._run(draws)
+            unmade.update(dict.fromkeys(reasons))
+            left -= len(draws)
+            seen += len(found)
+            for draw, one in found:
+                error, excess = self._judged(one)
+                broken += one.status is not Status.OK or excess > 0
+                failures.update([one.status.value] if one.status is not Status.OK else [])
+                worst_error = max(worst_error, error)
+                worst = max([(error, draw), *([worst] if worst else [])], key=lambda pair: pair[0])
+            if keeper is not None and found:
+                self._keep(keeper, found)
+            if len(found) < len(draws) - len(reasons) or any(one.status in _ENDING for _, one in found):
+                break  # it ends the worker: one input more tells nothing new
+        verified = Verified(seen, broken, worst_error) if seen else None
+        return Case(dict(sizes), scale, verified, worst[1] if worst else None, dict(failures), tuple(unmade))
+
+    def hunted(self, kernel: Kernel, scale: float, seed: int, seconds: float) -> Hunted:
+        """Look for the worst input for so long."""
+        tried: dict[Draw, Trial] = {}
+        start = time.monotonic()
+
+        def scores(draws: Sequence[Draw]) -> list[float]:
+            scaled = [dataclasses.replace(draw, scale=scale) for draw in draws]
+            found = dict(self._run(scaled)[0])
+            tried.update(found)
+            return [self._score(found.get(draw)) for draw in scaled]
+
+        draw, _ = hunt(scores, len(kernel.ranges), seconds, seed, time.monotonic)
+        worst = dataclasses.replace(draw, scale=scale)
+        one = tried.get(worst)
+        if one is None:
+            raise MptuneError(f"hunt: no input could be made within {seconds:g} s")
+        error, excess = self._judged(one)
+        ranges = worst.range_values(kernel, worst.generator(seed))
+        return Hunted(len(tried), time.monotonic() - start, error, excess, worst, ranges, one.status)
+
+    def _piece(self) -> int:
+        return _FIRST if math.isinf(self._draw_s) else max(1, int(_PIECE_S / max(self._draw_s, 1e-6)))
+
+    def _run(self, draws: Sequence[Draw]) -> tuple[list[tuple[Draw, Trial]], list[str]]:
+        start = time.monotonic()
+        found = self._evaluator.run_on_draws([self._trial.configuration], draws)
+        self._draw_s = (time.monotonic() - start) / max(1, len(draws))
+        self._tell(len(draws))
+        return list(zip(found.draws, found.trials, strict=True)), list(found.unmade.values())
+
+    def _judged(self, one: Trial) -> tuple[float, float]:
+        """Return the error of a trial, infinite for a failure, and by how many decades it is above the limit."""
+        if one.status is not Status.OK:
+            return math.inf, math.inf
+        limited = self._objective.error_excess(one) if self._objective.limits else math.nan
+        return (math.inf if math.isnan(one.error) else one.error), limited
+
+    def _score(self, one: Trial | None) -> float:
+        """Return what a hunt makes as large as possible; NaN for an input that could not be made."""
+        if one is None:
+            return math.nan
+        error, excess = self._judged(one)
+        score = excess if not math.isnan(excess) else math.log10(error) if error > 0 else -math.inf
+        return min(max(score, -_MOST_DECADES), _MOST_DECADES)
+
+    def _keep(self, keeper: _Keeper, found: Sequence[tuple[Draw, Trial]]) -> None:
+        failed = next(((draw, one) for draw, one in found if one.status is not Status.OK), None)
+        if failed is not None:
+            draw, one = failed
+            keeper.keep(dataclasses.replace(keeper.trial, status=one.status, message=f"on {draw}: {one.message}"))
+        elif keeper.trial.is_valid:
+            keeper.keep(with_draws(keeper.trial, [one.measurement.metrics for _, one in found], self._objective))
+
+
+#: What may end the worker, or does each time.
+_ENDING: Final = (Status.CRASH, Status.TIMEOUT, Status.COMPILE_ERROR, Status.LAUNCH_ERROR, Status.CORRUPT)
