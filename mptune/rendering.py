@@ -384,8 +384,23 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
     return TemplateLines(source.name, tuple(starts))
 
 
+#: How NVRTC and hiprtc say that they have a function of that name themselves.
+_OVERLOADED: Final = (
+    r'overloaded function "{function}"|arguments of {kernel}:\d+:\d+: error: reference to overloaded function'
+)
+
+
 def cited(message: str, kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
-    """Return a compiler's message with the lines of the template in place of those of what was made of it."""
+    """Return a compiler's message with the lines of the template in place of those of what was made of it.
+
+    Where the function has the name of one that the compiler brings along, as GPUs' do ``norm``, it says so first.
+    """
+    if re.search(_OVERLOADED.format(function=kernel.function, kernel=kernel.name), message):
+        function = kernel.function
+        first, _, rest = message.partition("\n")
+        message = (
+            f"{first}: it has a function {function}() of its own; call the kernel's {function}_kernel, say\n{rest}"
+        )
     try:
         source = _locate(kernel)
         name = re.escape(source.name.removesuffix(".j2"))

@@ -96,6 +96,15 @@ def test_a_kernel_of_such_a_name_is_refused_when_it_is_made() -> None:
         dataclasses.replace(OWN, arguments=(*OWN.arguments, weights))
 
 
+@pytest.mark.parametrize(("backend", "architecture"), BACKENDS[1:])
+def test_what_a_compiler_has_of_its_own_is_said_when_it_compiles(backend: str, architecture: str) -> None:
+    """It works on the host, so it is not refused."""
+    kernel = dataclasses.replace(OWN, function="norm", template=TEXT.replace("void poly", "void norm"))
+    assert not check(kernel, get_backend("host"), sample=1).failures
+    (failure,) = check(kernel, get_backend(backend), architecture=architecture, sample=1).failures
+    assert "has a function norm() of its own; call the kernel's norm_kernel, say" in failure.message.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("name", "statement", "says"),
     [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,7 +24,7 @@ from mptune.tuner.warnings import Warnings
 __all__ = ["compare_cold"]
 
 #: Launches of a turn, each with caches emptied, and turns of each.
-_VISIT: Final = TimingPlan(warmups=0, min_repeats=3, max_repeats=3, flush_cache="on")
+_VISIT: Final = TimingPlan(warmups=0, min_repeats=2, max_repeats=2, flush_cache="on")
 _ROUNDS: Final = 2
 #: Speedups that differ by a smaller factor are alike.
 _ALIKE: Final = 1.15
@@ -52,8 +53,9 @@ def compare_cold(plan: TuningPlan, evaluator: DeviceEvaluator, ledger: Ledger, w
         turns = ()
     cold_ms = []
     for trial in (best, baseline):
-        times_ms = [turn.time_ms for turn in turns if turn.configuration == trial.configuration and turn.is_valid]
-        cold_ms.append(min(times_ms, default=math.nan))
+        alike = [turn for turn in turns if turn.configuration == trial.configuration and turn.is_valid]
+        times_ms = [time_ms for turn in alike for time_ms in turn.measurement.times_ms]
+        cold_ms.append(statistics.median(times_ms) if times_ms else math.nan)
         if times_ms:
             metrics = {**trial.measurement.metrics, "time_cold_ms": cold_ms[-1]}
             measured = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
