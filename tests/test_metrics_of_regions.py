@@ -15,6 +15,9 @@ from mptune.accuracy import evaluate_outputs
 from mptune.accuracy.evaluate import metric_text
 from mptune.cli import main
 from mptune.errors import MetricError, MptuneError, UnknownNameError
+from mptune.interop import read_space
+from mptune.interop.recorded import to_run
+from mptune.interop.recording import write_recording
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.plots import plot
 from mptune.regions import RegionalMetric
@@ -188,6 +191,12 @@ def test_simulating_plotting_and_fronts(several: tuple[Run, Path], tmp_path: Pat
     assert found.optimum_configuration["lost"] == 0
     with pytest.raises(UnknownNameError, match="did you mean 'MRE_columns_max'"):
         simulate(path, strategy="random", budget=2, max_error={"MRE_colums_max": 0.1})
+    space = tmp_path / "space.json"
+    write_recording(read_space(path), space)
+    recorded = to_run(read_space(space))
+    assert recorded.info.measured_by("error.MRE_columns_max") == "MRE over columns max"
+    again = simulate(space, strategy="bayesian", budget=8, max_error={"MRE over columns": 0.1}, seed=1)
+    assert again.optimum_configuration == found.optimum_configuration
     front = run.pareto(("time_ms", "error.MRE_columns_max"))
     assert front
     figure = plot(run, metrics=("time_ms", "error.MRE_columns_max"), max_error={"MRE over columns": 0.1})
@@ -254,7 +263,7 @@ def test_the_command_line_tells_thresholds_apart(
     code, out, _ = mptune("emit", path, "--max-error", "force.MaxAE:9", "-o", str(tmp_path / "out"))
     readme = (tmp_path / "out" / "README.md").read_text()
     assert code == 0
-    assert "- threshold: MaxAE of force <= 9\n" in readme
+    assert "- threshold: `MaxAE of force <= 9`\n" in readme
     assert "| `NMAE over rows max` |" in readme
     assert mptune("report", path, "-o", str(tmp_path / "out.html"))[0] == 0
     assert '"NMAE over rows max"' in (tmp_path / "out.html").read_text()

@@ -70,6 +70,7 @@ class RecordedSpace:
         trials: the trial of each index of ``space``.
         objective: the metric the recording was made for.
         metric: the error metric.
+        measured_by: where errors were measured by further metrics, what each was measured by.
         units: units by metric.
         signature: names of the parameters that can change the numbers, as far as the recording tells.
         cut_off: the file's end was missing; what was complete is here.
@@ -82,6 +83,7 @@ class RecordedSpace:
     kernel: str = ""
     device: str = ""
     metric: str = ""
+    measured_by: Mapping[str, str] = field(default_factory=dict)
     problem_size: Any = None
     units: Mapping[str, str] = field(default_factory=dict)
     signature: tuple[str, ...] = ()
@@ -224,6 +226,7 @@ def from_run(run: Run, name: str) -> RecordedSpace:
         kernel=info.kernel,
         device=info.device,
         metric=info.metric,
+        measured_by=info.metrics,
         problem_size=list(info.sizes.values()),
         signature=info.signature or None,
     )
@@ -241,6 +244,7 @@ def to_run(recorded: RecordedSpace) -> Run:
         device=recorded.device,
         objective=Objective(recorded.objective if recorded.objective.isidentifier() else "time_ms"),
         metric=recorded.metric,
+        metrics=recorded.measured_by,
         baseline_values=baseline_values(space.parameters),
         parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
         constraints=tuple(constraint.text for constraint in space.constraints),

@@ -3,7 +3,7 @@
 One JSON object, gzipped if the name ends in ``.gz``:
 
 - ``format`` is "mptune-space", ``version`` is 1;
-- ``kernel``, ``device``, ``metric``, ``problem_size``, ``objective``, ``units``, ``signature`` as of
+- ``kernel``, ``device``, ``metric``, ``measured_by``, ``problem_size``, ``objective``, ``units``, ``signature`` as of
   :class:`~mptune.interop.recorded.RecordedSpace`; ``notes`` maps names to text: how, where and when it was recorded,
   and with which ``metric`` where that does not stand by itself;
 - ``parameters`` is a list of ``name``, ``kind`` and ``values``;
@@ -81,10 +81,15 @@ def _read(path: Path, document: Any) -> RecordedSpace:
         kernel=str(document.get("kernel", "")),
         device=str(document.get("device", "")),
         metric=str(document.get("metric") or (document.get("notes") or {}).get("metric", "")),
+        measured_by=_texts(document.get("measured_by")),
         problem_size=document.get("problem_size"),
         units=MappingProxyType(dict(document.get("units") or {})),
         signature=document.get("signature"),
     )
+
+
+def _texts(given: Any) -> Mapping[str, str]:
+    return MappingProxyType({name: str(text) for name, text in given.items()} if isinstance(given, Mapping) else {})
 
 
 def write_recording(recorded: RecordedSpace, path: str | Path, notes: Mapping[str, str] | None = None) -> None:
@@ -117,6 +122,7 @@ def recording_text(recorded: RecordedSpace, notes: Mapping[str, str] | None = No
         "kernel": recorded.kernel or recorded.name,
         "device": recorded.device,
         "metric": recorded.metric,
+        "measured_by": dict(recorded.measured_by),
         "problem_size": recorded.problem_size,
         "objective": recorded.objective,
         "units": dict(recorded.units),
