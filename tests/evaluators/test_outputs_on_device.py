@@ -19,7 +19,7 @@ from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.buffers import DataManager
 from mptune.errors import OutOfMemoryError
 from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.device_data import DeviceData
+from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
@@ -246,3 +246,78 @@ class TestReferences:
         bound = device.bind(data.kernel.configuration({}))
         assert {type(output) for output in device.outputs(bound).values()} == {np.ndarray}
         device.free()
+
+
+class TestDamage:
+    """Where nothing keeps a kernel from the buffers of other configurations, they are looked at as well."""
+
+    @pytest.fixture
+    def data(self, kernel: Kernel) -> DataManager:
+        return DataManager(kernel, kernel.resolve_sizes())
+
+    def bound(self, device: DeviceData, data: DataManager, t: str) -> BoundArguments:
+        return device.bind(data.kernel.configuration({"t": t}))
+
+    @pytest.mark.parametrize(
+        ("key", "offset", "message"),
+        [
+            (("x", "fp64", "read"), 17, "the kernel changed 'x' as it is kept in fp64, which is no argument of it"),
+            (("x", "fp16", "read"), 2 * N - 1, "the kernel changed 'x', which is an input"),
+            (
+                ("z", "fp16", "read"),
+                0,
+                "the kernel changed the initial values of 'z', which are kept in another buffer",
+            ),
+            (("y", "", "reference"), 8, "the kernel changed the reference of 'y', which is no argument of it"),
+        ],
+    )
+    def test_a_changed_byte_is_named_wherever_it_is(
+        self, data: DataManager, key: tuple[str, str, str], offset: int, message: str
+    ) -> None:
+        device = DeviceData(Arrays(), data, 10**9, METRICS_OF)
+        self.bound(device, data, "fp64")
+        bound = self.bound(device, data, "fp16")
+        device.outputs(bound)
+        assert device.damage(bound) == []
+        found = np.empty(1, np.uint8)
+        part = device._buffers[key].data.part(offset, 1)
+        part.read(found)
+        part.write(found ^ 1)
+        assert device.damage(bound) == [message]
+        part.write(found)
+        assert device.damage(bound) == []
+        # What a kernel writes is its own.
+        device._buffers["y", "fp16", "write"].data.fill(3)
+        assert device.damage(bound) == []
+        device.free()
+
+    def test_zones_of_others_are_looked_at_where_a_kernel_can_reach_them(self, data: DataManager) -> None:
+        for backend, expected in ((Arrays(), ["of 'x': 4 bytes past its last element"]), (HostBackend(), [])):
+            device = DeviceData(backend, data, 10**9)
+            other = self.bound(device, data, "fp64").held["x", "fp64", "read"]
+            bound = self.bound(device, data, "fp16")
+            other._after.part(0, 4).fill(0)
+            found = device.damage(bound)
+            assert len(found) == len(expected)
+            assert all(part in message for part, message in zip(expected, found, strict=True))
+            device.free()
+
+    def test_checksums_are_of_the_order_too(self, data: DataManager) -> None:
+        there, here = DeviceData(Arrays(), data, 10**9), DeviceData(HostBackend(), data, 10**9)
+        values = np.random.default_rng(0).integers(0, 256, 3 * 8 * (1 << 14) + 5).astype(np.uint8)
+        sums = set()
+        for i, j in (
+            (0, 0),
+            (0, 8),
+            (8, 8 * (1 << 14)),
+            (1, 2),
+            (values.size - 1, values.size - 2),
+            (3, values.size - 1),
+        ):
+            changed = values.copy()
+            changed[[i, j]] = changed[[j, i]]
+            for device in (there, here):
+                buffer = HostBuffer(changed.nbytes)
+                buffer.write(changed)
+                sums.add((device is here, device._checksum(buffer)))
+        assert len(sums) == 12
