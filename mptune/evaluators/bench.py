@@ -292,6 +292,10 @@ class Bench:
         """Whether launches share the processor with whatever else this machine does."""
         return self._backend.shares_memory
 
+    def nearest(self, address: int) -> str:
+        """Say where an address lies by the buffer that is nearest, empty if none is near; on the processor alone."""
+        return self._device_data.nearest(address)
+
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
         """Unload functions at the end of a block instead of after each trial: for configurations that come again."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.evaluate import Output
 from mptune.accuracy.metrics import ErrorMetric, rehearse
 from mptune.accuracy.pairs import PIECE, DeviceArray, DevicePairs, bits_type, can_decode, count_unwritten
+from mptune.backends.addressed import AddressBuffer
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer
 from mptune.buffers import DataManager
@@ -218,6 +219,10 @@ _SUMMED_BYTES: Final = 1 << 25
 _FACTOR: Final = 0x9E3779B97F4A7C15
 
 
+#: What an address is told by the buffer within: an index of 32 bits of doubles reaches as far.
+_NEAR_BYTES: Final = 1 << 34
+
+
 class DeviceData:
     """Keeps typed copies of a kernel's buffers on a device, the least recently used ones leaving first.
 
@@ -352,6 +357,17 @@ class DeviceData:
         found = [f"the kernel wrote out of bounds of {name!r}: {o}" for name, o in overruns(reached).items()]
         changed = [self._in_words(key, bound) for key, buffer in reached.items() if not self._is_intact(key, buffer)]
         return [*found, *dict.fromkeys(changed)]
+
+    def nearest(self, address: int) -> str:
+        """Say how far from which buffer an address lies, empty if far from all; where buffers have addresses."""
+        places: list[tuple[int, str]] = []
+        for (name, _, _), guarded in self._buffers.items():
+            if isinstance(guarded.data, AddressBuffer):
+                before, past = guarded.data.address - address, address - guarded.data.address - guarded.data.nbytes
+                where = "before the first" if before > 0 else "past the last"
+                places.append((max(before, past), f"{max(before, past)} bytes {where} element of {name!r}"))
+        distance, place = min(places, default=(_NEAR_BYTES, ""))
+        return place if distance < _NEAR_BYTES else ""
 
     def free(self) -> None:
         """Give all device memory back; what is bound next is uploaded anew."""

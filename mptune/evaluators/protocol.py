@@ -127,6 +127,13 @@ class PhaseBegins:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """A kernel reached where it may not, near which buffer, in words; the worker ends of it."""
+
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
 class Quiet:
     """Nothing else runs: a timing may begin."""
 

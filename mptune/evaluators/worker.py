@@ -12,7 +12,8 @@ from mptune.backends.processor import other_tasks_per_core
 from mptune.buffers import Draw
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
-from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Rounds
+from mptune.evaluators.faults import tell_of_faults
+from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Reached, Rounds
 from mptune.evaluators.rounds import remeasure
 from mptune.results import Trial
 
@@ -26,6 +27,8 @@ def main(connection: Connection) -> None:
     except MptuneError as error:
         connection.send(error)
         return
+    if bench.is_on_processor:
+        tell_of_faults(lambda address: connection.send(Reached(bench.nearest(address))))
     connection.send(bench.ready)
     try:
         while True:

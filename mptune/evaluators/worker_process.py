@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from mptune.errors import LaunchError, MptuneError
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Rounds, together
+from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Reached, Rounds, together
 from mptune.processes import ChildEnded, PythonChild
 from mptune.results import Measurement, Status, Trial
 
@@ -66,6 +66,8 @@ class WorkerProcess:
         self._limits = limits
         self._quiet: Callable[[], AbstractContextManager[None]] = nullcontext
         self._phase = "start"
+        #: Near which buffer a kernel reached where it may not; empty if none did.
+        self._reached = ""
         self._child = PythonChild("mptune.evaluators.worker:main", environment=environment)
         self.is_usable = True
 
@@ -132,6 +134,9 @@ class WorkerProcess:
             while True:
                 message = self._next_message()
                 quiet.close()
+                if isinstance(message, Reached):
+                    self._reached = message.where
+                    continue
                 if not isinstance(message, PhaseBegins):
                     return message
                 self._phase = message.name
@@ -139,7 +144,7 @@ class WorkerProcess:
                     quiet.enter_context(self._quiet())
                     self._send(Quiet())
 
-    def _next_message(self) -> Ready | Finished | MptuneError | PhaseBegins:
+    def _next_message(self) -> Ready | Finished | MptuneError | PhaseBegins | Reached:
         limit_s = self._limit_s()
         try:
             return self._child.receive(limit_s)  # type: ignore[no-any-return]
@@ -161,7 +166,7 @@ class WorkerProcess:
         if ended.code is None:
             self.kill()
             return what
-        cause = _USUAL_CAUSES.get(-ended.code)
+        cause = f"the kernel reached {self._reached}" if self._reached else _USUAL_CAUSES.get(-ended.code)
         return f"{what}: {cause}" if cause else what
 
 

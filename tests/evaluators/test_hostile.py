@@ -152,7 +152,10 @@ def test_what_is_written_or_read_far_outside_ends_the_trial_and_no_other(kernel:
             fault = kernel.configuration({"mode": mode, "by": by, "end": 1000})
             first, after = evaluator.evaluate([fault, whole])
             assert first.status is Status.CRASH, first
+            distance = by - 1001 * 8 if by > 0 else -by
+            where = "past the last" if by > 0 else "before the first"
             assert "SIGSEGV" in first.message
+            assert f"the kernel reached {distance} bytes {where} element of 'y'" in first.message
             assert (after.status, after.error) == (Status.OK, 0.0)
 
 
