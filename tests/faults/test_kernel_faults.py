@@ -32,7 +32,7 @@ FAULTS = {
         "text that is no C++",
         Definition("this is no C++;"),
         Status.COMPILE_ERROR,
-        r"rejected twice \(exit status 1\)\n.*twice.*:\d+:\d+: error: ",
+        r"rejected twice \(exit status 1\)\ntwice.*:\d+ \(line \d+ rendered\): error: ",
     ),
     "link error": Fault(
         "a call of a hidden function that is nowhere",
