@@ -23,6 +23,7 @@ from mptune.errors import KernelError
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.devices import LocalDevices
+from mptune.evaluators.protocol import Finished
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.objective import Objective
@@ -195,8 +196,8 @@ class _Faulted:
     is_usable = False
     killed = False
 
-    def ask(self, request: Request, quiet: object) -> tuple[Trial, ...]:
-        return (Trial(request.configuration, Status.LAUNCH_ERROR, "illegal address"),)
+    def ask(self, request: Request, quiet: object) -> Finished:
+        return Finished((Trial(request.configuration, Status.LAUNCH_ERROR, "illegal address"),), is_usable=False)
 
     def kill(self) -> None:
         self.killed = True
