@@ -25,7 +25,7 @@ from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.processor import usable_cores
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.emit import sizes_of
-from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
+from mptune.errors import EmptySpaceError, KernelError, MptuneError, RunFileError, UnknownNameError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.roofline import Roofline
 from mptune.evaluators.rounds import visit_of
@@ -50,8 +50,10 @@ from mptune.sensitivity import (
     changed_alone,
     explanation_of,
     probe_key,
+    types_apart,
 )
 from mptune.space.configuration import Configuration
+from mptune.space.parameters import PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.store import PROBE, RunFile
 from mptune.tuner import device_constraints
@@ -70,6 +72,8 @@ _GROUP: Final = 4
 #: Combinations of changes that are measured for one more digit, and for one less, if they promise to be the best.
 _COMBINATIONS: Final = 2
 _MOST_CHANGES: Final = 3
+#: Combinations of types among which the nearest valid one is looked for.
+_MOST_TYPES: Final = 20_000
 
 
 class _UnprobedError(MptuneError):
@@ -279,10 +283,33 @@ class _Session:
     # -- measuring -----------------------------------------------------------------------------
 
     def _probe(self, configurations: Sequence[Configuration]) -> None:
-        self._keep([self._invalid(c) for c in configurations if c not in self._space])
-        valid = [self._known(c) for c in configurations if c in self._space]
+        """Measure configurations; of those that are not valid, the nearest that are, with further types changed."""
+        invalid = [c for c in configurations if c not in self._space]
+        nearest = [found for c in invalid if (found := self._nearest(c)) is not None]
+        known = {trial.configuration for trial in (*self._run.trials, *self._probes)}
+        wanted = [*(c for c in configurations if c in self._space), *(c for c in nearest if c not in known)]
+        valid = [self._known(c) for c in dict.fromkeys(wanted)]
         for start in range(0, len(valid), _GROUP):
             self._keep(self._measured(valid[start : start + _GROUP]))
+        # Last: they are what says that nothing is left to do for them.
+        self._keep([self._invalid(c) for c in invalid])
+
+    def _nearest(self, configuration: Configuration) -> Configuration | None:
+        """Return the valid configuration with a changed value, the winner's tuning and the fewest further types."""
+        winner = self._winner.configuration
+        fixed = {
+            parameter.name: (configuration[parameter.name],)
+            for parameter in self._space.parameters
+            if not isinstance(parameter, PrecisionParameter | PolicyParameter)
+            or configuration[parameter.name] != winner[parameter.name]
+        }
+        try:
+            space = self._space.restrict(fixed)
+        except EmptySpaceError:
+            return None
+        if space.size > _MOST_TYPES:
+            return None
+        return min(space.configurations(range(space.size)), key=lambda c: types_apart(c, winner))
 
     def _known(self, configuration: Configuration) -> Configuration:
         """Return a valid configuration as the kernel declares its values."""

@@ -26,7 +26,7 @@ from mptune.space.configuration import Configuration, Value
 
 __all__ = [
     "LEAST_DIGITS", "LEAST_GAIN", "WINNER", "Change", "Explanation", "Outcome", "Reason", "Tradeoff",
-    "changed_alone", "explanation_of", "multiple", "percent", "probe_key",
+    "changed_alone", "digits_text", "explanation_of", "multiple", "percent", "probe_key", "types_apart",
 ]  # fmt: skip
 
 #: What a probe's metrics of the winner, measured in the same rounds, are called: ``winner.time_ms``, ...
@@ -103,6 +103,7 @@ class Change:
         is_feasible: whether error and measured constraints are within their limits; None if not known.
         reasons: why it does not pay, if it does not.
         retuned: the best checked trial with these types and other values of the other parameters, if it beats this.
+        together: where the change alone is not possible, what came out with the fewest further types changed.
     """
 
     parameter: str
@@ -113,6 +114,7 @@ class Change:
     is_feasible: bool | None = None
     reasons: tuple[Reason, ...] = ()
     retuned: Outcome | None = None
+    together: Outcome | None = None
 
     @property
     def is_known(self) -> bool:
@@ -203,6 +205,10 @@ class Explanation:
         """How many changes nothing, or not everything, is known of."""
         return sum(not change.is_known for change in self.changes)
 
+    def remarks(self, change: Change) -> tuple[str, ...]:
+        """Return what is to be said of a change: why it does not pay, and what else is known."""
+        return tuple(_remarks(self, change))
+
     @property
     def sentences(self) -> tuple[str, ...]:
         """What a reader should take away, one statement each."""
@@ -224,7 +230,7 @@ class Explanation:
                 "metric": self.metric,
                 "digits_spare": self.digits_spare,
                 "limiting": None if limiting is None else limiting.parameter,
-                "changes": [_change_document(change) for change in self.changes],
+                "changes": [_change_document(change) | {"remarks": self.remarks(change)} for change in self.changes],
                 "tradeoffs": [
                     {
                         "digits": each.digits,
@@ -284,11 +290,28 @@ def changed_alone(run: Run, winner: Configuration) -> Iterator[tuple[str, Config
                     yield parameter.name, Configuration({**winner, parameter.name: value})
 
 
+def types_apart(configuration: Configuration, winner: Configuration) -> tuple[int, int]:
+    """Return in how many precisions and policies a configuration differs, and by how many steps in all."""
+    steps = [
+        abs(_place(value) - _place(winner[name]))
+        for name, value in configuration.items()
+        if value != winner[name] and str(value) in _ORDER
+    ]
+    return len(steps), sum(steps)
+
+
 def percent(ratio: float) -> str:
     """Return a ratio as what it adds or takes: ``+12%``, ``-18%``; from three times on ``3.0x``."""
     if math.isnan(ratio):
         return "-"
     return f"{ratio:.1f}x" if ratio >= 3 else f"{ratio - 1:+.0%}"
+
+
+def digits_text(digits: float) -> str:
+    """Return digits gained with their sign; ``exact`` where there is no error any more."""
+    if math.isinf(digits):
+        return "exact" if digits > 0 else "not exact"
+    return "-" if math.isnan(digits) else f"{digits:+.1f}".replace("-0.0", "+0.0")
 
 
 def multiple(ratio: float) -> str:
@@ -419,7 +442,12 @@ class _Reader:
                 outcome,
                 self._feasible(outcome),
             )
-            yield replace(change, reasons=tuple(self._reasons(change)), retuned=self._retuned(change, configuration))
+            yield replace(
+                change,
+                reasons=tuple(self._reasons(change)),
+                retuned=self._retuned(change, configuration),
+                together=self._together(change),
+            )
 
     def _feasible(self, outcome: Outcome | None) -> bool | None:
         if outcome is None:
@@ -439,6 +467,26 @@ class _Reader:
         if best is None or best.trial.configuration == configuration:
             return None
         return best if math.isnan(change.gain) or best.gain > change.gain * (1 + LEAST_GAIN) else None
+
+    def _together(self, change: Change) -> Outcome | None:
+        """Return the nearest configuration that was measured with this value and the winner's tuning."""
+        if change.outcome is not None and change.outcome.trial.is_valid:
+            return None
+        known = [o for o in self._same_tuning if o.trial.configuration[change.parameter] == change.after]
+        winner = self.winner.configuration
+        return min(known, key=lambda o: types_apart(o.trial.configuration, winner), default=None)
+
+    @cached_property
+    def _same_tuning(self) -> list[Outcome]:
+        """The trials and probes that have all but the winner's types."""
+        types = {parameter.name for parameter in self.run.info.parameters if parameter.kind in _KINDS}
+        tuning = {name: value for name, value in self.winner.configuration.items() if name not in types}
+
+        def is_like(trial: Trial) -> bool:
+            return self._is_whole(trial) and all(trial.configuration.get(n) == value for n, value in tuning.items())
+
+        probed = [self.beside_in_turn(probe) for probe in self._probes.values() if is_like(probe)]
+        return [*probed, *(self.beside(trial) for trial in self.run.trials if is_like(trial))]
 
     def _reasons(self, change: Change) -> Iterator[Reason]:
         outcome = change.outcome
@@ -632,6 +680,20 @@ def _sentences(e: Explanation) -> Iterator[str]:
         yield f"Not measured: {e.missing} of {len(e.changes)} changes{why}."
 
 
+def _remarks(e: Explanation, change: Change) -> Iterator[str]:
+    yield from (reason.text for reason in change.reasons)
+    if change.outcome is not None and change.outcome.source == "untimed":
+        yield "it was not timed"
+    if change.outcome is not None and change.outcome.source == "signature":
+        yield "its error is that of other trials with these types"
+    if change.together is not None:
+        gain = f"speed {percent(change.together.gain)}" if e.measure == "speed" else _price(e, change.together)
+        yield f"with {_types_of(e, change.together)}: {digits_text(change.together.digits)} digits, {gain}"
+    if change.retuned is not None:
+        what = "speed" if e.measure == "speed" else "gain"
+        yield f"tuned anew, these types reach {what} {percent(change.retuned.gain)}"
+
+
 def _misses(spare: float) -> str:
     return f"which exceeds its limit by {-spare:.1f} digits" if math.isfinite(spare) and spare < 0 else "as measured"
 
@@ -642,19 +704,36 @@ def _limit_sentence(e: Explanation) -> str:
     limiting = e.limiting
     if not restored:
         return "Every type is the widest there is: none limits the accuracy."
-    if not known:
+    if not known and not any(c.together for c in restored):
         return "Which type limits the accuracy is not known: none was measured wider than the winner has it."
     if limiting is None:
-        most = max(known, key=lambda c: c.digits)
-        return (
-            f"No single type limits the accuracy: the most any one gains alone is {max(most.digits, 0.0):.1f} digits "
-            f"({most.parameter} in {most.after})."
-        )
-    gains = "makes the result exact" if limiting.digits == math.inf else f"gains {_counted(limiting.digits)}"
+        most = max(known, key=lambda c: c.digits, default=None)
+        several = [c.together for c in restored if c.together is not None and c.together.digits >= LEAST_DIGITS]
+        least = min(several, key=lambda o: types_apart(o.trial.configuration, _configuration(e)), default=None)
+        together = f" {_types_of(e, least)} together {_gained(least.digits)} and {_price(e, least)}." if least else ""
+        alone = "none can be restored alone"
+        if most is not None:
+            gain = f"{max(most.digits, 0.0):.1f} digits ({most.parameter} in {most.after})"
+            alone = f"the most any one gains alone is {gain}"
+        return f"No single type limits the accuracy: {alone}.{together}"
     return (
-        f"{limiting.parameter} limits the accuracy: restoring it from {limiting.before} to {limiting.after} {gains} "
-        f"and {_price(e, limiting.outcome)}."
+        f"{limiting.parameter} limits the accuracy: restoring it from {limiting.before} to {limiting.after} "
+        f"{_gained(limiting.digits)} and {_price(e, limiting.outcome)}."
     )
+
+
+def _configuration(e: Explanation) -> Configuration:
+    return Configuration({}) if e.trial is None else e.trial.configuration
+
+
+def _types_of(e: Explanation, outcome: Outcome) -> str:
+    """Name the values that differ from the winner's."""
+    winner = _configuration(e)
+    return ", ".join(f"{name} {value}" for name, value in outcome.trial.configuration.items() if value != winner[name])
+
+
+def _gained(digits: float) -> str:
+    return "makes the result exact" if digits == math.inf else f"gains {_counted(digits)}"
 
 
 def _tradeoff_sentence(e: Explanation, tradeoff: Tradeoff) -> str:
@@ -718,5 +797,6 @@ def _change_document(change: Change) -> dict[str, Any]:
         "feasible": change.is_feasible,
         "outcome": None if change.outcome is None else _outcome_document(change.outcome),
         "retuned": None if change.retuned is None else _outcome_document(change.retuned),
+        "together": None if change.together is None else _outcome_document(change.together),
         "reasons": [{"kind": r.kind, "text": r.text, "winner": r.winner, "changed": r.changed} for r in change.reasons],
     }

@@ -14,7 +14,7 @@ import pytest
 from mptune import probing
 from mptune.errors import KernelError, MptuneError
 from mptune.evaluators.roofline import Bound
-from mptune.kernel import Work
+from mptune.kernel import Kernel, Work
 from mptune.probing import explain
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
@@ -198,16 +198,36 @@ def test_a_run_that_goes_on_keeps_its_probes(run_file: MakeFile) -> None:
         assert again.missing == 0
 
 
-def test_neighbours_that_cannot_be(run_file: MakeFile) -> None:
-    """A constraint forbids the other factors at a block of 128."""
+def test_neighbours_that_cannot_be(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constraint forbids other factors at a block of 128."""
     path = run_file([(128, "fp32", "fp32")])
     found = explain(path, KERNEL)
     for after in ("fp64", "bf16"):
-        reasons = change(found, "x_type", after).reasons
-        assert [reason.kind for reason in reasons] == ["failed"]
-        assert "block <= 64 or x_type == 'fp32'" in reasons[0].text
+        impossible = change(found, "x_type", after)
+        assert [reason.kind for reason in impossible.reasons] == ["failed"]
+        assert "block <= 64 or x_type == 'fp32'" in impossible.reasons[0].text
+        assert impossible.together is None
     assert change(found, "sum_type", "fp64").digits == math.inf
     assert found.missing == 0
+    forbid_devices(monkeypatch)
+    assert explain(path, KERNEL).to_json() == found.to_json()
+
+
+def test_types_that_go_together(run_file: MakeFile) -> None:
+    """A sum in bf16 needs factors in bf16: the fewest further types are changed with it."""
+    from sum_kernel import ERRORS
+
+    found = explain(run_file([WINNER]), coupled())
+    narrowed = change(found, "sum_type", "bf16")
+    assert [reason.kind for reason in narrowed.reasons] == ["failed"]
+    assert narrowed.together is not None
+    assert dict(narrowed.together.trial.configuration) == {"block": 64, "x_type": "bf16", "sum_type": "bf16"}
+    assert narrowed.together.digits == pytest.approx(math.log10(ERRORS["fp32"] / ERRORS["bf16"]))
+
+
+def coupled() -> Kernel:
+    kernel = load_kernel(KERNEL)
+    return dataclasses.replace(kernel, constraints=["sum_type != 'bf16' or x_type == 'bf16'"])
 
 
 def test_neighbours_that_fail(run_file: MakeFile, everything: Run, tmp_path: Path) -> None:

@@ -259,6 +259,24 @@ def test_what_pays_needs_no_reason() -> None:
     assert change(explanation_of(run_of(run.trials, [probe], threshold=1e-2)), "x_type", "fp16").reasons == ()
 
 
+def test_what_is_not_possible_alone_is_told_with_the_fewest_other_types() -> None:
+    forbidden = Trial(trial("fp32", "fp64").configuration, Status.CONSTRAINT, "breaks a rule")
+    run = run_of([trial("fp32", "fp32"), forbidden, trial("fp64", "fp64"), trial("fp64", "fp64", 64)])
+    explanation = explanation_of(run)
+    found = change(explanation, "sum_type", "fp64")
+    assert found.together is not None
+    assert dict(found.together.trial.configuration) == {"block": 32, "x_type": "fp64", "sum_type": "fp64"}
+    assert explanation.remarks(found)[:2] == (
+        "constraint: breaks a rule",
+        "with x_type fp64, sum_type fp64: +8.0 digits, speed -50%",
+    )
+    assert explanation.limiting is None
+    assert explanation.sentences[0] == (
+        "No single type limits the accuracy: none can be restored alone. x_type fp64, sum_type fp64 together gains 8.0 "
+        "digits and costs 50% of the speed."
+    )
+
+
 def test_a_run_without_a_winner_is_explained_from_the_closest() -> None:
     found = explanation_of(run_of([trial("fp32", "fp32"), trial("fp32", "fp64")], threshold=1e-9))
     assert found.subject == "closest"

@@ -51,15 +51,16 @@ def _print(found: Explanation) -> None:
         echo(wrapped(sentence))
     if found.changes:
         echo("\n" + _table(found))
-    remarks = [(change, remark) for change in found.changes if (remark := _remark(change))]
-    if remarks:
+    remarks = [(change, "; ".join(found.remarks(change))) for change in found.changes]
+    if any(remark for _, remark in remarks):
         echo("\n" + click.style("why, and what else is known", bold=True))
     for change, remark in remarks:
-        echo(wrapped(f"{change.parameter} {change.after}: {remark}", indent="  "))
+        if remark:
+            echo(wrapped(f"{change.parameter} {change.after}: {remark}", indent="  "))
 
 
 def _table(found: Explanation) -> str:
-    from mptune.sensitivity import multiple
+    from mptune.sensitivity import digits_text, multiple
 
     has_other = found.measure != "speed"
     rows = []
@@ -71,7 +72,7 @@ def _table(found: Explanation) -> str:
                 change.parameter,
                 change.before,
                 change.after,
-                _digits(change.digits),
+                digits_text(change.digits),
                 _speed(change),
                 *([multiple(found.growth(outcome))] if has_other else ()),
                 number(outcome.trial.error, 3) if outcome is not None and known else "-",
@@ -83,29 +84,9 @@ def _table(found: Explanation) -> str:
     return table(columns, rows, right=("digits", "speed", *others, "error"))
 
 
-def _digits(digits: float) -> str:
-    if math.isinf(digits):
-        return "exact" if digits > 0 else "no longer exact"
-    return "-" if math.isnan(digits) else f"{digits:+.1f}".replace("-0.0", "+0.0")
-
-
 def _speed(change: Change) -> str:
     from mptune.sensitivity import percent
 
     interval = None if change.outcome is None else change.outcome.interval
     between = "" if interval is None else f" ({percent(interval[0])} to {percent(interval[1])})"
     return percent(change.speed) + between
-
-
-def _remark(change: Change) -> str:
-    from mptune.sensitivity import percent
-
-    remarks = [reason.text for reason in change.reasons]
-    source = "" if change.outcome is None else change.outcome.source
-    if source == "signature":
-        remarks.append("its error is that of other trials with these types")
-    if source == "untimed":
-        remarks.append("it was not timed")
-    if change.retuned is not None:
-        remarks.append(f"tuned anew, these types reach {percent(change.retuned.gain)}")
-    return "; ".join(remarks)

@@ -26,12 +26,7 @@ function drawExplanation(element, run) {
     const between = of(change, "speed_interval");
     return ratio(of(change, "speed")) + (between ? ` (${between.map(ratio).join(" to ")})` : "");
   };
-  const why = (change) => [
-    ...change.reasons.map((reason) => reason.text),
-    ...(change.outcome === null ? ["not measured"] : change.outcome.source === "untimed" ? ["not timed"]
-      : change.outcome.source === "signature" ? ["its error is that of other trials with these types"] : []),
-    ...(change.retuned ? [`tuned anew, these types reach ${ratio(change.retuned.gain)}`] : []),
-  ].join("; ");
+  const why = (change) => [...(change.outcome === null ? ["not measured"] : []), ...change.remarks].join("; ");
   const columns = [
     ["digits", digits, "right"],
     ["speed", speed, "right"],
