@@ -151,7 +151,7 @@ def test_what_is_faster_than_the_device_is_measured_again_and_flagged(monkeypatc
     assert devices.limits_asked[:2] == [False, True]
     (flag,) = run.best.warnings
     assert re.match("it is faster than it can be, measured twice: .* is less than a launch can take", flag)
-    assert any(str(run.best.configuration) in text and "look for work that it leaves out" in text for text in warned)
+    assert any(str(run.best.configuration) in text and "look for work they leave out" in text for text in warned)
     assert set(warned) <= set(run.warnings)
 
 

@@ -229,11 +229,12 @@ def test_wrong_configurations_of_the_widest_types_are_a_mistake_even_if_all_are(
     right = [typed("fp32", 2.0**-24, block=block) for block in BLOCKS]
     (warning,) = said(*wrong, *right)
     assert warning.startswith(f"2 of 2 configurations of the widest types are wrong, though {len(BLOCKS)} others meet")
-    assert warning.endswith("they have block=64 in common")
+    assert warning.endswith("all of them have block=64")
     (warning,) = said(*wrong, trial(0.5, Status.INACCURATE, block=128), *right)
-    assert warning.endswith("they have no value of a parameter in common")
-    (warning,) = said(trial(status=Status.NON_FINITE, block=64), *right)
-    assert warning.startswith("1 of 1 configurations of the widest types")
+    assert warning.endswith("one of them is block=64, unroll=1, x_type=fp64, y_type=fp64")
+    (warning,) = said(trial(status=Status.NON_FINITE, block=64), trial(U, block=128), *right)
+    assert warning.startswith("1 of 2 configurations of the widest types")
+    assert warning.endswith("all of them have block=64")
 
 
 def test_an_error_just_above_the_threshold_is_no_mistake() -> None:

@@ -146,14 +146,16 @@ def _wrong_in_the_widest_types(run: Run, kernel: Kernel) -> Iterator[str]:
         yield _blamed(what, sum(trial.is_valid for trial in failed), shared, len(others))
         return
     right = [trial for trial in run.checked if trial.status is Status.OK]
-    wrong = [trial for trial in failed if _is_mistaken(trial, right, kernel)]
+    # Where others of the same types are right, the errors are said to depend on more than types.
+    wrong = [trial for trial in failed if not (trial.is_valid and others) and _is_mistaken(trial, right, kernel)]
     if wrong:
         free = [p.name for p in kernel.parameters if p.name not in kernel.signature_names and len(p.values) > 1]
         common = shared_values([trial.configuration for trial in wrong], free)
+        common = {n: v for n, v in common.items() if all(other.configuration[n] != v for other in others)}
+        where = f"all of them have {values_text(common)}" if common else f"one of them is {wrong[0].configuration}"
         yield (
             f"{len(wrong)} of {len(wide)} configurations of the widest types are wrong, though {len(right)} others "
-            "meet the threshold: a mistake of theirs, not of a type; they have "
-            f"{values_text(common) or 'no value of a parameter'} in common"
+            f"meet the threshold: a mistake of theirs, not of a type; {where}"
         )
 
 

@@ -106,12 +106,16 @@ class Settling:
         turns = Turns(self._evaluator, [self._ledger.trials[configuration] for configuration in doubted])
         turns.measure(list(doubted), LEAST_ROUNDS)
         self._keep(turns)
-        for configuration, reason in self._doubtful(list(doubted), afresh=True).items():
+        standing = self._doubtful(list(doubted), afresh=True)
+        for configuration, reason in standing.items():
             self._flagged[configuration] = f"it is faster than it can be, measured twice: {reason}"
             self._keep_one(self._ledger.trials[configuration])
+        if standing:
+            configuration, reason = next(iter(standing.items()))
             self._warn(
-                f"a configuration is faster than it can be, measured twice ({configuration}): {reason}; look for work "
-                "that it leaves out before you trust it"
+                f"{len(standing)} of the {len(reported)} configurations reported are faster than they can be, measured "
+                f"twice, such as {configuration}: {reason}; look for work they leave out, or data they do not read, "
+                "before you trust them"
             )
         return True
 
