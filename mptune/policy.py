@@ -354,7 +354,7 @@ class MeasurementPolicy:
         names = ("error", *self.objective.limits)
         return all(trial.metric(name) <= errors.get(name, math.nan) for name in names)
 
-    def undecided(self, trials: Sequence[Trial], *, holds: bool = True) -> list[Trial]:
+    def would_be_reported(self, trials: Sequence[Trial], *, holds: bool = True) -> list[Trial]:
         """Return the trials that would be reported if their error, measured on another configuration, were theirs.
 
         That is, if they would be the best, the closest, or on the front of the objectives or of :data:`REPORTED`.

@@ -444,11 +444,15 @@ class Run:
         more_is_better = self.more_is_better | set(maximise)
         return [name not in more_is_better for name in metrics]
 
-    def with_own_errors(self) -> Run:
-        """Return the run as other tools may see it: without the errors that were measured on other configurations."""
-        return Run(
-            self.info, [trial if trial.is_checked else _without_errors(trial) for trial in self.trials], self.state
-        )
+    def with_own_errors(self, *, whole: bool = False) -> Run:
+        """Return the run without the errors that were measured on other configurations.
+
+        Args:
+            whole: leave out the trials that have them, rather than these errors alone.
+        """
+        if whole:
+            return Run(self.info, [t for t in self.trials if t.is_checked or not t.is_valid], self.state)
+        return Run(self.info, [t if t.is_checked else _without_errors(t) for t in self.trials], self.state)
 
     # -- other forms ---------------------------------------------------------------------------
 

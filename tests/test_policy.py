@@ -380,15 +380,15 @@ def at(block: int, time_ms: float, error: float, *, reused: bool = False, memory
 def test_what_would_be_reported_by_an_error_measured_elsewhere_is_checked(
     trials: list[Trial], holds: bool, undecided: list[int]
 ) -> None:
-    found = TIMED.undecided(trials, holds=holds)
+    found = TIMED.would_be_reported(trials, holds=holds)
     assert [t.configuration["block"] for t in found] == undecided
 
 
 def test_every_front_of_several_objectives_is_checked() -> None:
     policy = MeasurementPolicy(Objective(also=("memory_bytes",)))
     trials = [at(1, 5.0, 1e-5), at(2, 6.0, 1e-5, reused=True, memory_bytes=4.0)]
-    assert policy.undecided(trials) == trials[1:]
-    assert policy.undecided(trials[:1]) == []
+    assert policy.would_be_reported(trials) == trials[1:]
+    assert policy.would_be_reported(trials[:1]) == []
 
 
 MANY = [1.0, 1.1, 1.3, 2.0, 9.0, 30.0]

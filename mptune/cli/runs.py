@@ -142,7 +142,7 @@ def _target(run_file: Path, path: Path | None, kind: str, *, alone: bool) -> Pat
 @option("--output -o", "FILE", "File to write.", show_default="standard output")
 def export(run_file: Path, format: str | None, output: Path | None) -> None:
     """Write all trials as a table or in another tool's format."""
-    from mptune.interop import EXPORTERS
+    from mptune.interop import EXPORTERS, FORMATS
     from mptune.interop.files import write_bytes, write_text
     from mptune.run import Run
 
@@ -155,8 +155,8 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
     exported = EXPORTERS[format](run)
     if unchecked := sum(trial.is_valid and not trial.is_checked for trial in run.trials):
         print_note(
-            f"{unchecked} of {run.evaluations} trials are exported without an error: "
-            "theirs was measured on another configuration"
+            f"{unchecked} of {run.evaluations} trials have no error of their own, but that of another configuration: "
+            f"{'they are' if FORMATS[format].read else 'it is'} left out"
         )
     if isinstance(exported, str):
         if output is None:

@@ -147,8 +147,8 @@ class Settling:
     def unsure(self) -> list[Trial]:
         """What is going to be reported, or might have been, and has to be checked before."""
         policy, run = self._evaluator.policy, self._ledger.result()
-        undecided = policy.undecided(run.trials, holds=self._evaluator.holds)
-        unsure = [*(trial for trial in run.reported if policy.checks_before_report(trial)), *undecided]
+        claims = policy.would_be_reported(run.trials, holds=self._evaluator.holds)
+        unsure = [*(trial for trial in run.reported if policy.checks_before_report(trial)), *claims]
         return [trial for trial in unsure if trial.configuration not in self._settled]
 
     def _hold_finals(self, last: Sequence[Trial]) -> bool:
