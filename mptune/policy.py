@@ -367,10 +367,9 @@ class MeasurementPolicy:
         valid = [trial for trial in trials if trial.is_valid]
         best = objective.best(valid)
         leaders = [best if best is not None else objective.closest(valid)]
-        if not holds:
-            leaders.append(min((t for t in valid if not t.is_checked), key=_time_ms, default=None))
-            if best is not None and leaders[-1] is not None and not leaders[-1].time_ms < best.time_ms:
-                del leaders[-1]
+        fastest = min((trial for trial in valid if not trial.is_checked), key=_time_ms, default=None)
+        if not holds and fastest is not None and (best is None or fastest.time_ms < best.time_ms):
+            leaders.append(fastest)
         found = [trial for trial in leaders if trial is not None and not trial.is_checked]
         for metrics in REPORTED:
             values = np.array([[t.metric(name) for name in metrics] for t in valid]).reshape(len(valid), len(metrics))
