@@ -27,6 +27,8 @@ from mptune.space.configuration import Configuration
 __all__ = ["DataManager"]
 
 _FP64 = PRECISIONS["fp64"]
+#: Whose memory is not worth a look at how much there is.
+_FEW_ELEMENTS = 1 << 20
 #: Elements that stand for a whole array.
 _SAMPLE = 1001
 
@@ -77,7 +79,9 @@ class DataManager:
             KernelError: an input is missing, not as declared, or not finite.
             UnknownNameError: an input no argument has the name of.
         """
-        self.require(available_memory_bytes())
+        # Thousands of small draws need not ask for what the first one of their size had.
+        if self._draw == FIRST or self._elements() > _FEW_ELEMENTS:
+            self.require(available_memory_bytes())
         try:
             return make_inputs(self.kernel, self.sizes, self._seed, self._draw)
         except MemoryError as error:
@@ -127,6 +131,9 @@ class DataManager:
         for name, value in self.inputs.items():
             update_digest(digest, name, np.asarray(value))
         return digest.hexdigest()
+
+    def _elements(self) -> int:
+        return sum(math.prod(self.shape_of(argument)) for argument in self.kernel.arguments)
 
     # -- types ---------------------------------------------------------------------------------
 

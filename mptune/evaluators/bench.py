@@ -381,19 +381,22 @@ class Bench:
         if not is_run:
             return trial
         found: list[Mapping[str, float]] = []
+        # What it takes is told apart from what the first draw took.
+        inner = _Clock(self._announce)
         try:
             for draw in draws:
                 try:
-                    with clock.phase("inputs"):
+                    with inner.phase("inputs"):
                         self._drawn.of(draw)
                 except MptuneError as error:
                     return dataclasses.replace(with_draws(trial, found), warnings=(f"{draw} cannot be made: {error}",))
-                outcome = self._check_drawn(request.configuration, function, draw, clock)
+                outcome = self._check_drawn(request.configuration, function, draw, inner)
                 if outcome.status is not Status.OK:
                     return dataclasses.replace(trial, status=outcome.status, message=f"on {draw}: {outcome.message}")
                 found.append(outcome.errors)
         finally:
-            self._drawing_s += time.perf_counter() - start
+            clock.durations_s["draws"] = time.perf_counter() - start
+            self._drawing_s += clock.durations_s["draws"]
         return with_draws(trial, found)
 
     def _check_drawn(self, configuration: Configuration, function: Function, draw: Draw, clock: _Clock) -> _Outcome:

@@ -69,13 +69,16 @@ class DrawnData:
         end = self._clock()
         self._are_slow = end - half > _SLOW_S
         self.making_s = end - start
-        kept_bytes = sum(_nbytes(each.inputs) + _nbytes(each.references) for each in self._kept.values())
-        fits = kept_bytes + size_bytes <= _MEMORY_SHARE * (available_memory_bytes() + kept_bytes + size_bytes)
-        if draw.stream is Stream.SEARCH and fits:
+        if draw.stream is Stream.SEARCH and self._fits(size_bytes):
             self._kept[draw] = data
         else:
             self._latest = draw, data
         return data
+
+    def _fits(self, size_bytes: int) -> bool:
+        """Whether so much more may be kept; it has been allocated."""
+        kept_bytes = size_bytes + sum(_nbytes(each.inputs) + _nbytes(each.references) for each in self._kept.values())
+        return kept_bytes <= _MEMORY_SHARE * (available_memory_bytes() + kept_bytes)
 
 
 def _nbytes(arrays: Mapping[str, Any]) -> int:

@@ -1,0 +1,340 @@
+"""Winners on inputs that nobody has seen: how many break their error limit, with and without verification.
+
+    python benchmarks/unseen.py [--kernels NAME,...] [--budget 30] [--draws 10000] [--sections rates,wall] [--resume]
+
+``rates``: each kernel is tuned at smoke size for three thresholds in two ways, as before (errors of one draw, nothing
+verified) and as now (errors of three draws, the winner verified on 20 unseen ones). All winners of a kernel then run on
+the same fresh draws, which none of the runs has drawn; a winner's rate is the share of them on which its error is above
+its threshold or is none. Speeds are of launches in turn. ``wall``: bundled kernels at default size, searched with one
+draw and with three; what further draws and the verification took, as the runs account for it.
+
+The results are kept beside the page as JSON after each kernel; ``--resume`` goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np  # noqa: E402
+
+from benchmarks.unseen_kernels import KERNELS  # noqa: E402
+from mptune.backends.processor import processor, usable_cores  # noqa: E402
+from mptune.buffers import Draw, Stream  # noqa: E402
+from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
+from mptune.evaluators.rounds import visit_of  # noqa: E402
+from mptune.kernel import Kernel  # noqa: E402
+from mptune.registry import bundled_kernels, load_kernel  # noqa: E402
+from mptune.results import Status, Trial  # noqa: E402
+from mptune.run import Run  # noqa: E402
+from mptune.space.configuration import Configuration  # noqa: E402
+from mptune.tuner import tune  # noqa: E402
+from mptune.unseen import CONFIDENCE, Verified  # noqa: E402
+
+THRESHOLDS: Final = (1e-2, 1e-4, 1e-6)
+#: How errors were measured before, and are now.
+WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "before": {"inputs": 1, "verify": 0},
+    "now": {"inputs": 3, "verify": 20},
+}
+#: Seeds the fresh draws; no run has it.
+_FRESH: Final = 1_000_003
+_AT_ONCE: Final = 250
+_ROUNDS: Final = 9
+_WALL_KERNELS: Final = ("axpy", "convolution2d", "gemm", "kmeans")
+_WALL_THRESHOLD: Final = 1e-4
+TARGETS: Final = {"rate": 0.05, "speed": 0.95, "draws": 0.05, "verification": 0.25}
+
+
+def kernel_of(name: str) -> Kernel:
+    """Return one of the five kernels here, or a bundled one."""
+    return KERNELS[name] if name in KERNELS else load_kernel(name)
+
+
+def winner_of(run: Run) -> Trial | None:
+    """Return the best trial; of several that may be, the first."""
+    return run.best or next(iter(run.undecided), None)
+
+
+# -- rates -----------------------------------------------------------------------------------------
+
+
+def rates(name: str, budget: int, draws: int, seed: int) -> dict[str, Any]:
+    """Return the winners of a kernel and what fresh draws said of each."""
+    kernel = kernel_of(name)
+    winners: list[dict[str, Any]] = []
+    configurations: dict[Configuration, None] = {}
+    chosen: list[Configuration] = []
+    for tau in THRESHOLDS:
+        for way, settings in WAYS.items():
+            start = time.perf_counter()
+            run = tune(
+                kernel,
+                backend="host",
+                size="smoke",
+                max_error=tau,
+                budget=budget,
+                seed=seed,
+                on_warning=lambda _: None,
+                **settings,
+            )
+            trial = winner_of(run)
+            if trial is None:
+                continue
+            verified = run.verified(trial)
+            winners.append(
+                {
+                    "threshold": tau,
+                    "way": way,
+                    "configuration": str(trial.configuration),
+                    "error": trial.error,
+                    "verified": None if verified is None else verified.to_json(),
+                    "fragile": run.statuses.get("fragile", 0),
+                    "verification_s": run.state.verify_s,
+                    "wall_s": time.perf_counter() - start,
+                }
+            )
+            chosen.append(trial.configuration)
+            configurations[trial.configuration] = None
+    errors, times = fresh(kernel, list(configurations), draws)
+    for entry, configuration in zip(winners, chosen, strict=True):
+        broken = int(np.sum(~(errors[configuration] <= entry["threshold"])))
+        entry |= {"draws": len(errors[configuration]), "violations": broken, "time_ms": times[configuration]}
+    return {"kernel": name, "winners": winners}
+
+
+def fresh(
+    kernel: Kernel, configurations: Sequence[Configuration], draws: int
+) -> tuple[dict[Configuration, np.ndarray[Any, Any]], dict[Configuration, float]]:
+    """Return the error of each configuration on each fresh draw, infinite for a failure, and its time in turn."""
+    sizes = kernel.resolve_sizes("smoke")
+    found: dict[Configuration, list[float]] = {c: [] for c in configurations}
+    with DeviceEvaluator(kernel, sizes, "host", seed=_FRESH) as evaluator:
+        for start in range(0, draws, _AT_ONCE):
+            piece = [Draw(Stream.UNSEEN, number) for number in range(start, min(start + _AT_ONCE, draws))]
+            for trial in evaluator.run_on_draws(configurations, piece).trials:
+                found[trial.configuration].append(trial.error if trial.status is Status.OK else math.inf)
+        return {c: np.array(errors) for c, errors in found.items()}, times_of(evaluator, configurations)
+
+
+def times_of(evaluator: DeviceEvaluator, configurations: Sequence[Configuration]) -> dict[Configuration, float]:
+    """Return the median over rounds of the shortest launch of each configuration, taken in turn."""
+    trials = [trial for trial in evaluator.evaluate(configurations) if trial.is_valid]
+    if not trials:
+        return dict.fromkeys(configurations, math.nan)
+    turns = evaluator.remeasure(trials, _ROUNDS, visit_of(min(trial.time_ms for trial in trials))).trials
+    times: dict[Configuration, list[float]] = {c: [] for c in configurations}
+    for trial in turns:
+        if trial.measurement.times_ms:
+            times[trial.configuration].append(min(trial.measurement.times_ms))
+    return {c: statistics.median(each) if each else math.nan for c, each in times.items()}
+
+
+# -- wall time -------------------------------------------------------------------------------------
+
+
+def wall(name: str, budget: int, seed: int) -> dict[str, Any]:
+    """Return what searching a kernel at default size takes with one draw and with three, and its verification."""
+    found: dict[str, Any] = {"kernel": name}
+    ways: Mapping[str, Mapping[str, Any]] = {"one": WAYS["before"], "three": WAYS["now"]}
+    for way, settings in ways.items():
+        run = tune(
+            kernel_of(name),
+            backend="host",
+            max_error=_WALL_THRESHOLD,
+            budget=budget,
+            seed=seed,
+            on_warning=lambda _: None,
+            **settings,
+        )
+        spent, trial = run.durations_s, winner_of(run)
+        verified = run.verified(trial) if trial is not None else None
+        found[way] = {
+            "wall_s": run.state.wall_s,
+            "search_s": run.state.wall_s - run.state.verify_s,
+            "draws_s": spent.get("draws", 0.0),
+            "verification_s": run.state.verify_s,
+            "unseen": 0 if verified is None else verified.inputs,
+        }
+    return found
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def summary(kernels: Sequence[Mapping[str, Any]], way: str) -> dict[str, float]:
+    """Return what all winners of one way have in common: pooled rate, worst rate, and rates above what was printed."""
+    entries = [entry for kernel in kernels for entry in kernel["winners"] if entry["way"] == way]
+    rates_ = [entry["violations"] / entry["draws"] for entry in entries]
+    above = [
+        rate > entry["verified"]["at_most"]
+        for rate, entry in zip(rates_, entries, strict=True)
+        if entry["verified"] is not None
+    ]
+    return {
+        "winners": len(entries),
+        "pooled": sum(e["violations"] for e in entries) / max(1, sum(e["draws"] for e in entries)),
+        "worst": max(rates_, default=math.nan),
+        "with_any": sum(rate > 0 for rate in rates_),
+        "verified": len(above),
+        "above": sum(above),
+        "share_s": sum(e["verification_s"] for e in entries) / max(1e-9, sum(e["wall_s"] for e in entries)),
+        "most_share": max((e["verification_s"] / e["wall_s"] for e in entries), default=math.nan),
+    }
+
+
+def speeds(kernels: Sequence[Mapping[str, Any]], *, held: bool = False) -> list[float]:
+    """Return how fast the winner of now is beside that of before, for each kernel and threshold that has both.
+
+    Args:
+        kernels: their winners.
+        held: only where the winner of before breaks its threshold as seldom as is allowed.
+    """
+    found = []
+    for kernel in kernels:
+        for tau in THRESHOLDS:
+            entries = {e["way"]: e for e in kernel["winners"] if e["threshold"] == tau}
+            times = {way: entry["time_ms"] for way, entry in entries.items()}
+            if len(times) < len(WAYS) or not all(time_ms > 0 for time_ms in times.values()):
+                continue
+            before = entries["before"]
+            if not held or before["violations"] <= TARGETS["rate"] * before["draws"]:
+                found.append(times["before"] / times["now"])
+    return found
+
+
+def mean(ratios: Sequence[float]) -> float:
+    """Return the geometric mean, NaN of nothing."""
+    return statistics.geometric_mean(ratios) if ratios else math.nan
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """Return the results as a page."""
+    lines = ["# Unseen inputs", "", f"Machine: {document['machine']}. Command: `{document['command']}`.", ""]
+    kernels = [document["rates"][name] for name in document["rates"]]
+    if kernels:
+        before, now = (summary(kernels, way) for way in WAYS)
+        draws = max((e["draws"] for k in kernels for e in k["winners"]), default=0)
+        allowed = math.ceil((1 - CONFIDENCE) * now["verified"])
+        lines += [
+            f"Winners of {len(kernels)} kernels at smoke size for the thresholds "
+            f"{', '.join(f'{tau:g}' for tau in THRESHOLDS)}, budget {document['budget']}, each on the same {draws:,} "
+            "fresh draws as the other winners of its kernel. Before: errors of one draw, nothing verified. Now: errors "
+            "of three draws, verified on 20 unseen ones.",
+            "",
+            "| | before | now | target |",
+            "|---|---|---|---|",
+            f"| winners | {before['winners']:.0f} | {now['winners']:.0f} | |",
+            f"| draws that break the threshold, all winners | {before['pooled']:.3%} | {now['pooled']:.3%} | "
+            f"≤ {TARGETS['rate']:.0%} |",
+            f"| winners with any such draw | {before['with_any']:.0f} | {now['with_any']:.0f} | |",
+            f"| the worst winner's rate | {before['worst']:.2%} | {now['worst']:.2%} | |",
+            f"| winners with a rate above the bound printed with them | | {now['above']:.0f} of "
+            f"{now['verified']:.0f} | ≤ {allowed} |",
+            f"| speed beside before, geometric mean | 1 | {mean(speeds(kernels)):.3f} | ≥ {TARGETS['speed']:g} |",
+            f"| the same where before's winner holds | 1 | {mean(speeds(kernels, held=True)):.3f} | |",
+            f"| verification, of the runs' wall time | | {now['share_s']:.1%}, at most {now['most_share']:.1%} | "
+            f"≤ {TARGETS['verification']:.0%} |",
+            "",
+            "| kernel | threshold | rate before | rate now | bound printed | unseen inputs | fragile | speed |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        lines += [row for kernel in kernels for row in _rows(kernel)]
+        lines.append("")
+    if document["wall"]:
+        lines += [
+            f"Search at default size, threshold {_WALL_THRESHOLD:g}, budget {document['budget']}, with one draw and "
+            "with three; seconds. Further draws are accounted for by the runs; the difference of the two searches is "
+            "mostly the noise of their timings. Targets: further draws ≤ 5% of the search, verification ≤ 25% of the "
+            "run.",
+            "",
+            "| kernel | search, one draw | search, three | further draws | verification | unseen inputs |",
+            "|---|---|---|---|---|---|",
+        ]
+        for entry in document["wall"].values():
+            one, three = entry["one"], entry["three"]
+            lines.append(
+                f"| {entry['kernel']} | {one['search_s']:.1f} | {three['search_s']:.1f} | {three['draws_s']:.2f} "
+                f"({three['draws_s'] / three['search_s']:.1%}) | {three['verification_s']:.2f} "
+                f"({three['verification_s'] / three['wall_s']:.1%}) | {three['unseen']} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _rows(kernel: Mapping[str, Any]) -> list[str]:
+    rows = []
+    for tau in THRESHOLDS:
+        found = {e["way"]: e for e in kernel["winners"] if e["threshold"] == tau}
+
+        def rate(way: str, found: Mapping[str, Any] = found) -> str:
+            return f"{found[way]['violations'] / found[way]['draws']:.2%}" if way in found else "no winner"
+
+        now = found.get("now")
+        verified = now["verified"] if now else None
+        known = Verified(verified["inputs"], verified["violations"], 0.0) if verified else None
+        both = len(found) == len(WAYS)
+        speed = f"{found['before']['time_ms'] / found['now']['time_ms']:.2f}" if both else "-"
+        rows.append(
+            f"| {kernel['kernel']} | {tau:g} | {rate('before')} | {rate('now')} | "
+            f"{f'{known.at_most:.1%}' if known else '-'} | {known.inputs if known else '-'} | "
+            f"{now['fragile'] if now else '-'} | {speed} |"
+        )
+    return rows
+
+
+def main() -> None:
+    """Measure what is asked for and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", default=",".join((*bundled_kernels(), *KERNELS)))
+    parser.add_argument("--budget", type=int, default=30)
+    parser.add_argument("--draws", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sections", default="rates,wall")
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "unseen.md")
+    parser.add_argument("--resume", action="store_true")
+    options = parser.parse_args()
+    kept = options.output.with_suffix(".json")
+    document: dict[str, Any] = {
+        "machine": f"{processor().name}, {usable_cores()} cores",
+        "command": shlex.join(["python", "benchmarks/unseen.py", *sys.argv[1:]]),
+        "budget": options.budget,
+        "rates": {},
+        "wall": {},
+    }
+    if options.resume and kept.exists():
+        before = json.loads(kept.read_text())
+        document |= {name: before[name] for name in ("rates", "wall")}
+    names = options.kernels.split(",")
+    sections: dict[str, tuple[list[str], Callable[[str], dict[str, Any]]]] = {
+        "rates": (names, lambda name: rates(name, options.budget, options.draws, options.seed)),
+        "wall": (
+            [name for name in _WALL_KERNELS if name in names],
+            lambda name: wall(name, options.budget, options.seed),
+        ),
+    }
+    for section in options.sections.split(","):
+        which, measure = sections[section]
+        for name in (name for name in which if name not in document[section]):
+            start = time.perf_counter()
+            document[section][name] = measure(name)
+            print(f"{section} {name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+            kept.write_text(json.dumps(document, indent=1) + "\n")
+    page = markdown(document)
+    options.output.write_text(page)
+    print(page)
+
+
+if __name__ == "__main__":
+    main()
