@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -236,25 +237,36 @@ def test_by_default_it_is_a_warning_of_python_s(kernel: Kernel) -> None:
 
 def test_what_was_said_is_in_the_run_file_once_until_it_no_longer_holds(kernel: Kernel, tmp_path: Path) -> None:
     path, told = tmp_path / "poly.db", list[str]()
+    absent = "observer absent is not available here: there is no meter for host: buy one"
 
-    def shown() -> tuple[str, ...]:
-        return Run.load(path).warnings
+    def resumed(budget: int, *observers: str) -> Run:
+        return tune(
+            kernel, settings(budget=budget, observers=observers), output=path, resume=True, on_warning=told.append
+        )
 
     def ended(progress: Progress) -> None:
-        assert shown() == tuple(told)
+        assert Run.load(path).warnings == tuple(told)
         if progress.run().evaluations == 2:
             raise KeyboardInterrupt
 
-    absent = settings(budget=3, observers=("absent",))
     with pytest.raises(KeyboardInterrupt):
-        tune(kernel, absent, output=path, on_warning=told.append, on_progress=ended)
-    assert shown() == tuple(told) == ("observer absent is not available here: there is no meter for host: buy one",)
-    again = tune(kernel, absent, output=path, resume=True, on_warning=told.append)
-    assert again.warnings == shown() == tuple(told[:1])
-    assert told == told[:1] * 2
-    assert again.summary()["warnings"] == told[:1]
-    tune(kernel, settings(budget=3), output=path, resume=True)
-    assert shown() == ()
+        tune(
+            kernel,
+            settings(budget=3, observers=("absent",)),
+            output=path,
+            on_warning=told.append,
+            on_progress=ended,
+        )
+    assert Run.load(path).warnings == (absent,)
+    again = resumed(3, "absent")
+    assert again.warnings == Run.load(path).warnings
+    assert list(again.summary()["warnings"]).count(absent) == 1
+    assert told.count(absent) == 2
+    with RunFile.open(path) as file:
+        file.update(dataclasses.replace(file.state, warnings=("of what was measured",)))
+    # A session that measures nothing says nothing of what was.
+    assert "of what was measured" in resumed(3).warnings
+    assert "of what was measured" not in resumed(4).warnings
 
 
 @pytest.mark.parametrize(

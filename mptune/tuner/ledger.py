@@ -218,8 +218,12 @@ class Ledger(Evaluator):
         )
 
     def finish(self) -> Run:
-        """Record that the run has come to its end, and return everything; what still holds, this session has said."""
+        """Record that the run has come to its end, and return everything.
+
+        What still holds this session has said, unless it measured nothing.
+        """
         if doubts := self._evaluator.doubts():
             self._warn(doubts)
-        self._file.update(dataclasses.replace(self.spent(), warnings=self._warn.said))
+        spent = self.spent()
+        self._file.update(dataclasses.replace(spent, warnings=self._warn.said) if self.measured_here else spent)
         return self.result()
