@@ -464,9 +464,13 @@ class _MachineCode:
         compiler, options = self._backend.compiler, CompileOptions()
         with contextlib.suppress(MptuneError):
             work = self._kernel.work(configuration, self._sizes)
+            found |= {"traffic_bytes": float(work.traffic_bytes)} | (
+                {} if work.flops is None else {"flops": work.flops}
+            )
             bound = self._roofline.bound(work, self._data.footprint_bytes(configuration))
-            found |= {"traffic_bytes": float(work.traffic_bytes), "memory_bound_ms": bound.memory_ms}
-            found |= {} if work.flops is None else {"flops": work.flops, "compute_bound_ms": bound.compute_ms}
+            found["memory_bound_ms"] = bound.memory_ms
+            if work.flops is not None:
+                found["compute_bound_ms"] = bound.compute_ms
         with contextlib.suppress(MptuneError):
             source = render(self._kernel, configuration, self._sizes)
             if (listing := compiler.listing(source, self._kernel.function, options)) is not None:

@@ -169,6 +169,7 @@ class Explanation:
         metric: the error metric.
         digits_spare: decimal digits between the trial's error and its limit, negative if it exceeds it; NaN without.
         changes: every change of one parameter, by parameter, the widest value first.
+        widest: the baseline, all of whose types are the widest; None if there is none, or the trial is it.
         tradeoffs: one digit more, and one less where there is a threshold to relax.
         why_undecided: why no winner is named, if none is though some are feasible.
         unprobed: why configurations that are missing were not measured; empty if none is missing.
@@ -183,6 +184,7 @@ class Explanation:
     metric: str = ""
     digits_spare: float = math.nan
     changes: tuple[Change, ...] = ()
+    widest: Outcome | None = None
     tradeoffs: tuple[Tradeoff, ...] = ()
     why_undecided: str = ""
     unprobed: str = ""
@@ -231,6 +233,7 @@ class Explanation:
                 "digits_spare": self.digits_spare,
                 "limiting": None if limiting is None else limiting.parameter,
                 "changes": [_change_document(change) | {"remarks": self.remarks(change)} for change in self.changes],
+                "widest": None if self.widest is None else _outcome_document(self.widest),
                 "tradeoffs": [
                     {
                         "digits": each.digits,
@@ -270,6 +273,7 @@ def explanation_of(run: Run, *, key: str = "", unprobed: str = "") -> Explanatio
         metric=run.info.metric,
         digits_spare=-found.excess(trial) if found.objective.threshold is not None else math.nan,
         changes=tuple(found.changes()),
+        widest=found.widest(),
         tradeoffs=tuple(found.tradeoffs()),
     )
     return replace(explanation, unprobed=unprobed if explanation.missing else "")
@@ -426,6 +430,12 @@ class _Reader:
             return self.objective.error_excess(trial)
         except MptuneError:
             return math.nan
+
+    def widest(self) -> Outcome | None:
+        """Return the baseline, unless it is the winner or was not checked itself."""
+        baseline = self.run.baseline if self.run.info.baseline_values else None
+        is_other = baseline is not None and baseline.configuration != self.winner.configuration
+        return self.beside(baseline) if baseline is not None and is_other and self._is_whole(baseline) else None
 
     # -- one parameter -------------------------------------------------------------------------
 
@@ -711,6 +721,8 @@ def _limit_sentence(e: Explanation) -> str:
         several = [c.together for c in restored if c.together is not None and c.together.digits >= LEAST_DIGITS]
         least = min(several, key=lambda o: types_apart(o.trial.configuration, _configuration(e)), default=None)
         together = f" {_types_of(e, least)} together {_gained(least.digits)} and {_price(e, least)}." if least else ""
+        if least is None and e.widest is not None and e.widest.digits >= LEAST_DIGITS:
+            together = f" The baseline, all in the widest types, {_gained(e.widest.digits)} and {_price(e, e.widest)}."
         alone = "none can be restored alone"
         if most is not None:
             gain = f"{max(most.digits, 0.0):.1f} digits ({most.parameter} in {most.after})"

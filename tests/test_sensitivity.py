@@ -322,6 +322,10 @@ def test_no_single_type_limits() -> None:
     found = explanation_of(run_of(trials))
     assert found.limiting is None
     assert "No single type" in found.sentences[0]
+    both = explanation_of(run_of([*trials, trial("fp64", "fp64", error=2e-16)]))
+    assert both.sentences[0].endswith(
+        "The baseline, all in the widest types, gains 10.0 digits and costs 50% of the speed."
+    )
 
 
 def test_other_objectives() -> None:
