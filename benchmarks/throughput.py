@@ -2,7 +2,8 @@
 
     python benchmarks/throughput.py [--budget 192] [--rounds 5] [--output FILE.md] [--json]
 
-The tools take turns, each with an empty binary cache. They have the same kernel (axpy in fp64 and fp32 with 2^20
+The tools take turns, each with an empty binary cache (what mptune measures of a device once on a machine, its speed,
+stays). They have the same kernel (axpy in fp64 and fp32 with 2^20
 elements; Kernel Tuner's backend has no narrower types), parameters, thread count and compiler flags. Each draws the
 same number of configurations at random and measures the error of every one. Then the effect of compiling ahead on the
 timings is measured: the same configurations are timed with nothing else running, with compilers that pause for each
@@ -40,6 +41,7 @@ from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.errors import MptuneError  # noqa: E402
 from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
+from mptune.tuner import tune  # noqa: E402
 
 SIZE: Final = {"n": 2**20}
 TYPES: Final = {"fp64": "double", "fp32": "float"}
@@ -177,6 +179,8 @@ def markdown(document: Mapping[str, Any]) -> str:
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Run everything."""
     kernel = load_narrowed("axpy", tuple(TYPES))
+    # The speeds of the device are measured once on a machine, by the first run there is.
+    tune(kernel, backend="host", sizes=SIZE, strategy="random", budget=2, on_warning=lambda _: None)
     tools: dict[str, Callable[[int], Outcome]] = {
         AHEAD: lambda seed: run_mptune(kernel, SIZE, given.budget, seed, None),
         IN_TURN: lambda seed: run_mptune(kernel, SIZE, given.budget, seed, 0),

@@ -75,6 +75,7 @@ class TimingPlan:
         flush_cache: whether the caches are emptied before each timed launch: "on", "off", or "auto": on GPUs, for
             sizes at which launches wait for memory and could find some of their data in the cache
             (:func:`is_worth_flushing`).
+        confidence: of the interval that is tight below ``relative_width``.
 
     Raises:
         MptuneError: the numbers contradict each other.
@@ -88,6 +89,7 @@ class TimingPlan:
     cap_s: float = 0.5
     patience_s: float = 2.0
     flush_cache: str = "auto"
+    confidence: float = 0.95
 
     def __post_init__(self) -> None:
         if not (self.warmups >= 0 and 1 <= self.min_repeats <= self.max_repeats):
@@ -128,7 +130,7 @@ def repeat_launches(
             break
         if len(times) < plan.min_repeats:
             continue
-        if took_s >= plan.cap_s or is_tight(times, relative=plan.relative_width):
+        if took_s >= plan.cap_s or is_tight(times, plan.relative_width, plan.confidence):
             break
         if took_s >= _BEHIND_SPAN_S and _is_behind(times, _BEHIND_FACTOR * best_ms):
             break

@@ -38,8 +38,9 @@ from mptune.tuner.warnings import Warnings
 
 __all__ = ["tune"]
 
-#: Few launches for everyone: a search gets by with a coarse time, and the finals tell the fastest apart.
-_SEARCHING: Final = TimingPlan(min_repeats=3, max_repeats=9)
+#: Few launches for everyone, and three that agree will do: a search gets by with a coarse time, and the finals tell the
+#: fastest apart.
+_SEARCHING: Final = TimingPlan(min_repeats=3, max_repeats=7, confidence=0.75)
 
 
 def _warn(message: str) -> None:

@@ -27,6 +27,13 @@ def test_steady_times_stop_as_soon_as_the_interval_is_tight() -> None:
     assert next(launches) == 8
 
 
+def test_few_launches_that_agree_will_do_where_less_confidence_is_asked_for() -> None:
+    plan = TimingPlan(min_repeats=3, max_repeats=7, confidence=0.75)
+    assert len(repeat_launches(lambda: 1.0, plan)) == 3
+    apart = itertools.cycle([1.0, 1.1])
+    assert len(repeat_launches(lambda: next(apart), plan)) == 7
+
+
 def test_noisy_times_go_on_until_the_cap() -> None:
     noise: Iterator[float] = iter(np.random.default_rng(0).uniform(1.0, 100.0, 1000))
     times = repeat_launches(lambda: next(noise), TimingPlan(min_repeats=5, max_repeats=500, cap_s=1.0))
