@@ -462,7 +462,8 @@ class Bench:
         if not (idle or decided.compares_after_timing(metrics["time_ms"])):
             return trial(Status.OK)
         last = loaded.outcome = self._compare(configuration, launches.bound, clock, loaded.outcome if reused else first)
-        if decided.checks_after_timing(metrics["time_ms"]):
+        if reused and not decided.is_own:
+            # Now that it matters: its own error, from the state in which it is launched for the first time.
             reused = False
             first = self._check_anew(configuration, loaded.binary, launches, clock, last)
             metrics.update(first.errors)

@@ -254,19 +254,20 @@ class DeviceData:
         #: What still holds the values of other inputs.
         self._outdated: set[_Key] = set()
         self._namespace = backend.device.array_namespace()
+        #: Of words in a checksum.
+        self._weights = _weights(np, _HOST_WORDS)
         self.no_arrays = ""
         try:
             rehearsed = dict.fromkeys(metric for own in self._metrics.values() for metric in own)
-            for metric in rehearsed if self._namespace is not None else ():
-                rehearse(self._namespace, metric)
+            if self._namespace is not None:
+                for metric in rehearsed:
+                    rehearse(self._namespace, metric)
+                self._weights = _weights(self._namespace, PIECE)
         except Exception as error:
             # A module that compiles what it computes fails in as many ways as there are installations; the host
             # compares as well, only later.
             self._namespace = None
             self.no_arrays = f"{type(error).__name__}: {error}"
-        xp, words = (np, _HOST_WORDS) if self._namespace is None else (self._namespace, PIECE)
-        #: Of words in a checksum: odd, so that no change of one word vanishes in it.
-        self._weights = xp.arange(1, 2 * words, 2, dtype=np.uint64)
 
     def bind(self, configuration: Configuration) -> BoundArguments:
         """Return the arguments of a configuration; read-only buffers are uploaded only the first time.
@@ -512,6 +513,13 @@ class DeviceData:
 
     def _held_bytes(self) -> int:
         return sum(guarded.data.nbytes for guarded in self._buffers.values())
+
+
+def _weights(xp: Any, words: int) -> Any:
+    """Return weights of words in a checksum: odd, so that no change of one word vanishes in it."""
+    weights = xp.arange(1, 2 * words, 2, dtype=np.uint64)
+    assert int((weights[:2] * weights[:2]).sum()) == 1 + 3 * 3
+    return weights
 
 
 def _fill(buffer: Buffer, seed: NDArray[Any]) -> None:

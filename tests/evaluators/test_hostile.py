@@ -92,9 +92,13 @@ def test_an_error_that_is_reused_does_not_hide_it(bench: Bench) -> None:
     faster = Plan(Action.REUSE, errors=KNOWN, check_below_ms=1e9)
     assert evaluate(bench, slower).status is Status.OK
     assert evaluate(bench, faster).measurement.reused_error is False
-    for values in ({"queue": 1}, {"mode": "idle", "begin": 1}):
-        assert evaluate(bench, slower, **values).status is Status.UNSTABLE
-        assert evaluate(bench, faster, **values).status is Status.UNSTABLE
+    for values in ({"queue": 1, "t": "fp32"}, {"mode": "idle", "begin": 1, "t": "fp32"}):
+        for plan in (slower, faster):
+            trial = evaluate(bench, plan, **values)
+            assert trial.status is Status.UNSTABLE
+            # Its own error, not the one it was to have.
+            assert 1e-9 < trial.metric("error_first") < 1e-7
+            assert not trial.measurement.reused_error
     # It is not reported, so it is not compared.
     assert evaluate(bench, slower, mode="wrong", begin=1).status is Status.OK
     assert evaluate(bench, faster, mode="wrong", begin=1).status is Status.UNSTABLE
