@@ -257,6 +257,16 @@ class BackendConformance:
         array = backend.device.array(buffer.part(16, data.nbytes), np.dtype(np.uint64)).view(np.float64)
         assert np.isclose(float(xp.abs(array - 1).sum()), np.abs(data - 1).sum(), rtol=1e-13)
 
+    def test_what_is_seen_of_a_buffer_is_what_is_read(self) -> None:
+        buffer = self.backend.device.allocate(24)
+        data = np.arange(24).astype(np.uint8)
+        buffer.write(data)
+        seen = buffer.part(8, 16).seen()
+        if seen is not None:
+            np.testing.assert_array_equal(seen, data[8:])
+            assert not seen.flags.writeable
+        buffer.free()
+
     def test_a_freed_buffer_is_refused(self) -> None:
         backend = self.backend
         buffer = backend.device.allocate(8)
@@ -378,8 +388,12 @@ class BackendConformance:
             buffer.read(back)
             np.testing.assert_array_equal(back, mine + 7)
             buffer.free()
+            function.read_constant("factor", back)
+            np.testing.assert_array_equal(back, mine)
         with _raises(LaunchError):
             functions[0].set_constant("fcator", values)
+        with _raises(LaunchError):
+            functions[0].read_constant("fcator", back)
         for function in functions:
             function.unload()
 
