@@ -178,7 +178,7 @@ class Plan:
     ) -> Decision:
         """Decide whether a configuration that was checked on one draw of the inputs runs on the others now.
 
-        What is reported has run on all of them in any case; here it is for the search, which they must not slow down.
+        What is reported is verified on unseen ones in any case; these are for the search, which they must not slow.
 
         Args:
             metrics: of the configuration, measured on itself.

@@ -172,13 +172,16 @@ def test_fewer_than_the_least_where_fewer_are_asked_for_and_none_for_none():
     assert runs.asked == []
 
 
-def test_draws_of_the_search_that_are_missing_come_first_and_are_not_unseen():
+def test_draws_of_the_search_that_are_missing_are_not_unseen_and_only_run_if_there_is_time():
     runs = Runs({"best": good}, searched=1)
     runs.verification(20, searched=3)()
-    assert runs.asked[0] == (["best"], [(Stream.SEARCH, 1), (Stream.SEARCH, 2)])
+    assert runs.asked[1] == (["best"], [(Stream.SEARCH, 1), (Stream.SEARCH, 2)])
     trial, verified = runs.of("best")
     assert trial.metric("error_draws") == 23
     assert verified.inputs == 20
+    slow = Runs({"best": good}, searched=1, draw_s=100.0)
+    slow.verification(20, searched=3)()
+    assert slow.of("best")[0].metric("error_draws") == 1 + LEAST_INPUTS
 
 
 @pytest.mark.parametrize("outcome", [Status.NON_FINITE, Status.CRASH])

@@ -34,7 +34,7 @@ class Verification:
     Args:
         evaluator: runs configurations on draws.
         ledger: has the trials, and keeps what they become.
-        searched: draws the search measures errors on; what has run on fewer is run on the others first.
+        searched: draws the search measures errors on; what has run on fewer is run on the others if there is time.
         wanted: unseen inputs for each trial; fewer where they take longer than :data:`SHARE` of the run.
         on_step: told the trial that is verified, after each piece.
         warn: told about inputs that cannot be made, and trials whose worker is lost.
@@ -80,12 +80,20 @@ class Verification:
             and not trial.measurement.reused_error
             and trial.configuration not in self._lost
         ]
-        if behind := [trial for trial in reported if _searched(trial) < self._searched]:
-            return [trial for trial in behind if _searched(trial) == _searched(behind[0])]
-        target = self._wanted if self._has_time else min(LEAST_INPUTS, self._wanted)
-        short = [trial for trial in reported if _unseen(trial) < target]
-        fewest = min(map(_unseen, short), default=0)
-        return [trial for trial in short if _unseen(trial) == fewest]
+        for target in (min(LEAST_INPUTS, self._wanted), self._wanted):
+            if short := [trial for trial in reported if _unseen(trial) < target]:
+                fewest = min(map(_unseen, short))
+                return [trial for trial in short if _unseen(trial) == fewest]
+            if not self._has_time:
+                break
+            if behind := self._behind(reported):
+                return behind
+        return []
+
+    def _behind(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Return those of some trials that lack draws of the search, the same ones."""
+        behind = [trial for trial in trials if _unseen(trial) >= LEAST_INPUTS and _searched(trial) < self._searched]
+        return [trial for trial in behind if _searched(trial) == _searched(behind[0])]
 
     @property
     def _has_time(self) -> bool:
@@ -103,9 +111,9 @@ class Verification:
         return all(held)
 
     def _next_draws(self, trial: Trial) -> list[Draw]:
-        if _searched(trial) < self._searched:
-            return [Draw(Stream.SEARCH, number) for number in range(_searched(trial), self._searched)]
         done = _unseen(trial)
+        if done >= LEAST_INPUTS and _searched(trial) < self._searched:
+            return [Draw(Stream.SEARCH, number) for number in range(_searched(trial), self._searched)]
         number = LEAST_INPUTS - done
         if number <= 0:
             number = int(min(_PIECE_S, self._ledger.left_s(SHARE)) / self._draw_s) if self._draw_s else 1
@@ -130,8 +138,12 @@ class Verification:
         done = {trial.configuration for trial in found.trials}
         if lost := [c for c in configurations if c not in done and len(found.unmade) < len(draws)]:
             self._warn(f"{len(lost)} configurations could not be verified: their worker was lost")
-        # Inputs of which none can be made are not going to be made.
-        self._lost.update(configurations if len(found.unmade) == len(draws) else lost)
+        self._lost.update(lost)
+        if any(draw.stream is Stream.SEARCH for draw in found.unmade):
+            self._searched = 0
+        if len(self._unmade) >= LEAST_INPUTS and not found.trials:
+            # They are not going to be made.
+            self._lost.update(configurations)
 
     def _keep(self, trial: Trial, draws: Sequence[Draw], is_ahead: bool) -> bool:
         """Add to a trial what is known of it on some draws; return whether it is still feasible.
