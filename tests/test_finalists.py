@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from described import described_run
 
@@ -16,6 +18,7 @@ from mptune.finals import LEAST_ROUNDS
 from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuner import tune
@@ -180,3 +183,52 @@ def test_both_measurements_count_as_time_spent(tmp_path: Path, monkeypatch: pyte
             before, after = spent[trial.configuration]
             assert after > before
             assert trial.measurement.durations_s["timing"] == pytest.approx(after)
+
+
+def with_times(seed: int, tasks: float, spread: float) -> Callable[..., Finished]:
+    """Return a remeasuring in which all take 1 ms on a machine with so many other tasks, spread by their noise."""
+    rng = np.random.default_rng(seed)
+    remeasure = DeviceEvaluator.remeasure
+
+    def measured(self: DeviceEvaluator, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
+        answer = remeasure(self, trials, rounds, visit)
+        turns = []
+        for turn in answer.trials:
+            times_ms = tuple(np.exp(spread * rng.normal()) for _ in turn.measurement.times_ms)
+            measurement = dataclasses.replace(turn.measurement, times_ms=times_ms)
+            turns.append(dataclasses.replace(turn, measurement=measurement))
+        return dataclasses.replace(answer, trials=tuple(turns), tasks_per_core=tasks)
+
+    return measured
+
+
+@pytest.mark.usefixtures("noisy_machine")
+def test_noise_that_hides_the_winner_is_said_and_resuming_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
+    path, said = tmp_path / "poly.db", list[str]()
+    monkeypatch.setattr("mptune.tuner.settling._NOISY_S", 0.0)
+    remeasured = DeviceEvaluator.remeasure
+
+    def run(seed: int, tasks: float, spread: float) -> Run:
+        monkeypatch.setattr(DeviceEvaluator, "remeasure", remeasured)
+        monkeypatch.setattr(DeviceEvaluator, "remeasure", with_times(seed, tasks, spread))
+        return tune(
+            kernel, backend="host", budget=9, strategy="random", verify=0, output=path, resume=True,
+            on_warning=said.append,
+        )  # fmt: skip
+
+    noisy = run(0, 3.0, 1.0)
+    assert noisy.best is None
+    assert len(noisy.undecided) > 1
+    assert len({noisy.types_of(trial) for trial in noisy.undecided}) > 1
+    assert any(line.startswith("the machine was busy while the finalists were timed (3.0 other") for line in said)
+    assert Run.load(path).undecided == noisy.undecided
+    assert Run.load(path).summary()["best"] is None
+    quiet = run(1, 0.0, 1e-4)
+    assert quiet.undecided == ()
+    assert quiet.best is not None
+    assert quiet.evaluations == noisy.evaluations
+    # All take as long, so it is the simplest of them.
+    assert len(set(quiet.types_of(quiet.best))) == 1
