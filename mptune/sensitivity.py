@@ -9,6 +9,7 @@ runs anything.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,8 @@ LEAST_DIGITS: Final = 0.3
 #: What differs by less is as good as each other.
 LEAST_GAIN: Final = TIE
 _KINDS: Final = ("precision", "policy")
+#: Trials that can be the best under a limit: the finals' ratios may order them otherwise than their times.
+_LEADING: Final = 20
 #: Less than this rounds to no percent.
 _NOTHING: Final = 0.005
 #: From this share of the measured bandwidth, or peak, on, a launch waits for it.
@@ -188,6 +191,9 @@ class Explanation:
     tradeoffs: tuple[Tradeoff, ...] = ()
     why_undecided: str = ""
     unprobed: str = ""
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
 
     def growth(self, outcome: Outcome | None) -> float:
         """Return how many times what the run optimises is with an outcome, NaN if not known."""
@@ -525,17 +531,20 @@ class _Reader:
         threshold = self.objective.threshold
         if threshold is None and math.isnan(self.winner.error):
             return
-        candidates = [
-            self.beside(self.winner),
-            *(self.beside(t) for t in self.run.trials if self._is_whole(t) and t is not self.winner),
-            *(self.beside_in_turn(p) for p in self._probes.values() if self._is_whole(p)),
-        ]
+        probes = [self.beside_in_turn(probe) for probe in self._probes.values() if self._is_whole(probe)]
+        trials = [trial for trial in self.run.trials if self._is_whole(trial)]
         for digits in (1, -1) if threshold is not None else (1,):
-            within = [c for c in candidates if not math.isnan(c.gain) and self._is_within(c.trial, digits)]
-            best = max(within, key=lambda c: c.gain, default=None)
-            if best is not None and not best.is_better and any(c.trial is self.winner for c in within):
-                best = candidates[0]
+            leading = heapq.nlargest(_LEADING, (t for t in trials if self._is_within(t, digits)), self._estimated_gain)
+            within = [*map(self.beside, leading), *(probe for probe in probes if self._is_within(probe.trial, digits))]
+            best = max((o for o in within if not math.isnan(o.gain)), key=lambda o: o.gain, default=None)
+            if best is not None and not best.is_better and self._is_within(self.winner, digits):
+                best = self.beside(self.winner)
             yield Tradeoff(digits, _limit(self.objective, self.winner, digits), best, self._types_changed(best))
+
+    def _estimated_gain(self, trial: Trial) -> float:
+        """Return the gain of a trial as it was measured by itself, ``-inf`` if it is not known."""
+        gain = self._gain(trial, self.winner, _ratio(self.winner.time_ms, trial.time_ms))
+        return -math.inf if math.isnan(gain) else gain
 
     def _is_within(self, trial: Trial, digits: int) -> bool:
         objective = self.objective
@@ -554,7 +563,7 @@ class _Reader:
 
 
 def _is_checked(trial: Trial) -> bool:
-    return trial.is_valid and not trial.measurement.reused_error
+    return trial.is_valid and trial.is_checked
 
 
 def _ratio(above: float, below: float) -> float:
