@@ -105,11 +105,16 @@ _SPACE: Final = ("plot {} --kind all -o {}.png", "simulate {} --strategy random 
 class _Maker:
     """Makes run files of a bundled kernel and changes them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, only: Sequence[str] = ()) -> None:
         self.folder = folder
+        self._only = tuple(only)
         self.kernel: Kernel = load_kernel(_BASE)
         # A run of this very device, so that its best is what TunedKernel uses.
         self.device = get_backend("host").describe()
+
+    def wants(self, name: str) -> bool:
+        """Whether a file was asked for; the others may be made small."""
+        return not self._only or name.startswith(self._only)
 
     def canary(self, name: str) -> Path:
         return self.folder / "canaries" / name
@@ -407,16 +412,16 @@ def _databases(maker: _Maker) -> Iterator[tuple[str, Path]]:
             connection.execute("UPDATE settings SET value = ? WHERE name = ?", (text, field))
         yield f"setting-{what}", path
     for what, data in (
-        ("bomb", zlib.compress(b"[" * 100) + b""), ("large", zlib.compress(bytes(1 << 30), 1)),
+        ("bomb", zlib.compress(b"[" * 100) + b""), ("large", zlib.compress(bytes(1 << 30 if maker.wants("sources-large") else 1), 1)),
         ("pickle", _pickled(maker.canary("sources-pickle"))), ("number", b"7"),
     ):  # fmt: skip
         path = written(f"sources-{what}")
         with _opened(path, sealed=True) as connection:
             connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('sources', ?)", (data,))
         yield f"sources-{what}", path
-    path = written("message-800MB")
+    path, size = written("message-800MB"), 800_000_000 if maker.wants("message-800MB") else 1
     with _opened(path) as connection:
-        connection.execute("UPDATE trials SET message = CAST(zeroblob(800000000) AS TEXT) WHERE id = 2")
+        connection.execute("UPDATE trials SET message = CAST(zeroblob(?) AS TEXT) WHERE id = 2", (size,))
     yield "message-800MB", path
     path = written("journal")
     canary = maker.canary("journal-target")
@@ -496,9 +501,9 @@ def _recordings(maker: _Maker) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
         "cache-digits": placed("cache-digits.json", b'{"tune_params_keys": ["a"], "cache": {"1": {"a": 1, "time": ' + b"9" * 5_000_000 + b"}}}"),
         "cache-exponent": placed("cache-exponent.json", b'{"tune_params_keys": ["a"], "cache": {"1": {"a": 1, "time": 1e999999999}}}'),
         "cache-nan": placed("cache-nan.json", b'{"tune_params_keys": ["a"], "cache": {"1": {"a": NaN, "time": NaN}}}'),
-        "cache-bomb": placed("cache-bomb.json.gz", _gzip_bomb()),
-        "cache-members": placed("cache-members.json.gz", gzip.compress(bytes(1 << 20)) * 2000),
-        "cache-message": _message_800mb(folder / "cache-message.json"),
+        "cache-bomb": placed("cache-bomb.json.gz", _gzip_bomb() if maker.wants("cache-bomb") else b""),
+        "cache-members": placed("cache-members.json.gz", gzip.compress(bytes(1 << 20)) * 2000 if maker.wants("cache-members") else b""),
+        "cache-message": _message_800mb(folder / "cache-message.json", 800 if maker.wants("cache-message") else 1),
         "t4-code": placed("t4-code.json", json.dumps({"results": [{"configuration": {code: code}, "measurements": [
             {"name": code, "value": 1.0, "unit": code}], "objectives": [code], "invalidity": "correct"}],
             "metadata": {"timeunit": code}}).encode()),
@@ -527,10 +532,10 @@ def _gzip_bomb() -> bytes:
     return b"".join([compressor.compress(chunk) for _ in range(2000)] + [compressor.flush()])
 
 
-def _message_800mb(path: Path) -> Path:
+def _message_800mb(path: Path, megabytes: int) -> Path:
     with path.open("wb") as file:
         file.write(b'{"tune_params_keys": ["a"], "cache": {"1": {"a": 1, "time": 1.0, "mptune_message": "')
-        for _ in range(800):
+        for _ in range(megabytes):
             file.write(b"x" * 1_000_000)
         file.write(b'"}}}')
     return path
@@ -543,19 +548,19 @@ def crafted_files(folder: Path, only: Sequence[str] = ()) -> Iterator[Crafted]:
         folder: an empty folder.
         only: beginnings of names; by default all of them.
     """
-    maker = _Maker(folder)
+    maker = _Maker(folder, only)
     (folder / "canaries").mkdir()
     for made in (_values, _paths, _texts, _databases):
         for name, path in made(maker):
             canary = maker.canary(name)
-            if not only or name.startswith(tuple(only)):
+            if maker.wants(name):
                 yield Crafted(name, path, _EXPLAINED if made is _paths else _ALL, canary)
                 # A file of before there were checksums is read without them.
                 if made in (_values, _paths) and not name.startswith("sqlite"):
                     yield Crafted(f"{name}-old", _unsealed(path), _ALL, canary)
             path.unlink(missing_ok=True)
     for name, path, commands in _recordings(maker):
-        if not only or name.startswith(tuple(only)):
+        if maker.wants(name):
             yield Crafted(name, path, commands, maker.canary(name))
         path.unlink(missing_ok=True)
 
@@ -715,7 +720,7 @@ def _call(what: str, path: str) -> None:
         import numpy as np
 
         with mptune.TunedKernel(path) as tuned:
-            tuned(x=np.linspace(0.0, 12.0, tuned.sizes["n"]))
+            tuned(x=np.linspace(0.0, 12.0, 10007))
 
 
 def _is_text(path: Path) -> bool:

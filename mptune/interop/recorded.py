@@ -254,7 +254,7 @@ def to_run(recorded: RecordedSpace) -> Run:
         units=recorded.units,
         recorded=recorded.name,
     )
-    return Run(info, list(recorded.trials.values()))
+    return Run(info, list(recorded.trials.values()), is_verified=False)
 
 
 def parameters_of(run: Run) -> tuple[Parameter, ...]:

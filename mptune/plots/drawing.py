@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -114,7 +115,9 @@ def save(figure: Figure, path: str | Path) -> Path:
     path = check_path(path)
     suffix = path.suffix.lower()
     drawn = io.BytesIO()
-    with styled():
+    with styled(), warnings.catch_warnings():
+        # A character that the font lacks is drawn as a box; the message would hold it as it is.
+        warnings.filterwarnings("ignore", "Glyph ")
         figure.savefig(drawn, format=suffix[1:], metadata=_DATES[suffix])
     try:
         write_whole(path, drawn.getvalue())

@@ -27,6 +27,8 @@ Row = tuple[Any, ...]
 _STATUSES: Final = {str(status): status for status in Status}
 #: A compiler can write a book about one template; this much of a message is kept.
 _LONGEST_MESSAGE: Final = 1 << 18
+#: A trial has fewer metrics, and phases that took time.
+_MOST_NUMBERS: Final = 10_000
 _DAMAGE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error)
 
 
@@ -157,6 +159,7 @@ def _with_tuples(values: dict[str, Any]) -> dict[str, Value]:
 
 def _numbers(texts: Sequence[str], *, finite: bool) -> list[dict[str, float]]:
     found = _parse(texts, dict)
+    _require(max(map(len, found)) <= _MOST_NUMBERS)
     # Of what no double can hold, isfinite is an error.
     are_finite = [math.isfinite(value) for values in found for value in values.values()]
     _require(not finite or all(are_finite))

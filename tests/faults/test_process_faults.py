@@ -102,6 +102,8 @@ def test_interrupt_waits_for_the_trial_under_way(tmp_path: Path, record: Record,
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "interrupted" in err
+    assert f"to go on: mptune tune {kernel}" in err
+    assert "--resume" in err
     after = recorded(path)
     assert [exact(trial) for trial in after[: len(before)]] == [exact(trial) for trial in before]
     assert len(after) == len(before) + 1
