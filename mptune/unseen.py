@@ -84,7 +84,8 @@ class Verified:
         sure = f"with {CONFIDENCE:.0%} confidence at most {share} of such inputs"
         if not limit:
             return f"error at most {self.worst_error:.3g} on {counted}: {sure} exceed it"
-        broken = f", up to {self.worst_error:.3g} on the others" if self.violations else ""
+        worst = f"up to {self.worst_error:.3g}" if math.isfinite(self.worst_error) else "without usable numbers"
+        broken = f", {worst} on others" if self.violations else ""
         return f"within {limit} on {counted}{broken}: {sure} break it"
 
     def to_json(self) -> dict[str, Any]:

@@ -209,16 +209,35 @@ def verify(
     hunted: Hunted | None = None
     is_kept = False
     for place in {tuple(place.items()): place for place in places}.values():
+        subject_at = _known(definition, place, trial)
         with _evaluator(run, definition, place) as evaluator:
             keeper = _Keeper(run_file, run, definition, trial, evaluator, on_warning) if place == own else None
             for scale in scales or (1.0,):
                 known = keeper if keeper is not None and keeper.is_usable and scale == 1 else None
-                subject = _Subject(run.info.objective, evaluator, trial, on_input)
-                cases.append(subject.case(place, scale, inputs, known))
+                subject = _Subject(run.info.objective, evaluator, subject_at, on_input)
+                try:
+                    cases.append(subject.case(place, scale, inputs, known))
+                except KeyboardInterrupt:
+                    if known is not None:
+                        on_warning(f"what was found is kept in {run_file}: the same command goes on from there")
+                    raise
                 is_kept = is_kept or known is not None
             if hunt_s and hunted is None:
                 hunted = subject.hunted(definition, (scales or (1.0,))[0], run.info.seed or 0, hunt_s)
     return Verification(run, trial, tuple(cases), hunted, is_kept, time.monotonic() - start)
+
+
+def _known(kernel: Kernel, sizes: Sizes, trial: Trial) -> Trial:
+    """Return a trial of a file with the values as the kernel declares them, which alone are rendered.
+
+    Raises:
+        MptuneError: they are no valid configuration of the kernel at these sizes.
+    """
+    space = kernel.search_space(sizes)
+    index = space.index(trial.configuration)
+    if index is None:
+        raise MptuneError(f"{trial.configuration} is no valid configuration of kernel {kernel.name} at {sizes}")
+    return dataclasses.replace(trial, configuration=space.configuration(index))
 
 
 def _place(kernel: Kernel, own: Sizes, given: str | Mapping[str, int]) -> Sizes:

@@ -63,7 +63,7 @@ def test_the_bound_covers_the_true_rate_in_at_least_95_percent_of_all_runs():
         (
             Verified(20, 2, 1.31e-4),
             "1e-4",
-            "within 1e-4 on 18 of 20 unseen inputs, up to 0.000131 on the others: with 95% confidence at most 29% of "
+            "within 1e-4 on 18 of 20 unseen inputs, up to 0.000131 on others: with 95% confidence at most 29% of "
             "such inputs break it",
         ),
         (
@@ -75,7 +75,7 @@ def test_the_bound_covers_the_true_rate_in_at_least_95_percent_of_all_runs():
         (
             Verified(5, 5, 2.0),
             "1",
-            "within 1 on 0 of 5 unseen inputs, up to 2 on the others: with 95% confidence at most 100% of such inputs "
+            "within 1 on 0 of 5 unseen inputs, up to 2 on others: with 95% confidence at most 100% of such inputs "
             "break it",
         ),
         (

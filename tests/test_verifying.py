@@ -16,6 +16,7 @@ from mptune.hunting import hunt
 from mptune.kernel import In, Kernel, Out, Range
 from mptune.results import Status
 from mptune.run import Run
+from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.tuner import tune
 from mptune.verifying import verify
@@ -230,3 +231,11 @@ def test_a_hunt_is_the_same_for_a_seed():
 
     assert chased(0) == chased(0)
     assert chased(0) != chased(1)
+
+
+def test_values_of_a_file_are_rendered_only_if_the_kernel_declares_them(path, monkeypatch):
+    run = Run.load(path)
+    forged = dataclasses.replace(run.trials[0], configuration=Configuration({"block": 32, "type": "fp32; system(1)"}))
+    monkeypatch.setattr("mptune.verifying.select", lambda *_, **__: forged)
+    with pytest.raises(MptuneError, match="is no valid configuration of kernel there_and_back"):
+        verify(path, kernel)
