@@ -42,6 +42,8 @@ _SHARE: Final = 0.1
 _NOISY_SHARE: Final = 0.5
 #: On a noisy machine they may take so long in any case: of a short run half would be little.
 _NOISY_S: Final = 4.0
+#: What a launch takes at least.
+_LEAST_MS: Final = 1e-6
 
 
 class Settling:
@@ -260,7 +262,9 @@ class Turns:
         for trial in answer.trials:
             self._turns.setdefault(trial.configuration, []).append(trial)
             if trial.measurement.times_ms and trial.is_valid:
-                found[taken[trial.configuration]][trial.configuration] = min(trial.measurement.times_ms)
+                # A clock may be too coarse for a launch, and 0 has no ratio.
+                shortest_ms = max(min(trial.measurement.times_ms), _LEAST_MS)
+                found[taken[trial.configuration]][trial.configuration] = shortest_ms
                 taken[trial.configuration] += 1
         return [times for times in found if times]
 
