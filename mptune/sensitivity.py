@@ -168,6 +168,7 @@ class Explanation:
         trial: the trial explained.
         speedup: over the baseline, NaN if not known.
         measure: what ``gain`` is about: "speed", or the objective.
+        is_objective: whether that is what the run optimises; not where it is the error, and the price is the speed.
         minimise: whether less of the objective is better.
         metric: the error metric.
         digits_spare: decimal digits between the trial's error and its limit, negative if it exceeds it; NaN without.
@@ -183,6 +184,7 @@ class Explanation:
     trial: Trial | None
     speedup: float = math.nan
     measure: str = "speed"
+    is_objective: bool = True
     minimise: bool = True
     metric: str = ""
     digits_spare: float = math.nan
@@ -275,6 +277,7 @@ def explanation_of(run: Run, *, key: str = "", unprobed: str = "") -> Explanatio
         trial=trial,
         speedup=run.speedup(trial),
         measure=found.measure,
+        is_objective=not found.is_about_errors,
         minimise=run.info.objective.minimise,
         metric=run.info.metric,
         digits_spare=-found.excess(trial) if found.objective.threshold is not None else math.nan,
@@ -343,8 +346,8 @@ class _Reader:
         self._trials = {trial.configuration: trial for trial in run.trials}
         self._probes = {trial.configuration: trial for trial in run.probes if trial.key == key}
         reads_time_alone = self.objective.metric == "time_ms"
-        is_about_errors = all(map(is_error, self.objective.names))
-        self.measure = "speed" if reads_time_alone or is_about_errors else self.objective.metric
+        self.is_about_errors = all(map(is_error, self.objective.names))
+        self.measure = "speed" if reads_time_alone or self.is_about_errors else self.objective.metric
 
     # -- one configuration ---------------------------------------------------------------------
 
@@ -686,7 +689,7 @@ def _sentences(e: Explanation) -> Iterator[str]:
         return
     yield _limit_sentence(e)
     ahead = [c for c in e.changes if c.is_feasible and c.outcome is not None and c.outcome.is_better]
-    if ahead and e.subject == "best":
+    if ahead and e.subject == "best" and e.is_objective:
         best = max(ahead, key=lambda c: c.gain)
         yield (
             f"The search has not found the best there is: {best.parameter} in {best.after} is within the limits and "

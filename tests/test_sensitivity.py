@@ -340,6 +340,7 @@ def test_other_objectives() -> None:
     accurate = explanation_of(run_of(everything(), objective="error", threshold=None))
     assert accurate.measure == "speed"
     assert accurate.limiting is None
+    assert not any("has not found" in sentence for sentence in accurate.sentences)
     several = explanation_of(run_of(everything(), objectives=["time_ms", "memory_bytes"]))
     assert several.trial == run_of(everything()).best
 

@@ -47,7 +47,7 @@ def draw(run: Run, look: Look) -> Figure:
     known = [change for change in explanation.changes if change.outcome is not None]
     if explanation.trial is None or not known:
         why = explanation.sentences[0] if not explanation.changes else "none of the winner's neighbours was measured"
-        raise PlotError(f"no sensitivity can be drawn: {why}")
+        raise PlotError(f"no sensitivity can be drawn: {why[:1].lower()}{why[1:]}")
     places = _places(explanation.changes)
     figure = style.new_figure(look, 1.0 + _ROW_IN * (places[-1] + 1))
     left, right = figure.subplots(1, 2, sharey=True)

@@ -70,6 +70,6 @@ def test_runs_without_anything_to_draw() -> None:
     untyped = run_of([trial(time_ms=1.0, error=1e-7)], parameters=[], baseline_values={}, signature=[])
     with pytest.raises(PlotError, match="no precision or policy parameter"):
         plot(untyped, "sensitivity")
-    with pytest.raises(PlotError, match="nothing to explain"):
+    with pytest.raises(PlotError, match="there is nothing to explain"):
         plot(run_of([trial(status=Status.CRASH)]), "sensitivity")
     assert plot(whole_space(threshold=1e-30), "sensitivity").get_suptitle().count("closest") == 1
