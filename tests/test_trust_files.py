@@ -13,7 +13,7 @@ import pytest
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "trust_files.py"
 FEW = (
     "value-policy-statement", "path-here", "path-named", "message-title", "sqlite-view-endless", "sqlite-trigger",
-    "cell-pickle-times", "setting-parameters", "journal", "t1-range", "t1-parentheses", "t1-import", "cache-bomb",
+    "cell-pickle-times", "setting-parameters", "journal", "t1-range", "t1-parentheses", "t1-import", "cache-members",
     "pickle-gz",
 )  # fmt: skip
 
