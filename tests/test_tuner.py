@@ -282,8 +282,10 @@ def test_fast_configurations_get_the_baseline_s_types(kernel: Kernel) -> None:
     told: list[Progress] = []
     tune(kernel, settings(budget=20, baseline_share=0.3, seed=2), on_progress=told.append)
     phases = [p.phase for p in told]
-    assert phases == ["baseline"] * 4 + ["search"] * 14 + ["baseline"] * 2
-    fastest = min((p.trial for p in told[:18]), key=lambda t: t.time_ms)
+    assert phases[:18] == ["baseline"] * 3 + ["search"] * 14 + ["baseline"]
+    # What crossing and the model leave of the share goes to the search.
+    assert phases[18:] == sorted(phases[18:])
+    fastest = min((p.trial for p in told[:17] if p.trial.status is Status.OK), key=lambda t: t.time_ms)
     own = {**fastest.configuration, "x_type": "fp64", "y_type": "fp64"}
     assert own in [dict(p.trial.configuration) for p in told]
 

@@ -30,6 +30,8 @@ from mptune.tuner.warnings import Warnings
 
 __all__ = ["Phases"]
 
+#: A share of the budget that hardly suffices to find a baseline at all.
+_SMALL_SHARE: Final = 3
 #: So many of the fastest configurations are given the baseline's types.
 _CROSSED: Final = 2
 
@@ -70,8 +72,8 @@ class Phases:
         ledger = self._ledger
         budget = self._settings.budget
         share = max(1, round(budget * self._settings.baseline_share)) if self._settings.baseline_share else 0
-        # Half of the share is kept for the end, when it is known which configurations are fast.
-        kept = share // 2
+        # Half of the share is kept for the end, when it is known which configurations are fast; of a small one less.
+        kept = share // 2 if share > _SMALL_SHARE else share // 3
         self._search_baseline(share - kept)
         if share:
             self._narrow_baseline(budget - kept)
