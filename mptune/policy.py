@@ -52,9 +52,9 @@ _MOST_BY_ROUNDING: Final = 1e-3
 
 #: Of the time the search takes, what runs on further draws of the inputs may take: of a configuration that would be
 #: reported if the search ended now, and of any other; and what they may take however short it is.
-_LEADING_SHARE: Final = 0.04
-_FOLLOWING_SHARE: Final = 0.02
-_DRAWING_S: Final = 0.5
+_LEADING_SHARE: Final = 0.03
+_FOLLOWING_SHARE: Final = 0.015
+_DRAWING_S: Final = 0.3
 
 
 class Action(StrEnum):

@@ -312,12 +312,12 @@ def test_plans_do_not_change(changed: dict[str, Any]) -> None:
     ("plan", "costs", "is_run"),
     [
         (Plan(), (0.0, 0.0, 100.0), False),  # one draw is all there is
-        (Plan(draws=3), (0.4, 0.0, 0.0), True),  # there is always time for a little
+        (Plan(draws=3), (0.2, 0.0, 0.0), True),  # there is always time for a little
         (Plan(draws=3), (0.6, 0.0, 0.0), False),
-        (Plan(draws=3), (2.0, 2.4, 100.0), True),  # it leads: 4 seconds of 100, and half a second
-        (Plan(draws=3), (2.0, 2.6, 100.0), False),
-        (Plan(draws=3, best_ms=0.5), (2.0, 0.4, 100.0), True),  # it does not: 2 seconds of 100
-        (Plan(draws=3, best_ms=0.5), (2.0, 0.6, 100.0), False),
+        (Plan(draws=3), (2.0, 1.2, 100.0), True),  # it leads: 3 seconds of 100, and a little
+        (Plan(draws=3), (2.0, 1.4, 100.0), False),
+        (Plan(draws=3, best_ms=0.5), (1.0, 0.7, 100.0), True),  # it does not: 1.5 seconds of 100
+        (Plan(draws=3, best_ms=0.5), (1.0, 0.9, 100.0), False),
         (Plan(draws=3, thresholds={"error": 1e-3}), (0.0, 0.0, 0.0), True),
         (Plan(draws=3, thresholds={"error": 9e-4}), (0.0, 0.0, 0.0), False),
         (Plan(draws=3, thresholds={"error.y": 9e-4}), (0.0, 0.0, 0.0), False),
