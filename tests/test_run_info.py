@@ -88,7 +88,10 @@ def test_a_run_can_go_on_with_a_file_without_a_version(tmp_path: Path) -> None:
         ({"versions": "g++"}, "'versions' should be texts by name"),
         ({"signature": "x_type"}, "'signature' should be a list of texts, and is 'x_type'"),
         ({"baseline_values": {"x_type": "fp64"}}, "'baseline_values' should be lists of values by name"),
-        ({"parameters": [{"name": "block"}]}, "'parameters' should be a list of parameters, each with a name, a kind"),
+        (
+            {"parameters": [{"name": "block"}]},
+            "'parameters' should be a list of at most 1000 parameters, each with a name, a kind",
+        ),
         ({"parameters": [3]}, "'parameters' should be"),
         ({"parameters": [{"name": "b", "kind": "ordinal", "values": [{}]}]}, "'parameters' should be"),
         ({"minimise": 1}, "'minimise' should be true or false, and is 1"),

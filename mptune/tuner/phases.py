@@ -86,7 +86,8 @@ class Phases:
         # A smaller budget or a time limit may have ended the run before it came to them.
         ledger.take_leftovers()
         self._settle_reported()
-        while self._verification():
+        # On further inputs errors grow, so that others may come to be reported.
+        while self._verification() or self._settling.unsure:
             self._settle_reported()
         compare_cold(self._plan, self._evaluator, ledger, self._warn)
         for found in findings(ledger.result(), self._kernel, self._listing):

@@ -86,7 +86,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
     def refuse(*_: Any) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr("mptune.plots.drawing.write_whole", refuse)
     with pytest.raises(PlotError, match=r"cannot write .*a\.png: Permission denied"):
         save(figure, tmp_path / "a.png")
 
