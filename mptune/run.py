@@ -350,15 +350,18 @@ class Run:
         ratio = self.state.finals.ratio(self.baseline.configuration, trial.configuration)
         return None if ratio is None or ratio.rounds < LEAST_ROUNDS else (ratio.low, ratio.high)
 
-    def speedup_text(self, trial: Trial) -> str:
-        """Return the speedup in words: with its interval if that is known, a dash if it is not known itself."""
+    def speedup_text(self, trial: Trial, *, short: bool = False) -> str:
+        """Return the speedup in words: with its interval if that is known, a dash if it is not known itself.
+
+        A short text leaves it to the interval to show that a speedup cannot be told from 1.
+        """
         speedup, interval = self.speedup(trial), self.speedup_interval(trial)
         if math.isnan(speedup):
             return "-"
         if interval is None or interval == (1.0, 1.0):
             return f"{speedup:.3g}"
         low, high = interval
-        unsure = ": cannot be told from 1.00" if low <= 1.0 <= high else ""
+        unsure = ": cannot be told from 1.00" if low <= 1.0 <= high and not short else ""
         return f"{speedup:.3g}x ({low:.3g} to {high:.3g}{unsure})"
 
     def verified(self, trial: Trial) -> Verified | None:

@@ -75,7 +75,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     if columns[-1] not in right:
         room = width() - sum(widths[:-1]) - 2 * (len(columns) - 1)
-        widths[-1] = min(widths[-1], max(room, len(columns[-1]), 20))
+        widths[-1] = min(widths[-1], max(room, len(columns[-1]), 16))
 
     def line(*row: str) -> str:
         aligned = (
@@ -226,7 +226,7 @@ def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> s
     numbers = tuple(dict.fromkeys((*metrics, "speedup")))
 
     def cell(trial: Trial, metric: str) -> str:
-        return run.speedup_text(trial) if metric == "speedup" else number(run.metric_of(trial, metric))
+        return run.speedup_text(trial, short=True) if metric == "speedup" else number(run.metric_of(trial, metric))
 
     limited = run.info.objective.threshold is not None or bool(run.objective.constraints)
     judged = ("feasible",) if limited and trials is not run.front else ()
