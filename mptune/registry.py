@@ -71,9 +71,8 @@ def load_kernel(name: str | Path) -> Kernel:
         if not isinstance(found, Kernel):
             raise KernelError(f"entry point {point.value!r} of kernel {text!r} is not a mptune.Kernel")
         return found
-    raise UnknownNameError(
-        "kernel", text, bundled_kernels(), hint="A kernel of your own is given by the path of its file."
-    )
+    own = f"./{text}.py" if Path(f"{text}.py").is_file() else "the path of its file"
+    raise UnknownNameError("kernel", text, bundled_kernels(), hint=f"A kernel of your own is given as {own}.")
 
 
 def definition_hash(kernel: Kernel) -> str:

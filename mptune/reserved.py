@@ -36,7 +36,7 @@ def why_reserved(name: str) -> str:
     if re.search(rf"\b{re.escape(name)}\b", prelude()) is None:
         return ""
     kind = prelude_names().get(name)
-    return f"a {kind} of the prelude, which stands before every template" if kind else ""
+    return f"a {kind} of the prelude that stands before every template" if kind else ""
 
 
 def clash(body: str, function: str) -> tuple[Token, str] | None:

@@ -519,7 +519,10 @@ class _Reader:
         excess = self.excess(trial)
         if excess > 0 and not change.is_restored:
             far = f", {10**excess:.3g} times the limit" if math.isfinite(excess) else ""
-            yield Reason("accuracy", f"error {trial.error:.3g}{far}", self.winner.error, trial.error)
+            name = self.objective.binding(trial)
+            what = name if name == "error" else self.run.info.measured_by(name)
+            error = trial.metric(name)
+            yield Reason("accuracy", f"{what} {error:.3g}{far}", self.winner.metric(name), error)
         if math.isnan(outcome.speed) or outcome.is_better:
             return
         probe = self._probes.get(trial.configuration)

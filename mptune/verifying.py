@@ -21,11 +21,10 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.devices import runnable_backend
 from mptune.hunting import hunt
 from mptune.kernel import Kernel, Sizes
-from mptune.objective import Objective
 from mptune.registry import kernel_of_run, remarks
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
-from mptune.store import RunFile
+from mptune.store import RunFile, RunInfo
 from mptune.unseen import Verified, limit_of, with_draws
 
 __all__ = ["Case", "Hunted", "Verification", "verify"]
@@ -44,6 +43,7 @@ class Case:
         scale: factor of every floating-point array.
         verified: what they said, with those of earlier sessions where they count together.
         worst: the input of the largest error in this session; None if no input could be made.
+        ranges: the values of the kernel's ranges there, by name.
         failures: how many gave no usable numbers, by status; they break every limit.
         unmade: inputs that could not be made, and why, each reason once.
     """
@@ -52,6 +52,7 @@ class Case:
     scale: float
     verified: Verified | None
     worst: Draw | None
+    ranges: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     unmade: tuple[str, ...] = ()
 
@@ -129,7 +130,7 @@ class Verification:
                         "sizes": case.sizes,
                         "scale": case.scale,
                         "verified": None if case.verified is None else case.verified.to_json(),
-                        "worst_input": None if case.worst is None else _input(case.worst),
+                        "worst_input": None if case.worst is None else _input(case.worst) | {"ranges": case.ranges},
                         "failures": case.failures,
                         "unmade": case.unmade,
                     }
@@ -214,7 +215,7 @@ def verify(
             keeper = _Keeper(run_file, run, definition, trial, evaluator, on_warning) if place == own else None
             for scale in scales or (1.0,):
                 known = keeper if keeper is not None and keeper.is_usable and scale == 1 else None
-                subject = _Subject(run.info.objective, evaluator, subject_at, on_input)
+                subject = _Subject(run.info, definition, evaluator, subject_at, on_input)
                 try:
                     cases.append(subject.case(place, scale, inputs, known))
                 except KeyboardInterrupt:
@@ -223,7 +224,7 @@ def verify(
                     raise
                 is_kept = is_kept or known is not None
             if hunt_s and hunted is None:
-                hunted = subject.hunted(definition, (scales or (1.0,))[0], run.info.seed or 0, hunt_s)
+                hunted = subject.hunted((scales or (1.0,))[0], hunt_s)
     return Verification(run, trial, tuple(cases), hunted, is_kept, time.monotonic() - start)
 
 
@@ -330,16 +331,19 @@ class _Subject:
     """One configuration, run on draws.
 
     Args:
-        objective: whose error limits count.
+        info: the run, whose error limits and seed count.
+        kernel: what it is a configuration of.
         evaluator: runs it.
         trial: what the run knows of it.
         tell: told how many inputs there have just been.
     """
 
     def __init__(
-        self, objective: Objective, evaluator: DeviceEvaluator, trial: Trial, tell: Callable[[int], None]
+        self, info: RunInfo, kernel: Kernel, evaluator: DeviceEvaluator, trial: Trial, tell: Callable[[int], None]
     ) -> None:
-        self._objective = objective
+        self._objective = info.objective
+        self._kernel = kernel
+        self._seed = info.seed or 0
         self._evaluator = evaluator
         self._trial = trial
         self._tell = tell
@@ -372,9 +376,11 @@ class _Subject:
             if len(found) < len(draws) - len(reasons) or any(one.status in _ENDING for _, one in found):
                 break  # it ends the worker: one input more tells nothing new
         verified = Verified(seen, broken, worst_error) if seen else None
-        return Case(dict(sizes), scale, verified, worst[1] if worst else None, dict(failures), tuple(unmade))
+        on = worst[1] if worst else None
+        ranges = {} if on is None else on.range_values(self._kernel, on.generator(self._seed))
+        return Case(dict(sizes), scale, verified, on, ranges, dict(failures), tuple(unmade))
 
-    def hunted(self, kernel: Kernel, scale: float, seed: int, seconds: float) -> Hunted:
+    def hunted(self, scale: float, seconds: float) -> Hunted:
         """Look for the worst input for so long."""
         tried: dict[Draw, Trial] = {}
         start = time.monotonic()
@@ -385,13 +391,13 @@ class _Subject:
             tried.update(found)
             return [self._score(found.get(draw)) for draw in scaled]
 
-        draw, _ = hunt(scores, len(kernel.ranges), seconds, seed, time.monotonic)
+        draw, _ = hunt(scores, len(self._kernel.ranges), seconds, self._seed, time.monotonic)
         worst = dataclasses.replace(draw, scale=scale)
         one = tried.get(worst)
         if one is None:
             raise MptuneError(f"hunt: no input could be made within {seconds:g} s")
         error, excess = self._judged(one)
-        ranges = worst.range_values(kernel, worst.generator(seed))
+        ranges = worst.range_values(self._kernel, worst.generator(self._seed))
         return Hunted(len(tried), time.monotonic() - start, error, excess, worst, ranges, one.status)
 
     def _piece(self) -> int:

@@ -223,6 +223,23 @@ def test_another_compiler_where_the_first_leaves_fp16_scalar(
     assert ("g++ leaves the fp16 loop of axpy scalar: compiling with clang++ instead" in remark) == bool(chosen)
 
 
+@pytest.mark.parametrize(("by_clang", "chosen"), [(VECTORS + "\tvaddss\t", ""), (VECTORS, "clang++")])
+def test_the_first_compiler_stays_where_the_other_loses_fp32(
+    axpy: Kernel, monkeypatch: pytest.MonkeyPatch, by_clang: str, chosen: str
+) -> None:
+    made = {GCC: SCALAR + "\tvaddps\t%zmm0, %zmm1, %zmm2\n", CLANG: by_clang}
+    here = dataclasses.replace(host_compiler.processor(), architecture="x86-64-v4+avx512_fp16")
+    monkeypatch.setattr(host_choice, "processor", lambda: here)
+    monkeypatch.setattr(host_choice, "installed_compilers", lambda: (GCC, CLANG))
+    monkeypatch.setattr(HostCompiler, "assembly", lambda self, program, source, name: made[program])
+    for name in ("MPTUNE_HOST_ARCH", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    kernel, remark = get_backend("host").prepared(axpy, axpy.resolve_sizes("smoke"))
+    assert compilers_of(kernel) == ((chosen,) if chosen else ())
+    says = "and clang++ those of fp32: --compiler g++,clang++ searches both" in remark
+    assert says == (not chosen)
+
+
 @needs_compiler
 def test_assembly_is_kept(axpy: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = HostCompiler(cache=BinaryCache(tmp_path))

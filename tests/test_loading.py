@@ -73,10 +73,17 @@ def test_several_kernels_in_a_file_need_one_named_kernel(tmp_path: Path) -> None
 
 
 def test_unknown_names_and_files_get_suggestions(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'convolution2d'"):
+    with pytest.raises(UnknownNameError, match=r"did you mean 'convolution2d'.*given as the path of its file"):
         load_kernel("convolutoin2d")
     shutil.copy(OWN, tmp_path / "mine.py")
     with pytest.raises(KernelError, match=r"did you mean '.*mine.py'"):
         load_kernel(tmp_path / "mien.py")
     with pytest.raises(UnknownNameError):
         load_kernel("_init__")
+
+
+def test_a_definition_in_the_folder_is_pointed_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "advection.py").touch()
+    with pytest.raises(UnknownNameError, match=r"given as \./advection\.py"):
+        load_kernel("advection")

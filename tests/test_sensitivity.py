@@ -100,6 +100,20 @@ def test_what_limits_the_accuracy() -> None:
     )
 
 
+def test_of_several_limits_the_one_that_is_broken_is_named() -> None:
+    """The error by the run's own metric is far below its limit where the largest error is far above."""
+
+    def with_both(known: Trial) -> Trial:
+        errors = {"error.MRE": known.error, "error.MaxAE": 50 * known.error}
+        return dataclasses.replace(known, measurement=Measurement({**known.measurement.metrics, **errors}))
+
+    both = {"MRE": "MRE", "MaxAE": "MaxAE"}
+    limits = {"MRE": 1.0, "MaxAE": 1e-3}
+    found = explanation_of(run_of([*map(with_both, everything())], threshold=limits, metrics=both))
+    narrowed = change(found, "sum_type", "fp16")
+    assert [reason.text for reason in narrowed.reasons] == ["MaxAE 5, 5e+03 times the limit"]
+
+
 def test_a_probe_that_beats_the_winner_is_told() -> None:
     run = run_of([trial("fp32", "fp64")])
     better = explanation_of(run_of(run.trials, [probed(run, trial("fp32", "fp32"))]))

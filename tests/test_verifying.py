@@ -127,6 +127,10 @@ def test_the_hunt_finds_what_draws_seldom_meet(path):
     assert hunted.ranges["spread"] * hunted.ranges["shift"] > 512
     assert hunted.error > 2.0**-16
     assert hunted.inputs > 40
+    (case,) = found.cases
+    assert case.worst is not None
+    assert case.ranges == case.worst.range_values(kernel, case.worst.generator(0))
+    assert case.ranges.keys() == hunted.ranges.keys()
     # It can be made again.
     made = inputs(hunted.draw.generator(0), kernel.resolve_sizes(), **hunted.ranges)
     assert made["shift"][0] == pytest.approx(hunted.ranges["spread"] * hunted.ranges["shift"])

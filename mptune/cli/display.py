@@ -223,7 +223,8 @@ def _spent(run: Run) -> str:
 
 def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> str:
     """Return a front, one trial a row; each parameter has a column of its own if the terminal is wide enough."""
-    numbers = tuple(dict.fromkeys((*metrics, "speedup")))
+    limits = _further_limits(run) if "error" in metrics else ()
+    numbers = tuple(dict.fromkeys((*metrics, *limits, "speedup")))
 
     def cell(trial: Trial, metric: str) -> str:
         return run.speedup_text(trial, short=True) if metric == "speedup" else number(run.metric_of(trial, metric))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -103,6 +103,8 @@ def _print(found: Verification) -> None:
         where = "" if len(found.cases) == 1 else f"{_where(case)}: "
         if case.verified is not None:
             echo(wrapped(where + found.words(case)))
+        if case.worst is not None and case.ranges:
+            echo(wrapped(f"{where}the largest error is on {case.worst}, with {_ranges(case.ranges)}"))
         for reason in case.unmade:
             print_note(f"{where}inputs that could not be made: {reason}")
     if found.hunted is not None:
@@ -135,8 +137,12 @@ def _hunt(hunted: Hunted) -> str:
         if math.isfinite(hunted.excess) and hunted.excess < _MOST_DECADES
         else ""
     )
-    ranges = "".join(f", {name} {value:.6g}" for name, value in hunted.ranges.items())
+    ranges = f", {_ranges(hunted.ranges)}" if hunted.ranges else ""
     return f"{tried}{error}{times} ({hunted.draw}, made from spawn key {hunted.draw.spawn_key}{ranges})"
+
+
+def _ranges(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.6g}" for name, value in values.items())
 
 
 def _broken(found: Verification) -> str:

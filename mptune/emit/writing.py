@@ -125,6 +125,7 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "speedup": run.speedup_text(trial),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
+        "baseline_error": "" if run.baseline is None else _number(run.baseline.error),
         "remarks": (*trial.warnings, *remarks(run.info, winner.kernel)),
     }
 

@@ -57,7 +57,8 @@ class Argument:
         if (self.precision is None) == (self.dtype is None):
             raise KernelError(f"argument {self.name!r}: give either precision= or dtype=")
         if self.dtype is not None and self.dtype not in _INTEGER_DTYPES:
-            raise UnknownNameError(f"integer type of argument {self.name!r}:", self.dtype, _INTEGER_DTYPES)
+            hint = "A floating-point type is given as precision=."
+            raise UnknownNameError(f"integer type of argument {self.name!r}:", self.dtype, _INTEGER_DTYPES, hint)
         if (self.role is Role.SCALAR) != (not self.shape):
             raise KernelError(f"argument {self.name!r}: a buffer needs a shape and a scalar has none")
         if self.is_constant and self.role is not Role.IN:

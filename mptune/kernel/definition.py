@@ -339,7 +339,10 @@ class Kernel:
             return  # a callable that does not tell what it takes
         except TypeError as error:
             given = ", ".join(("rng", "size", *names))
-            raise KernelError(f"kernel {self.name}: inputs is called as inputs({given}), but: {error}") from error
+            raise KernelError(
+                f"kernel {self.name}: inputs is called as inputs({given}), but: {error} (each argument beside rng and "
+                "size needs a Range of its name in ranges=)"
+            ) from error
 
     def _validate_types_and_expressions(self) -> None:
         precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]

@@ -187,7 +187,7 @@ def test_readme_has_the_numbers_and_says_what_they_are_of(run: Run, tmp_path: Pa
     text = (tmp_path / "README.md").read_text()
     assert "| time | 2 ms | 4 ms |" in text
     assert "| speedup | 2 | 1 |" in text
-    assert "| `NRMSE` | 1e-07 | |" in text
+    assert "| `NRMSE` | 1e-07 | 1e-15 |" in text
     assert "```\nmptune tune\n```" in text
     assert "threshold: `NRMSE <= 1e-06`" in text
     assert "`n`: may differ from 5003" in text
