@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from described import described_run
 from scipy.stats import beta, binom
 
+from mptune.cli.display import print_run
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
@@ -167,3 +169,30 @@ def test_limits_are_said_as_a_user_writes_them(threshold, limit):
     given = trial(**{"error.z": 1e-5})
     verified = with_draws(given, [{**drawn(1e-5), "error.z": 1e-5}], objective)
     assert in_words(verified, objective).startswith(f"within {limit} on 1 of 1 unseen inputs: ")
+
+
+def test_what_was_lost_to_fragility_is_said(capsys):
+    fields = {
+        "kernel": "force",
+        "backend": "host",
+        "device": "one",
+        "sizes": {"n": 1},
+        "metric": "NMAE",
+        "configurations": 3,
+        "strategy": "random",
+        "seed": 0,
+        "threshold": 1e-3,
+        "objective": "time_ms",
+        "parameters": [{"name": "block", "kind": "ordinal", "values": [1, 2, 3]}],
+    }
+
+    def trial(block, time_ms, status, error):
+        metrics = {"time_ms": time_ms, "error": error, "memory_bytes": 8.0}
+        return Trial(Configuration({"block": block}), status, "broken by 1.03", Measurement(metrics))
+
+    slow, best = trial(1, 3.0, Status.FRAGILE, 1.03e-3), trial(2, 2.0, Status.OK, 1e-6)
+    print_run(described_run(fields, [slow, best]))
+    assert "fragile:" not in capsys.readouterr().out
+    print_run(described_run(fields, [slow, best, trial(3, 1.0, Status.FRAGILE, 1.03e-3)]))
+    said = "better but fragile: trial 3, 1 ms; broken by 1.03 (mptune verify --configuration 3 says on which)"
+    assert said in " ".join(capsys.readouterr().out.split())

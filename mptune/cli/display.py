@@ -167,6 +167,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         for name, trial in trials.items():
             if text := run.verified_text(trial):
                 echo(f"{name}: {text}")
+    if text := _lost_to_fragility(run):
+        echo(wrapped(text))
     if run.front:
         found = f"{len(run.front)} of {run.feasible} feasible configurations"
         echo(f"front: {found}; no other is better in every objective")
@@ -198,6 +200,22 @@ def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:
         *((name, *(t.configuration[name] for t in trials.values())) for name in run.parameter_names),
     ]
     return table(("", *trials), rows, right=tuple(trials))
+
+
+def _lost_to_fragility(run: Run) -> str:
+    """Say which trial would be the best if it had kept its error limits on unseen inputs; empty if none would."""
+    from mptune.results import Status
+
+    sign = 1 if run.objective.minimise else -1
+    fragile = {i: t for i, t in enumerate(run.trials, 1) if t.status is Status.FRAGILE}
+    known = {i: sign * run.objective.value(t) for i, t in fragile.items()}
+    i = min((i for i, value in known.items() if math.isfinite(value)), key=known.__getitem__, default=0)
+    if not i or (run.best is not None and known[i] >= sign * run.objective.value(run.best)):
+        return ""
+    return (
+        f"better but fragile: trial {i}, {number(fragile[i].time_ms)} ms; {fragile[i].message} "
+        f"(mptune verify --configuration {i} says on which)"
+    )
 
 
 def _further_limits(run: Run) -> list[str]:
