@@ -152,7 +152,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         f"configurations{of_baseline}, strategy {info.strategy}, seed {info.seed}, {run.state.wall_s:.1f} s"
     )
     if objective.also:
-        echo(f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}")
+        ties = " (of ties, the simplest)" if objective.is_time else ""
+        echo(f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}{ties}")
     elif objective.metric != "time_ms" or not objective.minimise:
         echo(f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}")
     if objective.constraints:
