@@ -132,9 +132,11 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Write bytes as they are, all or none of them.
 
     Raises:
-        SpaceFileError: the file cannot be written.
+        SpaceFileError: the file cannot be written, or is a run file, whose trials would be lost.
     """
     try:
+        if path.is_file() and read_head(path).startswith(SQLITE_MAGIC):
+            raise SpaceFileError(f"{path} is a run file: give what is written another name")
         write_whole(path, data)
     except OSError as error:
         raise SpaceFileError(f"cannot write {path}: {error.strerror or error}") from error

@@ -18,6 +18,8 @@ from mptune.space.configuration import Configuration
 __all__ = ["Progress", "TuneSettings"]
 
 _LONGEST_TRIAL_S: Final = 1_000_000  #: the system cannot wait for a process longer than 24 days
+#: Draws of the inputs beyond which a search is not one.
+_MOST_INPUTS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,10 @@ class TuneSettings:
             )
         if self.seed < 0:
             raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
-        if self.inputs < 1:
-            raise MptuneError(f"inputs {self.inputs}: expected at least 1 draw of the inputs")
+        if not 1 <= self.inputs <= _MOST_INPUTS:
+            raise MptuneError(
+                f"inputs {self.inputs}: expected at least 1 draw of the inputs, and at most {_MOST_INPUTS:,}"
+            )
         if self.verify < 0:
             raise MptuneError(f"verify {self.verify}: expected a number of unseen inputs, 0 for none")
         if self.compilers is not None and self.compilers < 0:

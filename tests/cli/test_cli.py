@@ -161,6 +161,15 @@ def test_compiler_s_reason_is_shown(mptune: Call, tmp_path: Path) -> None:
     assert "'p' was not declared" in line or "undeclared identifier 'p'" in line
 
 
+@pytest.mark.parametrize("name", ["csv", "json", "space", "parquet"])
+def test_export_does_not_replace_a_run_file(mptune: Call, run_file: Path, name: str) -> None:
+    before = run_file.read_bytes()
+    done = mptune("export", run_file, "--format", name, "-o", run_file)
+    assert done.code == 2
+    assert "is a run file: give what is written another name" in done.err
+    assert run_file.read_bytes() == before
+
+
 def test_export_to_a_place_that_cannot_be_written(mptune: Call, run_file: Path) -> None:
     for place in (run_file.parent, run_file.parent / "no" / "such" / "folder.csv"):
         done = mptune("export", run_file, "--output", place)
@@ -293,6 +302,7 @@ WRONG_INPUT = {
     "export format": (("export", "x.db", "--format", "xlsx"), "export format"),
     "simulate file": (("simulate", "nothing.json"), "nothing.json"),
     "seed": (("tune", "axpy", "--seed", -1), "seed -1"),
+    "inputs": (("tune", "axpy", "--inputs", 10**18), "at most 10,000"),
     "sample digit": (("check", "axpy", "--sample", "²"), "whole number or 'all'"),
     "sample": (("check", "axpy", "--sample", "few"), "whole number or 'all'"),
     "sample and signatures": (("check", "axpy", "--sample", 3, "--all-signatures"), "exclude each other"),
