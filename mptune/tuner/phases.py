@@ -198,9 +198,12 @@ class Phases:
         self._on_verification(Progress("verification", trial, ledger.result, budget, ledger.elapsed_s, False))
 
     def _settle_reported(self) -> None:
-        """Settle what is going to be reported.
+        """Settle what is going to be reported, unless an earlier session of the run has.
 
         The verification may take away one of them; then those that take their place are settled, nothing twice.
         """
-        if self._ledger.measured_here or self._ledger.result().undecided or self._settling.unsure:
+        is_new = self._ledger.measured_here or self._ledger.result().undecided
+        if not is_new:
+            self._settling.take_over()
+        if is_new or self._settling.unsure or not self._settling.are_settled:
             self._settling.settle()

@@ -76,15 +76,23 @@ class Settling:
         self._doubted: set[Configuration] = set()
         self._flagged: dict[Configuration, str] = {}
 
+    def take_over(self) -> None:
+        """Count as measured what an earlier session of the run has timed side by side, after it was chosen."""
+        finals = self._ledger.result().state.finals
+        self._settled.update(filter(finals.is_chosen, finals.configurations))
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether all that is going to be reported has been measured side by side, as far as it can be."""
+        run = self._ledger.result()
+        last = finalists(run, self._ledger.objective, self._baseline)
+        return not last or {trial.configuration for trial in run.reported} <= self._settled
+
     def settle(self) -> None:
         """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
         ledger = self._ledger
         for _ in range(_SETTLING):
-            run = ledger.result()
-            last = finalists(run, ledger.objective, self._baseline)
-            if not last or {trial.configuration for trial in run.reported} <= self._settled:
-                break
-            if not self._hold_finals(last):
+            if self.are_settled or not self._hold_finals(finalists(ledger.result(), ledger.objective, self._baseline)):
                 break
         # The last times may have put another one on top whose error was reused.
         while unsure := self.unsure:
