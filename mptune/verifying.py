@@ -194,7 +194,7 @@ def verify(
     Raises:
         RunFileError: the run file cannot be read.
         KernelError: the kernel is not found, or not that of the run.
-        MptuneError: there is no such trial, or it cannot run here.
+        MptuneError: there is no such trial, it cannot run here, or none of the inputs could be made.
     """
     start = time.monotonic()
     _check(inputs, scales, hunt_s)
@@ -225,6 +225,9 @@ def verify(
                 is_kept = is_kept or known is not None
             if hunt_s and hunted is None:
                 hunted = subject.hunted((scales or (1.0,))[0], hunt_s)
+    if hunted is None and not any(case.verified for case in cases):
+        reasons = dict.fromkeys(reason for case in cases for reason in case.unmade)
+        raise MptuneError(f"no unseen input could be made: {'; '.join(reasons) or 'the worker was lost'}")
     return Verification(run, trial, tuple(cases), hunted, is_kept, time.monotonic() - start)
 
 

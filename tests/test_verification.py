@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import shutil
 
 import numpy as np
 import pytest
 
 from mptune.buffers import Draw, Stream
+from mptune.errors import MptuneError
 from mptune.evaluators.protocol import Finished
+from mptune.finals import Finals
 from mptune.kernel import In, Kernel, Out
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
@@ -21,6 +24,7 @@ from mptune.tuner import tune
 from mptune.tuner.verification import LEAST_INPUTS, SHARE, Verification
 from mptune.tuner.warnings import Warnings
 from mptune.unseen import Verified
+from mptune.verifying import verify
 
 TAU = 1e-3
 
@@ -204,9 +208,10 @@ def test_inputs_that_cannot_be_made_are_left_out_and_said():
     assert runs.warned == ["unseen input 4 is left out of the verification, as it cannot be made: no such case"]
 
 
-def test_where_no_input_can_be_made_verification_ends():
+def test_where_no_input_can_be_made_verification_ends_and_one_reason_is_said_once():
     runs = Runs({"best": good}, unmade=[(Stream.UNSEEN, number) for number in range(1000)])
     assert runs.verification(20)() is False
+    assert runs.warned == ["unseen input 1 is left out of the verification, as it cannot be made: no such case"]
     assert runs.of("best")[1] is None
     assert len(runs.asked) == 1
 
@@ -303,6 +308,44 @@ def test_a_run_that_is_resumed_verifies_what_is_missing_and_no_more(tuned):
     assert all(trial.metric("unseen_inputs") in (had, had + 1) for trial in more.reported)
     with RunFile.open(path, read_only=True) as file:
         assert file.state.verify_s >= run.state.verify_s
+
+
+def test_a_run_that_has_ended_keeps_its_finals_when_it_is_resumed(tuned, tmp_path):
+    path = shutil.copy(tuned[0], tmp_path / "run.db")
+    same = {**OPTIONS, "output": path, "resume": True, "verify": 1}
+    before = tune(kernel, **same)
+    if before.undecided:
+        pytest.skip("beside other load the finals stay open")
+    # Verification finds larger errors than those that others of the same types were given in the search.
+    slow = next(t for t in before.trials if t.configuration["type"] == "fp32" and t not in before.reported)
+    metrics = {**slow.measurement.metrics, "error": 0.5 * slow.error, "time_ms": 1e3}
+    reused = Measurement(metrics, slow.measurement.times_ms, reused_error=True)
+    with RunFile.open(path) as file:
+        file.add(dataclasses.replace(slow, measurement=reused))
+    after = tune(kernel, **same)
+    assert after.state.finals == before.state.finals
+    assert [trial.time_ms for trial in after.reported] == [trial.time_ms for trial in before.reported]
+
+
+def test_finals_that_an_interruption_left_out_are_held_when_the_run_is_resumed(tuned, tmp_path):
+    path = shutil.copy(tuned[0], tmp_path / "run.db")
+    with RunFile.open(path) as file:
+        file.update(dataclasses.replace(file.state, finals=Finals()))
+    again = tune(kernel, output=path, resume=True, verify=0, **OPTIONS)
+    assert all(again.state.finals.is_chosen(trial.configuration) for trial in again.reported)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_inputs_that_are_always_the_same_are_not_unseen(tmp_path, scale):
+    path, warned = tmp_path / "run.db", []
+    fixed = dataclasses.replace(kernel, inputs=lambda rng, size: {"x": np.linspace(1.0, 1.5, size.n)})
+    options = {**OPTIONS, "budget": 2, "max_error": 0.1, "on_warning": warned.append}
+    run = tune(fixed, output=path, verify=20, **options)
+    assert run.reported
+    assert all(run.verified(trial) is None for trial in run.reported)
+    assert sum("do not depend on rng, so no input is unseen" in warning for warning in warned) == 1
+    with pytest.raises(MptuneError, match="no unseen input could be made: inputs of kernel shift give the same"):
+        verify(path, fixed, configuration="1", inputs=3, scales=[scale], on_warning=warned.append)
 
 
 def test_draws_of_verification_are_the_same_for_a_seed_and_none_of_the_search():

@@ -14,7 +14,7 @@ import numpy as np
 from mptune.accuracy.evaluate import Metrics, Output, error_names, judging
 from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
 from mptune.buffers import DataManager, Draw, Stream
-from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
+from mptune.errors import CompileError, KernelError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.evaluators.ceilings import Ceilings
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
@@ -244,10 +244,16 @@ class Bench:
         """Make inputs and references of a further draw, unless they are here.
 
         Raises:
-            MptuneError: the kernel's functions fail, or give what it does not declare.
+            MptuneError: the kernel's functions fail, or give what it does not declare; or the draw is to be an unseen
+                one and has the inputs of the search.
         """
         self._announce("inputs")
-        self._drawn.of(draw)
+        made = self._drawn.of(draw)
+        if draw.stream is Stream.UNSEEN and made.has_inputs_of(self._data, draw.scale):
+            raise KernelError(
+                f"inputs of kernel {self.kernel.name} give the same as in the search: they do not depend on rng, so no "
+                "input is unseen"
+            )
 
     def check_on(self, request: Request, draw: Draw) -> Trial:
         """Return the trial of a configuration on a further draw that has been made: its errors there, and no time."""

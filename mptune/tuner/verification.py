@@ -58,7 +58,8 @@ class Verification:
         #: Draws that something fell on, and what is known of configurations there.
         self._hard: list[Draw] = []
         self._known: dict[tuple[Configuration, Draw], Trial] = {}
-        self._unmade: set[Draw] = set()
+        #: Draws that cannot be made, and why; each reason is said once.
+        self._unmade: dict[Draw, str] = {}
         self._lost: set[Configuration] = set()
         self._draw_s = 0.0
 
@@ -133,8 +134,9 @@ class Verification:
         for draw, trial in zip(found.draws, found.trials, strict=True):
             self._known[trial.configuration, draw] = trial
         for draw, reason in found.unmade.items():
-            self._unmade.add(draw)
-            self._warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
+            if reason not in self._unmade.values():
+                self._warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
+            self._unmade[draw] = reason
         done = {trial.configuration for trial in found.trials}
         if lost := [c for c in configurations if c not in done and len(found.unmade) < len(draws)]:
             self._warn(f"{len(lost)} configurations could not be verified: their worker was lost")
