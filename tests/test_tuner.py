@@ -195,7 +195,8 @@ def test_nothing_meets_the_threshold(kernel: Kernel) -> None:
 def test_without_threshold_the_fastest_wins(kernel: Kernel) -> None:
     run = tune(kernel, settings(max_error=None, budget=6))
     assert run.best is not None
-    assert run.best.time_ms == min(t.time_ms for t in run.trials)
+    fastest = min(run.trials, key=lambda trial: trial.time_ms)
+    assert run.best.configuration in {fastest.configuration, *run.state.finals.tied_with(fastest.configuration)}
 
 
 def test_memory_as_objective(kernel: Kernel) -> None:
