@@ -366,11 +366,16 @@ class Run:
 
     def verified(self, trial: Trial) -> Verified | None:
         """Return what unseen inputs said of a trial, None if it was not verified."""
-        return Verified.of(trial, self.info.objective)
+        return Verified.of(trial, self.info.objective, self.fallen_beside(trial))
 
     def verified_text(self, trial: Trial) -> str:
         """Return that in words; empty if it was not verified."""
-        return in_words(trial, self.info.objective)
+        return in_words(trial, self.info.objective, self.fallen_beside(trial))
+
+    def fallen_beside(self, trial: Trial) -> int:
+        """Return how many other configurations would have been reported, and broke their limits on unseen inputs."""
+        others = (other for other in self.trials if other.configuration != trial.configuration)
+        return sum(other.status is Status.FRAGILE for other in others)
 
     def objective_within(self, max_error: float | Mapping[str, float]) -> Objective:
         """Return the objective with another threshold, whose names are as ``--max-error`` takes them.

@@ -24,7 +24,7 @@ from mptune.kernel import Kernel, Sizes
 from mptune.registry import kernel_of_run, remarks
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
-from mptune.store import RunFile, RunInfo
+from mptune.store import RunFile
 from mptune.unseen import Verified, limit_of, with_draws
 
 __all__ = ["Case", "Hunted", "Verification", "verify"]
@@ -215,7 +215,7 @@ def verify(
             keeper = _Keeper(run_file, run, definition, trial, evaluator, on_warning) if place == own else None
             for scale in scales or (1.0,):
                 known = keeper if keeper is not None and keeper.is_usable and scale == 1 else None
-                subject = _Subject(run.info, definition, evaluator, subject_at, on_input)
+                subject = _Subject(run, definition, evaluator, subject_at, on_input)
                 try:
                     cases.append(subject.case(place, scale, inputs, known))
                 except KeyboardInterrupt:
@@ -334,7 +334,7 @@ class _Subject:
     """One configuration, run on draws.
 
     Args:
-        info: the run, whose error limits and seed count.
+        run: whose error limits and seed count.
         kernel: what it is a configuration of.
         evaluator: runs it.
         trial: what the run knows of it.
@@ -342,11 +342,12 @@ class _Subject:
     """
 
     def __init__(
-        self, info: RunInfo, kernel: Kernel, evaluator: DeviceEvaluator, trial: Trial, tell: Callable[[int], None]
+        self, run: Run, kernel: Kernel, evaluator: DeviceEvaluator, trial: Trial, tell: Callable[[int], None]
     ) -> None:
-        self._objective = info.objective
+        self._objective = run.info.objective
+        self._fallen = run.fallen_beside(trial)
         self._kernel = kernel
-        self._seed = info.seed or 0
+        self._seed = run.info.seed or 0
         self._evaluator = evaluator
         self._trial = trial
         self._tell = tell
@@ -378,7 +379,8 @@ class _Subject:
                 self._keep(keeper, found)
             if len(found) < len(draws) - len(reasons) or any(one.status in _ENDING for _, one in found):
                 break  # it ends the worker: one input more tells nothing new
-        verified = Verified(seen, broken, worst_error) if seen else None
+        fallen = self._fallen if before is not None else 0
+        verified = Verified(seen, broken, worst_error, fallen) if seen else None
         on = worst[1] if worst else None
         ranges = {} if on is None else on.range_values(self._kernel, on.generator(self._seed))
         return Case(dict(sizes), scale, verified, on, ranges, dict(failures), tuple(unmade))

@@ -121,7 +121,7 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "error": _number(trial.error),
         "errors": _errors(winner),
         "is_error_reused": trial.measurement.reused_error,
-        "verified": in_words(trial, _objective(winner)),
+        "verified": in_words(trial, _objective(winner), run.fallen_beside(trial)),
         "speedup": run.speedup_text(trial),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
