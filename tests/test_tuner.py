@@ -79,7 +79,10 @@ def test_budget_counts_unique_configurations_and_every_status(finished: tuple[Ru
     assert run.evaluations == 14
     assert len({t.configuration for t in run.trials}) == 14
     assert sum(run.statuses.values()) == 14
-    assert [p.phase for p in told] == ["baseline"] * 2 + ["search"] * 11 + ["baseline"]
+    phases = [p.phase for p in told]
+    assert phases[:13] == ["baseline"] * 2 + ["search"] * 11
+    # Where the best has the baseline's tuning already, the search has what was kept for crossing the two.
+    assert phases[13:] in (["baseline"], ["search"])
     for trial in run.trials:
         assert trial.is_valid
         assert (trial.status is Status.OK) == (trial.error <= 1e-5)
@@ -339,7 +342,7 @@ def test_baseline_is_measured_in_every_narrower_type(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("penalty", ["hard", "linear", "decay"])
 def test_inaccurate_are_timed_only_where_their_speed_matters(kernel: Kernel, penalty: str) -> None:
-    run = tune(kernel, settings(budget=16, max_error=1e-5, penalty=penalty))
+    run = tune(kernel, settings(budget=24, max_error=1e-5, penalty=penalty))
     inaccurate = [t for t in run.trials if t.status is Status.INACCURATE]
     assert len(inaccurate) > 3
     assert all(t.error > 1e-5 for t in inaccurate)
@@ -365,7 +368,7 @@ def test_untimed_trials_survive_a_resume_and_are_timed_when_wanted(kernel: Kerne
 
 def test_progress_tells_what_is_compiled_ahead(kernel: Kernel) -> None:
     told: list[Progress] = []
-    tune(kernel, settings(budget=8, compilers=2), on_progress=told.append)
+    tune(kernel, settings(budget=16, compilers=2), on_progress=told.append)
     ahead = [p.ahead for p in told]
     assert all(p.trial.configuration not in p.ahead for p in told)
     assert max(map(len, ahead)) == 2

@@ -13,7 +13,7 @@ from mptune.errors import EmptySpaceError, MptuneError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.loop import ask_and_tell
 from mptune.rendering import render
-from mptune.results import Trial
+from mptune.results import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import uniform_types
@@ -76,9 +76,14 @@ class Phases:
         kept = share // 2 if share > _SMALL_SHARE else share // 3
         self._search_baseline(share - kept)
         if share:
-            self._narrow_baseline(budget - kept)
+            self._narrow(ledger.result().baseline, budget - kept)
         strategy = self._plan.strategy(self._space, ledger.objective)
         strategy.tell(list(ledger.trials.values()))
+        if share:
+            # What is tuned well by then may have the widest types only because these were met first.
+            self._evaluate("search", (len(ledger.trials) + budget - kept) // 2, strategy.ask, strategy.tell)
+            self._narrow(ledger.result().best, budget - kept)
+            strategy.tell(list(ledger.trials.values()))
         self._evaluate("search", budget - kept, strategy.ask, strategy.tell)
         self._confirm_baseline(budget)
         strategy.tell(list(ledger.trials.values()))
@@ -123,14 +128,18 @@ class Phases:
             objective = self._ledger.objective
             self._ledger.objective = objective.with_baseline(objective.value(baseline))
 
-    def _narrow_baseline(self, budget: int) -> None:
-        """Evaluate the baseline with every narrower type used throughout: what any mixture of types has to beat."""
-        baseline = self._ledger.result().baseline
-        if baseline is None:
+    def _narrow(self, trial: Trial | None, budget: int) -> None:
+        """Evaluate a trial with every narrower type used throughout: what any mixture of types has to beat.
+
+        Types that are known to be inaccurate are left out.
+        """
+        if trial is None:
             return
         uniform = uniform_types(self._kernel.parameters).values()
-        siblings = [Configuration({**baseline.configuration, **types}) for types in uniform]
-        untried = iter([c for c in siblings if c not in self._ledger.trials and c in self._space])
+        siblings = [Configuration({**trial.configuration, **types}) for types in uniform]
+        trials, signature_of = self._ledger.trials, self._kernel.signature_of
+        wrong = {signature_of(t.configuration) for t in trials.values() if t.status is Status.INACCURATE}
+        untried = iter([c for c in siblings if c not in trials and c in self._space and signature_of(c) not in wrong])
         self._evaluate("search", budget, lambda n: list(islice(untried, n)))
 
     def _confirm_baseline(self, budget: int) -> None:
