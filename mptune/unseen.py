@@ -151,7 +151,7 @@ def with_draws(trial: Trial, found: Sequence[Mapping[str, float]], unseen: Objec
     draws = before.get("error_draws", 1.0)
     mean = before.get("error_mean", trial.error)
     errors = [one["error"] for one in found]
-    after = {**before, **worst_errors(before, *found)}
+    after = {**before, **_worst_of_draws(before, *found)}
     after["error_draws"] = draws + len(found)
     after["error_mean"] = (mean * draws + math.fsum(errors)) / after["error_draws"]
     after["error_first_draw"] = before.get("error_first_draw", trial.error)
@@ -163,7 +163,7 @@ def with_draws(trial: Trial, found: Sequence[Mapping[str, float]], unseen: Objec
     return _with(trial, after)
 
 
-def worst_errors(*found: Mapping[str, float]) -> dict[str, float]:
+def _worst_of_draws(*found: Mapping[str, float]) -> dict[str, float]:
     """Return the largest of each error among several measurements of one configuration; NaN counts as the largest."""
     names = dict.fromkeys(name for one in found for name in one if name.startswith(("error", "log10_error")))
     values = {name: [one[name] for one in found if name in one] for name in names}
