@@ -31,23 +31,26 @@ from typing import Any, Final
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from mptune.backends import get_backend
-from mptune.backends.base import Backend
-from mptune.buffers import DataManager
-from mptune.errors import MptuneError, UnknownNameError
-from mptune.evaluators.bench import Bench
-from mptune.evaluators.device import Limits
-from mptune.evaluators.roofline import Bound, Roofline
-from mptune.evaluators.rounds import Remeasured, measure_in_turn
-from mptune.evaluators.timing import TimingPlan, repeat_launches
-from mptune.kernel import Kernel
-from mptune.precision import precision
-from mptune.registry import load_kernel
-from mptune.results import Trial
-from mptune.run import Run, json_document
-from mptune.space.configuration import Configuration
-from mptune.space.parameters import PrecisionParameter
-from mptune.tuner import tune
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.in_turn import Remeasured, measure_in_turn  # noqa: E402
+from mptune.backends import get_backend  # noqa: E402
+from mptune.backends.base import Backend  # noqa: E402
+from mptune.buffers import DataManager  # noqa: E402
+from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
+from mptune.evaluators.bench import Bench  # noqa: E402
+from mptune.evaluators.device import Limits  # noqa: E402
+from mptune.evaluators.roofline import Bound, Roofline  # noqa: E402
+from mptune.evaluators.timing import TimingPlan, repeat_launches  # noqa: E402
+from mptune.kernel import Kernel  # noqa: E402
+from mptune.precision import precision  # noqa: E402
+from mptune.registry import load_kernel  # noqa: E402
+from mptune.results import Trial  # noqa: E402
+from mptune.run import Run, json_document  # noqa: E402
+from mptune.space.configuration import Configuration  # noqa: E402
+from mptune.space.parameters import PrecisionParameter  # noqa: E402
+from mptune.tuner import tune  # noqa: E402
 
 #: High, medium and low accuracy: Heldens 2026, Table IV; for axpy and gemm, which it does not have, our choice.
 THRESHOLDS: Final[Mapping[str, tuple[float, float, float]]] = {
@@ -202,9 +205,9 @@ def winners(bench: Bench, trials: Sequence[Trial], options: Options) -> dict[Cla
 
     classes = classes_of(bench.kernel)
     candidates = [c for wanted in classes for c in fastest(trials, wanted, options.candidates)]
-    qualified = best_of(classes, measure_in_turn(bench, candidates, QUALIFYING_ROUNDS, complain).values())
+    qualified = best_of(classes, measure_in_turn(bench, candidates, QUALIFYING_ROUNDS, VISIT, complain).values())
     finalists = [entry.trial.configuration for entry in qualified.values()]
-    return best_of(classes, measure_in_turn(bench, finalists, options.rounds, complain).values())
+    return best_of(classes, measure_in_turn(bench, finalists, options.rounds, VISIT, complain).values())
 
 
 def best_of(classes: Iterable[Class], measured: Collection[Remeasured]) -> dict[Class, Remeasured]:
@@ -232,7 +235,7 @@ def benchmark(kernel: Kernel, options: Options, backend: Backend, roofline: Roof
     """Search, measure again and compare with the roofline, and with NumPy where it has the kernel."""
     sizes = kernel.resolve_sizes(options.size)
     trials = search(kernel, options)
-    bench = Bench(kernel, sizes, backend, seed=options.seed, plan=VISIT)
+    bench = Bench(kernel, sizes, backend, seed=options.seed)
     try:
         found = winners(bench, trials, options)
     finally:

@@ -33,7 +33,7 @@ from benchmarks.unseen_kernels import KERNELS  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.buffers import Draw, Stream  # noqa: E402
 from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
-from mptune.evaluators.rounds import visit_of  # noqa: E402
+from mptune.evaluators.rounds import Turns  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.registry import bundled_kernels, load_kernel  # noqa: E402
 from mptune.results import Status, Trial  # noqa: E402
@@ -133,11 +133,8 @@ def times_of(evaluator: DeviceEvaluator, configurations: Sequence[Configuration]
     trials = [trial for trial in evaluator.evaluate(configurations) if trial.is_valid]
     if not trials:
         return dict.fromkeys(configurations, math.nan)
-    turns = evaluator.remeasure(trials, _ROUNDS, visit_of(min(trial.time_ms for trial in trials))).trials
-    times: dict[Configuration, list[float]] = {c: [] for c in configurations}
-    for trial in turns:
-        if trial.measurement.times_ms:
-            times[trial.configuration].append(min(trial.measurement.times_ms))
+    rounds = Turns(evaluator, trials).measure([trial.configuration for trial in trials], _ROUNDS)
+    times = {c: [times_ms[c] for times_ms in rounds if c in times_ms] for c in configurations}
     return {c: statistics.median(each) if each else math.nan for c, each in times.items()}
 
 

@@ -28,9 +28,9 @@ from mptune.emit import sizes_of
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, RunFileError, UnknownNameError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.roofline import Roofline
-from mptune.evaluators.rounds import visit_of
+from mptune.evaluators.rounds import Turns
 from mptune.evaluators.timing import TimingPlan
-from mptune.finals import LEAST_ROUNDS, Ratio
+from mptune.finals import LEAST_ROUNDS, Finals
 from mptune.interop import read_run
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
@@ -333,15 +333,16 @@ class _Session:
         if not winner.is_valid:
             raise _UnprobedError(f"the winner cannot be measured here any more: {winner.status}, {winner.message}")
         valid = [trial for trial in evaluated.values() if trial.is_valid]
-        turns: Sequence[Trial] = ()
+        rounds: Sequence[Mapping[Configuration, float]] = ()
         if valid:
-            turns = self._evaluator.remeasure([winner, *valid], _ROUNDS, visit_of(winner.time_ms)).trials
-            evaluated |= {turn.configuration: turn for turn in turns if not turn.is_valid}
+            turns = Turns(self._evaluator, [winner, *valid])
+            rounds = turns.measure([winner.configuration, *(trial.configuration for trial in valid)], _ROUNDS)
+            evaluated |= {trial.configuration: trial for trial in turns.trials() if not trial.is_valid}
         for trial in evaluated.values():
             if trial.configuration == winner.configuration:
                 raise _UnprobedError(f"the winner failed when it was measured again: {trial.status}, {trial.message}")
             if trial.is_valid:
-                yield self._noted(trial, _in_turn(winner, trial, _shortest(turns)))
+                yield self._noted(trial, _in_turn(winner, trial, rounds))
             else:
                 yield dataclasses.replace(trial, key=self._key)
 
@@ -411,24 +412,13 @@ def _combinations(changes: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
                 yield chosen
 
 
-def _shortest(turns: Sequence[Trial]) -> dict[Configuration, list[float]]:
-    """Return the shortest launch of each configuration in each of its turns, in milliseconds."""
-    found: dict[Configuration, list[float]] = {}
-    for turn in turns:
-        if turn.measurement.times_ms:
-            found.setdefault(turn.configuration, []).append(min(turn.measurement.times_ms))
-    return found
-
-
-def _in_turn(winner: Trial, trial: Trial, turns: Mapping[Configuration, Sequence[float]]) -> dict[str, float]:
+def _in_turn(winner: Trial, trial: Trial, rounds: Sequence[Mapping[Configuration, float]]) -> dict[str, float]:
     """Return the metrics of a configuration and of the winner, their times from the same rounds if both had some."""
     metrics = {**{f"{WINNER}{name}": v for name, v in winner.measurement.metrics.items()}, **trial.measurement.metrics}
-    ours, theirs = turns.get(winner.configuration, ()), turns.get(trial.configuration, ())
-    ratios = [before / after for before, after in zip(ours, theirs, strict=False)]
-    if not ratios:
+    speed = Finals.of(rounds, len(rounds)).ratio(winner.configuration, trial.configuration)
+    if speed is None:
         return metrics
-    speed = Ratio.of(ratios)
-    metrics["time_ms"] = statistics.median(theirs)
+    metrics["time_ms"] = statistics.median(t[trial.configuration] for t in rounds if trial.configuration in t)
     # So that the ratio of the two is that of the rounds.
     metrics[f"{WINNER}time_ms"] = metrics["time_ms"] * speed.value
     is_known = speed.rounds >= LEAST_ROUNDS

@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.gpu_sections.searching import described
 from benchmarks.gpu_sections.section import Options, Section, table
+from benchmarks.in_turn import Remeasured, measure_in_turn
 from mptune.backends import get_backend
 from mptune.backends.base import Backend
 from mptune.evaluators.bench import Bench
 from mptune.evaluators.roofline import Roofline
-from mptune.evaluators.rounds import Remeasured, measure_in_turn
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Sizes
 from mptune.registry import load_kernel
@@ -42,7 +42,7 @@ def measure(options: Options, until: float) -> dict[str, Any]:
     sizes = kernel.resolve_sizes(options.size or "paper")
     backend = get_backend(options.backend)
     space = kernel.search_space(sizes, device_constraints(kernel, backend.device.constraints()))
-    bench = Bench(kernel, sizes, backend, seed=options.seed, plan=VISIT)
+    bench = Bench(kernel, sizes, backend, seed=options.seed)
     rows = []
     try:
         for name in TYPES:
@@ -59,13 +59,13 @@ def _row(
 ) -> dict[str, Any]:
     kernel = bench.kernel
     only = space.restrict({p: [name] for p in kernel.baseline_values()})
-    qualified = _sorted(measure_in_turn(bench, only.configurations(np.arange(only.size)), 1))
+    qualified = _sorted(measure_in_turn(bench, only.configurations(np.arange(only.size)), 1, VISIT))
     finalists: dict[Configuration, list[float]] = {c: [] for c, _ in qualified[: options.candidates]}
     traffic_bytes = kernel.work(next(iter(finalists)), sizes).traffic_bytes
     copies: list[float] = []
     for _ in range(options.rounds):
         copies.append(_bytes_per_s(backend, traffic_bytes))
-        for configuration, remeasured in measure_in_turn(bench, finalists, 1).items():
+        for configuration, remeasured in measure_in_turn(bench, finalists, 1, VISIT).items():
             finalists[configuration].append(remeasured.time_ms)
     best = min(finalists, key=lambda c: statistics.median(finalists[c]))
     rates = [traffic_bytes / time_ms * 1e3 for time_ms in finalists[best]]

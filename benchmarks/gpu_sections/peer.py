@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from benchmarks.gpu_sections.searching import described
 from benchmarks.gpu_sections.section import Options, Section, table
+from benchmarks.in_turn import measure_in_turn
 from benchmarks.rates import COLUMNS, Outcome, columns_s, load_narrowed, require_kernel_tuner, run_kernel_tuner
 from benchmarks.rates import run_mptune as run_random
 from mptune.backends import get_backend
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
-from mptune.evaluators.rounds import measure_in_turn
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
 from mptune.rendering import render
@@ -123,9 +123,9 @@ def _again(
 ) -> dict[Configuration, float]:
     """Return the times of the winners of both tools, measured in turn by the same bench."""
     found = [outcome.best for turn in rounds for outcome in turn.values() if outcome.best is not None]
-    bench = Bench(kernel, sizes, get_backend(options.backend), seed=options.seed, plan=VISIT)
+    bench = Bench(kernel, sizes, get_backend(options.backend), seed=options.seed)
     try:
-        return {c: remeasured.time_ms for c, remeasured in measure_in_turn(bench, found, 5).items()}
+        return {c: remeasured.time_ms for c, remeasured in measure_in_turn(bench, found, 5, VISIT).items()}
     finally:
         bench.close()
 

@@ -1,24 +1,28 @@
-"""Measuring configurations again in turn, so that whatever else the machine does hits all of them alike."""
+"""Measuring configurations again in turn, so that whatever else the machine does hits all of them alike.
+
+:func:`remeasure` is what a worker does; :class:`Turns` asks for it, and keeps the times round by round.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.timing import TimingPlan
 from mptune.observers.throughput import ThroughputObserver
 from mptune.observers.time import time_metrics
 from mptune.policy import Action, Plan, errors_of
-from mptune.rendering import render
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["VISIT", "Remeasured", "measure_in_turn", "remeasure", "together", "visit_of"]
+if TYPE_CHECKING:
+    from mptune.evaluators.device import DeviceEvaluator
+
+__all__ = ["VISIT", "Turns", "remeasure", "together", "visit_of"]
 
 #: Launches each time a configuration's turn comes: as many for each, so that every round counts the same.
 VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=5)
@@ -29,6 +33,8 @@ _LONG_MS: Final = 300.0
 #: Very short launches are many, up to this time together: there is hardly one that nothing disturbs.
 _SHORT_VISIT_MS: Final = 1.0
 _MOST_LAUNCHES: Final = 25
+#: What a launch takes at least.
+_LEAST_MS: Final = 1e-6
 
 
 def visit_of(time_ms: float) -> TimingPlan:
@@ -40,59 +46,8 @@ def visit_of(time_ms: float) -> TimingPlan:
     return TimingPlan(warmups=int(time_ms < _LONG_MS), min_repeats=launches, max_repeats=launches)
 
 
-@dataclass(frozen=True, slots=True)
-class Remeasured:
-    """A configuration measured in several rounds.
-
-    Attributes:
-        trial: of the first round, in which the error was measured.
-        times_ms: the median launch time of each round.
-    """
-
-    trial: Trial
-    times_ms: list[float] = field(default_factory=list)
-
-    @property
-    def time_ms(self) -> float:
-        """Median of the rounds."""
-        return statistics.median(self.times_ms)
-
-    @property
-    def spread_ms(self) -> float:
-        """Interquartile range of the rounds; 0 for a single one."""
-        if len(self.times_ms) < 2:
-            return 0.0
-        lower, _, upper = statistics.quantiles(self.times_ms, n=4, method="inclusive")
-        return upper - lower
-
-
-def measure_in_turn(
-    bench: Bench,
-    configurations: Iterable[Configuration],
-    rounds: int,
-    on_failure: Callable[[Trial], None] = lambda _: None,
-) -> dict[Configuration, Remeasured]:
-    """Measure configurations in rounds, back and forth, each after its own warm-up.
-
-    Args:
-        bench: measures, with as few launches a visit as its plan says.
-        configurations: each is measured once a round, however often it comes.
-        rounds: how many.
-        on_failure: told about the trial of a configuration that fails; it is left out from then on.
-    """
-    requests = [Request(c, render(bench.kernel, c, bench.sizes)) for c in dict.fromkeys(configurations)]
-    found: dict[Configuration, Remeasured] = {}
-    for trial in _visits(bench, requests, rounds):
-        if trial.is_valid:
-            found.setdefault(trial.configuration, Remeasured(trial)).times_ms.append(trial.time_ms)
-        else:
-            found.pop(trial.configuration, None)
-            on_failure(trial)
-    return found
-
-
-def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: TimingPlan = VISIT) -> Iterator[Trial]:
-    """Measure configurations again in turn, as :func:`measure_in_turn` does, and yield the trial of each turn.
+def remeasure(bench: Bench, requests: Iterable[Request], rounds: int, visit: TimingPlan = VISIT) -> Iterator[Trial]:
+    """Measure configurations in rounds, back and forth, and yield the trial of each turn.
 
     One that fails is left out from then on. Where a failure leaves the device unusable it ends there, and
     configurations whose first turn had not come are missing.
@@ -103,24 +58,13 @@ def remeasure(bench: Bench, requests: Sequence[Request], rounds: int, visit: Tim
         rounds: how many.
         visit: how often to launch each time.
     """
-    for trial in _visits(bench, requests, rounds, visit):
-        yield trial
-        if not trial.is_valid and not bench.is_usable(trial):
-            return
-
-
-def _visits(bench: Bench, requests: Iterable[Request], rounds: int, visit: TimingPlan | None = None) -> Iterator[Trial]:
-    """Yield the trials of all visits, back and forth; a configuration that fails is left out from then on."""
     waiting = {request.configuration: request for request in requests}
     with bench.keeping_loaded():
         for turn in range(rounds):
-            for configuration in list(waiting) if turn % 2 == 0 else list(reversed(waiting)):
-                trial = bench.evaluate(waiting[configuration], visit)
-                if not trial.is_valid:
-                    del waiting[configuration]
-                else:
-                    # What every visit but the first is for.
-                    request = waiting[configuration]
+            for request in list(waiting.values()) if turn % 2 == 0 else list(reversed(waiting.values())):
+                trial = bench.evaluate(request, visit)
+                yield trial
+                if trial.is_valid:
                     again = Plan(
                         Action.REUSE,
                         "its error was measured in an earlier round",
@@ -129,8 +73,75 @@ def _visits(bench: Bench, requests: Iterable[Request], rounds: int, visit: Timin
                         is_own=True,
                         thresholds=request.plan.thresholds,
                     )
-                    waiting[configuration] = dataclasses.replace(request, plan=again)
-                yield trial
+                    waiting[request.configuration] = dataclasses.replace(request, plan=again)
+                else:
+                    del waiting[request.configuration]
+                    if not bench.is_usable(trial):
+                        return
+
+
+class Turns:
+    """The turns that some configurations take, and the time of each.
+
+    Args:
+        evaluator: measures.
+        trials: what was measured of each before.
+        visit: how often each is launched in its turn; by default as suits the fastest.
+    """
+
+    def __init__(self, evaluator: DeviceEvaluator, trials: Sequence[Trial], visit: TimingPlan | None = None) -> None:
+        self._evaluator = evaluator
+        self._before = {trial.configuration: trial for trial in trials}
+        self._visit = visit or visit_of(min(trial.time_ms for trial in trials))
+        self._turns: dict[Configuration, list[Trial]] = {}
+        self._tasks: list[float] = []
+        self._spent_s = 0.0
+
+    @property
+    def measured(self) -> tuple[Configuration, ...]:
+        """Those whose turn has come."""
+        return tuple(self._turns)
+
+    @property
+    def tasks_per_core(self) -> float:
+        """How many other tasks wanted each core meanwhile; NaN if not known."""
+        return math.fsum(self._tasks) / len(self._tasks) if self._tasks else math.nan
+
+    def runs(self, configuration: Configuration) -> bool:
+        """Whether it has been measured, and never failed."""
+        return configuration in self._turns and self._turns[configuration][-1].is_valid
+
+    def round_s(self, configurations: int) -> float:
+        """Return about how long one round of so many configurations takes, in seconds."""
+        return configurations * self._spent_s / max(1, sum(map(len, self._turns.values())))
+
+    def measure(self, configurations: Sequence[Configuration], rounds: int) -> list[Mapping[Configuration, float]]:
+        """Measure in turn; return the shortest launch of each in each round, as far as they did not fail.
+
+        Args:
+            configurations: some of those of the trials.
+            rounds: how many.
+        """
+        start = time.monotonic()
+        latest = [self._turns.get(c, [self._before[c]])[-1] for c in configurations]
+        answer = self._evaluator.remeasure(latest, rounds, self._visit)
+        self._spent_s += time.monotonic() - start
+        if not math.isnan(answer.tasks_per_core):
+            self._tasks += [answer.tasks_per_core] * rounds
+        found: list[dict[Configuration, float]] = [{} for _ in range(rounds)]
+        taken = dict.fromkeys(configurations, 0)
+        for trial in answer.trials:
+            self._turns.setdefault(trial.configuration, []).append(trial)
+            if trial.measurement.times_ms and trial.is_valid:
+                # A clock may be too coarse for a launch, and 0 has no ratio.
+                shortest_ms = max(min(trial.measurement.times_ms), _LEAST_MS)
+                found[taken[trial.configuration]][trial.configuration] = shortest_ms
+                taken[trial.configuration] += 1
+        return [times for times in found if times]
+
+    def trials(self) -> list[Trial]:
+        """Return one trial for all turns of each configuration, with the time that it has taken since the beginning."""
+        return [_with_time_of(self._before[c], together(turns)) for c, turns in self._turns.items()]
 
 
 def together(trials: Sequence[Trial]) -> Trial:
@@ -151,3 +162,10 @@ def together(trials: Sequence[Trial]) -> Trial:
         first,
         measurement=dataclasses.replace(first.measurement, metrics=metrics, times_ms=times_ms, durations_s=durations_s),
     )
+
+
+def _with_time_of(before: Trial, after: Trial) -> Trial:
+    """Return a trial with the time that both measurements took."""
+    first, second = before.measurement.durations_s, after.measurement.durations_s
+    durations_s = {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {**first, **second}}
+    return dataclasses.replace(after, measurement=dataclasses.replace(after.measurement, durations_s=durations_s))

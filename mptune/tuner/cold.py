@@ -6,15 +6,16 @@ is that of the cache: at larger sizes, or in a program that does other things in
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-import statistics
 from collections.abc import Mapping
 from typing import Final
 
 from mptune.backends import get_backend
 from mptune.errors import MptuneError
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.rounds import Turns
 from mptune.evaluators.timing import TimingPlan, is_bound_by_arithmetic
 from mptune.results import Trial
 from mptune.tuner.ledger import Ledger
@@ -47,20 +48,17 @@ def compare_cold(plan: TuningPlan, evaluator: DeviceEvaluator, ledger: Ledger, w
     cache = _between(best, baseline, evaluator.start().device.limits)
     if not cache or is_bound_by_arithmetic(plan.kernel.work(best.configuration, plan.sizes).intensity):
         return
-    try:
-        turns = evaluator.remeasure([best, baseline], _ROUNDS, _VISIT).trials
-    except MptuneError:  # no room for what empties the caches
-        turns = ()
-    cold_ms = []
+    turns = Turns(evaluator, [best, baseline], _VISIT)
+    with contextlib.suppress(MptuneError):  # no room for what empties the caches
+        turns.measure([best.configuration, baseline.configuration], _ROUNDS)
+    cold_ms = {turn.configuration: turn.time_ms for turn in turns.trials() if turn.is_valid}
     for trial in (best, baseline):
-        alike = [turn for turn in turns if turn.configuration == trial.configuration and turn.is_valid]
-        times_ms = [time_ms for turn in alike for time_ms in turn.measurement.times_ms]
-        cold_ms.append(statistics.median(times_ms) if times_ms else math.nan)
-        if times_ms:
-            metrics = {**trial.measurement.metrics, "time_cold_ms": cold_ms[-1]}
+        if trial.configuration in cold_ms:
+            metrics = {**trial.measurement.metrics, "time_cold_ms": cold_ms[trial.configuration]}
             measured = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
             ledger.keep(measured, ledger.phases[trial.configuration])
-    warm, cold = run.speedup(best), cold_ms[1] / cold_ms[0]
+    warm = run.speedup(best)
+    cold = cold_ms.get(baseline.configuration, math.nan) / cold_ms.get(best.configuration, math.nan)
     if math.isnan(cold) or not 1 / _ALIKE <= warm / cold <= _ALIKE:
         emptied = "" if math.isnan(cold) else f", and {cold:.3g} with caches emptied before each launch"
         warn(

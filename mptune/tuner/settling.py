@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.rounds import together, visit_of
+from mptune.evaluators.rounds import Turns
 from mptune.finals import LEAST_ROUNDS, Finals
 from mptune.objective import Objective
 from mptune.results import Trial
@@ -25,7 +25,7 @@ from mptune.tuner.ledger import Ledger
 from mptune.tuner.race import race, rounds_for_interval
 from mptune.tuner.warnings import Warnings
 
-__all__ = ["Settling", "Turns", "finalists"]
+__all__ = ["Settling", "finalists"]
 
 #: The finalists: so many of the fastest feasible trials, the fastest of each further combination of types that may be
 #: as fast, so many of the fastest with the baseline's types, and the front.
@@ -42,8 +42,6 @@ _SHARE: Final = 0.1
 _NOISY_SHARE: Final = 0.5
 #: On a noisy machine they may take so long in any case: of a short run half would be little.
 _NOISY_S: Final = 4.0
-#: What a launch takes at least.
-_LEAST_MS: Final = 1e-6
 
 
 class Settling:
@@ -227,68 +225,6 @@ class Settling:
         flags = [self._flagged[trial.configuration]] if trial.configuration in self._flagged else []
         warnings = tuple(dict.fromkeys((*trial.warnings, *flags)))
         self._ledger.keep(dataclasses.replace(trial, warnings=warnings), self._ledger.phases[trial.configuration])
-
-
-class Turns:
-    """The turns of some trials' configurations, as they are measured."""
-
-    def __init__(self, evaluator: DeviceEvaluator, trials: Sequence[Trial]) -> None:
-        self._evaluator = evaluator
-        self._before = {trial.configuration: trial for trial in trials}
-        self._visit = visit_of(min(trial.time_ms for trial in trials))
-        self._turns: dict[Configuration, list[Trial]] = {}
-        self._tasks: list[float] = []
-        self._spent_s = 0.0
-
-    @property
-    def measured(self) -> tuple[Configuration, ...]:
-        """Those whose turn has come."""
-        return tuple(self._turns)
-
-    @property
-    def tasks_per_core(self) -> float:
-        """How many other tasks wanted each core meanwhile; NaN if not known."""
-        return math.fsum(self._tasks) / len(self._tasks) if self._tasks else math.nan
-
-    def runs(self, configuration: Configuration) -> bool:
-        """Whether it has been measured, and never failed."""
-        return configuration in self._turns and self._turns[configuration][-1].is_valid
-
-    def round_s(self, configurations: int) -> float:
-        """Return about how long one round of so many configurations takes, in seconds."""
-        return configurations * self._spent_s / max(1, sum(map(len, self._turns.values())))
-
-    def measure(self, configurations: Sequence[Configuration], rounds: int) -> list[Mapping[Configuration, float]]:
-        """Measure in turn; return the shortest launch of each in each round, as far as they did not fail."""
-        start = time.monotonic()
-        answer = self._evaluator.remeasure([self._latest(c) for c in configurations], rounds, self._visit)
-        self._spent_s += time.monotonic() - start
-        if not math.isnan(answer.tasks_per_core):
-            self._tasks += [answer.tasks_per_core] * rounds
-        found: list[dict[Configuration, float]] = [{} for _ in range(rounds)]
-        taken = dict.fromkeys(configurations, 0)
-        for trial in answer.trials:
-            self._turns.setdefault(trial.configuration, []).append(trial)
-            if trial.measurement.times_ms and trial.is_valid:
-                # A clock may be too coarse for a launch, and 0 has no ratio.
-                shortest_ms = max(min(trial.measurement.times_ms), _LEAST_MS)
-                found[taken[trial.configuration]][trial.configuration] = shortest_ms
-                taken[trial.configuration] += 1
-        return [times for times in found if times]
-
-    def trials(self) -> list[Trial]:
-        """Return one trial for all turns of each configuration, with the time that it has taken since the beginning."""
-        return [_with_time_of(self._before[c], together(turns)) for c, turns in self._turns.items()]
-
-    def _latest(self, configuration: Configuration) -> Trial:
-        return self._turns.get(configuration, [self._before[configuration]])[-1]
-
-
-def _with_time_of(before: Trial, after: Trial) -> Trial:
-    """Return a trial with the time that both measurements took."""
-    first, second = before.measurement.durations_s, after.measurement.durations_s
-    durations_s = {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {**first, **second}}
-    return dataclasses.replace(after, measurement=dataclasses.replace(after.measurement, durations_s=durations_s))
 
 
 def _has(trial: Trial, values: Mapping[str, Sequence[Value]]) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +14,8 @@ import pytest
 from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.host import HostBackend, HostDevice, HostFunction
 from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.protocol import Job, Rounds
-from mptune.evaluators.rounds import VISIT, Remeasured, measure_in_turn, remeasure, together, visit_of
+from mptune.evaluators.protocol import Finished, Job, Rounds
+from mptune.evaluators.rounds import VISIT, Turns, remeasure, together, visit_of
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits, WorkerProcess
 from mptune.policy import Action, Plan
@@ -29,12 +29,11 @@ FIRST, SECOND, THIRD = (AXPY.configuration({"vector_width": width}) for width in
 
 
 class FakeBench:
-    """Gives made-up times; fails the requests it is told to."""
+    """Gives every visit three made-up times and fails the visits it is told to, which the device may not survive."""
 
-    def __init__(self, fails: dict[Configuration, int] | None = None) -> None:
-        self.kernel, self.sizes = AXPY, AXPY.resolve_sizes("smoke")
+    def __init__(self, fails: dict[Configuration, int] | None = None, *, survives: bool = True) -> None:
         self.requests: list[Request] = []
-        self.fails = fails or {}
+        self.fails, self.survives = fails or {}, survives
 
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
@@ -42,58 +41,15 @@ class FakeBench:
         yield
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
+        assert plan is VISIT
+        assert request.plan.best_ms == math.inf
         self.requests.append(request)
         visits = sum(r.configuration == request.configuration for r in self.requests)
         if self.fails.get(request.configuration) == visits:
             return Trial(request.configuration, Status.CRASH, "it broke")
-        metrics = {"time_ms": 10.0 * visits, "error": 1e-3} | dict(request.plan.errors)
-        return Trial(request.configuration, Status.OK, "", Measurement(metrics))
-
-
-def run(bench: Any, configurations: list[Configuration], rounds: int, **options: Any) -> dict[Any, Remeasured]:
-    return measure_in_turn(bench, configurations, rounds, **options)
-
-
-def test_they_take_turns_back_and_forth_each_once_a_round() -> None:
-    bench = FakeBench()
-    found = run(bench, [FIRST, SECOND, FIRST, THIRD], 3)
-    order = [request.configuration for request in bench.requests]
-    assert order == [FIRST, SECOND, THIRD, THIRD, SECOND, FIRST, FIRST, SECOND, THIRD]
-    assert list(found) == [FIRST, SECOND, THIRD]
-    assert found[FIRST].times_ms == [10.0, 20.0, 30.0]
-    assert found[FIRST].time_ms == 20.0
-    assert found[FIRST].spread_ms == 10.0
-
-
-def test_the_error_is_measured_in_the_first_round_alone_and_passes_nothing_else_on() -> None:
-    bench = FakeBench()
-    found = run(bench, [FIRST], 2)
-    assert [dict(request.plan.errors) for request in bench.requests] == [{}, {"error": 1e-3}]
-    assert found[FIRST].trial.error == 1e-3
-
-
-@pytest.mark.parametrize("visit", [1, 2])
-def test_what_fails_is_left_out_and_told_of(visit: int) -> None:
-    bench, failures = FakeBench({SECOND: visit}), []
-    found = run(bench, [FIRST, SECOND], 3, on_failure=failures.append)
-    assert list(found) == [FIRST]
-    assert [trial.configuration for trial in failures] == [SECOND]
-    assert sum(request.configuration == SECOND for request in bench.requests) == visit
-
-
-class Visited(FakeBench):
-    """Gives every visit three made-up times; the device may not survive a failure."""
-
-    survives = True
-
-    def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
-        assert plan is VISIT
-        assert request.plan.best_ms == math.inf
-        trial = super().evaluate(request)
-        visits = sum(r.configuration == request.configuration for r in self.requests)
+        metrics = {"time_ms": 10.0 * visits, "error": 1e-3, "memory_bytes": 8.0} | dict(request.plan.errors)
         times_ms = tuple(100.0 * visits + i for i in range(3))
-        metrics = {**trial.measurement.metrics, "memory_bytes": 8.0}
-        return dataclasses.replace(trial, measurement=Measurement(metrics, times_ms, {"timing": 1.0}))
+        return Trial(request.configuration, Status.OK, "", Measurement(metrics, times_ms, {"timing": 1.0}))
 
     def is_usable(self, trial: Trial) -> bool:
         return trial.is_valid or self.survives
@@ -108,7 +64,7 @@ class TestRemeasuring:
     """What the finalists go through."""
 
     def test_all_launches_of_all_rounds_are_kept_and_their_median_is_the_time(self) -> None:
-        bench: Any = Visited()
+        bench: Any = FakeBench()
         turns = list(remeasure(bench, requests(FIRST, SECOND), 3))
         assert [turn.configuration for turn in turns] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
         trials = [together([turn for turn in turns if turn.configuration == c]) for c in (FIRST, SECOND)]
@@ -124,24 +80,23 @@ class TestRemeasuring:
             assert trial.error == 1e-5
 
     def test_known_errors_are_not_measured_again(self) -> None:
-        bench: Any = Visited()
+        bench: Any = FakeBench()
         list(remeasure(bench, requests(FIRST), 2))
         assert [r.plan.errors for r in bench.requests] == [{"error": 1e-5, "log10_error": -5.0}] * 2
-        bench = Visited()
+        bench = FakeBench()
         list(remeasure(bench, [Request(FIRST, "source")], 2))
         assert [r.plan.action for r in bench.requests] == [Action.CHECK, Action.REUSE]
         assert bench.requests[1].plan.errors == {"error": 1e-3}
 
     def test_a_failure_is_the_trial_and_the_others_go_on(self) -> None:
-        bench: Any = Visited({SECOND: 2})
+        bench: Any = FakeBench({SECOND: 2})
         turns = list(remeasure(bench, requests(FIRST, SECOND, THIRD), 3))
         trials = [together([turn for turn in turns if turn.configuration == c]) for c in (FIRST, SECOND, THIRD)]
         assert [trial.status for trial in trials] == [Status.OK, Status.CRASH, Status.OK]
         assert [len(trial.measurement.times_ms) for trial in trials if trial.is_valid] == [9, 9]
 
     def test_it_ends_where_the_device_does(self) -> None:
-        bench: Any = Visited({SECOND: 1})
-        bench.survives = False
+        bench: Any = FakeBench({SECOND: 1}, survives=False)
         trials = list(remeasure(bench, requests(FIRST, SECOND, THIRD), 3))
         assert [(trial.configuration, trial.status) for trial in trials] == [(FIRST, Status.OK), (SECOND, Status.CRASH)]
         assert trials[0].measurement.times_ms == (100, 101, 102)
@@ -163,10 +118,10 @@ def test_functions_are_loaded_once_for_all_rounds_and_unloaded_after_them(monkey
 
     monkeypatch.setattr(HostDevice, "load", watched_load)
     monkeypatch.setattr(HostFunction, "unload", watched_unload)
-    bench = Bench(AXPY, AXPY.resolve_sizes("smoke"), HostBackend(), plan=VISIT)
+    bench = Bench(AXPY, AXPY.resolve_sizes("smoke"), HostBackend())
     try:
-        found = measure_in_turn(bench, [FIRST, SECOND], 3)
-        assert [len(each.times_ms) for each in found.values()] == [3, 3]
+        asked = [Request(c, render(AXPY, c, bench.sizes)) for c in (FIRST, SECOND)]
+        assert [turn.status for turn in remeasure(bench, asked, 3)] == [Status.OK] * 6
         assert len(loaded) == 2
         assert set(unloaded) == set(loaded)
         unloaded.clear()
@@ -174,11 +129,6 @@ def test_functions_are_loaded_once_for_all_rounds_and_unloaded_after_them(monkey
         assert unloaded == loaded[2:]
     finally:
         bench.close()
-
-
-def test_one_round_has_no_spread() -> None:
-    assert run(FakeBench(), [FIRST], 1)[FIRST].spread_ms == 0.0
-    assert run(FakeBench(), [FIRST], 0) == {}
 
 
 def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
@@ -218,3 +168,42 @@ def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
 def test_turns_of_long_launches_have_few(time_ms: float, launches: int, warmups: int) -> None:
     visit = visit_of(time_ms)
     assert (visit.warmups, visit.min_repeats, visit.max_repeats) == (warmups, launches, launches)
+
+
+class FakeEvaluator:
+    """Answers with the turns of a bench, which each take two seconds of a clock."""
+
+    def __init__(self, bench: FakeBench) -> None:
+        self.bench: Any = bench
+        self.now_s = 0.0
+        self.asked: list[list[Trial]] = []
+
+    def remeasure(self, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
+        self.asked.append(trials)
+        turns = tuple(remeasure(self.bench, requests(*(t.configuration for t in trials)), rounds, visit))
+        self.bench.requests.clear()
+        self.now_s += 2.0 * len(turns)
+        return Finished(turns, tasks_per_core=0.25 * len(self.asked))
+
+
+def test_turns_keep_the_shortest_launch_of_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator: Any = FakeEvaluator(FakeBench({SECOND: 2}))
+    monkeypatch.setattr("mptune.evaluators.rounds.time", SimpleNamespace(monotonic=lambda: evaluator.now_s))
+    before = [Trial(c, Status.OK, "", Measurement({"time_ms": 6.0}, (), {"timing": 3.0})) for c in (FIRST, SECOND)]
+    turns = Turns(evaluator, before, VISIT)
+    assert turns.measured == ()
+    assert math.isnan(turns.tasks_per_core)
+    assert turns.measure([FIRST, SECOND], 3) == [{FIRST: 100.0, SECOND: 100.0}, {FIRST: 200.0}, {FIRST: 300.0}]
+    assert turns.measured == (FIRST, SECOND)
+    assert turns.runs(FIRST)
+    assert not turns.runs(SECOND)
+    assert not turns.runs(THIRD)
+    assert turns.round_s(3) == 6.0
+    # It goes on from the last turn, and counts the rounds' load alike.
+    assert turns.measure([FIRST], 1) == [{FIRST: 100.0}]
+    assert [trial.time_ms for asked in evaluator.asked for trial in asked] == [6.0, 6.0, 30.0]
+    assert turns.tasks_per_core == (3 * 0.25 + 0.5) / 4
+    first, second = turns.trials()
+    assert len(first.measurement.times_ms) == 12
+    assert first.measurement.durations_s == {"timing": 7.0}
+    assert second.status is Status.CRASH

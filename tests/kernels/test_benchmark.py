@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from mptune.buffers import DataManager
-from mptune.evaluators.rounds import Remeasured
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks import kernels as benchmark  # noqa: E402
+from benchmarks.in_turn import Remeasured  # noqa: E402
+
 SHARED = ("--size", "smoke", "--rounds", "2", "--candidates", "2")
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "kernels.py"
-    spec = importlib.util.spec_from_file_location("benchmark_of_kernels", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["benchmark_of_kernels"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def trial(time_ms: float, error: float, status: Status = Status.OK, **values: str) -> Trial:
@@ -38,12 +30,12 @@ def trial(time_ms: float, error: float, status: Status = Status.OK, **values: st
     return Trial(Configuration(types), status, "", Measurement({"time_ms": time_ms, "error": error}))
 
 
-def test_every_bundled_kernel_has_thresholds_that_loosen(benchmark: ModuleType) -> None:
+def test_every_bundled_kernel_has_thresholds_that_loosen() -> None:
     assert set(benchmark.THRESHOLDS) == set(bundled_kernels())
     assert all(high < medium < low for high, medium, low in benchmark.THRESHOLDS.values())
 
 
-def test_the_best_of_each_class(benchmark: ModuleType) -> None:
+def test_the_best_of_each_class() -> None:
     classes = {entry.name: entry for entry in benchmark.classes_of(load_kernel("axpy"))}
     assert list(classes) == ["fp64", "high", "medium", "low"]
     exact, mixed = trial(8.0, 1e-17), trial(6.0, 2e-8, x_type="fp32")
@@ -62,7 +54,13 @@ def test_the_best_of_each_class(benchmark: ModuleType) -> None:
     assert [wanted.name for wanted in best] == ["low"]
 
 
-def test_gemm_is_searched_in_numpy_s_types_too(benchmark: ModuleType) -> None:
+def test_a_time_is_the_median_of_the_rounds() -> None:
+    measured = Remeasured(trial(8.0, 0.0), [30.0, 10.0, 20.0])
+    assert (measured.time_ms, measured.spread_ms) == (20.0, 10.0)
+    assert Remeasured(trial(8.0, 0.0), [8.0]).spread_ms == 0.0
+
+
+def test_gemm_is_searched_in_numpy_s_types_too() -> None:
     classes = {entry.name: entry for entry in benchmark.classes_of(load_kernel("gemm"))}
     assert list(classes) == ["fp64", "fp32", "high", "medium", "low"]
     types = dict.fromkeys(("a_type", "b_type", "accumulator_type", "c_type"), "fp32")
@@ -70,16 +68,14 @@ def test_gemm_is_searched_in_numpy_s_types_too(benchmark: ModuleType) -> None:
     assert not classes["fp32"].admits(trial(1.0, 1e-7, **{**types, "a_type": "fp16"}))
 
 
-def test_numpy_s_product_takes_time_in_both_types(benchmark: ModuleType) -> None:
+def test_numpy_s_product_takes_time_in_both_types() -> None:
     gemm = load_kernel("gemm")
     data = DataManager(gemm, gemm.resolve_sizes("smoke"))
     assert all(benchmark.blas_ms(data, name, rounds=2, threads=1) > 0 for name in ("fp64", "fp32"))
 
 
 @pytest.mark.slow
-def test_it_searches_then_measures_again(
-    benchmark: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_searches_then_measures_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output, runs = tmp_path / "kernels.md", ("--runs", str(tmp_path / "runs"))
     assert benchmark.main([*SHARED, *runs, "--kernels", "axpy", "--budget", "3", "--output", str(output)]) == 0
     text = output.read_text()
@@ -111,7 +107,6 @@ def test_it_searches_then_measures_again(
     ],
 )
 def test_it_says_what_is_wrong(
-    benchmark: ModuleType,
     arguments: list[str],
     message: str,
     capsys: pytest.CaptureFixture[str],
