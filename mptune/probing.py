@@ -30,7 +30,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.roofline import Roofline
 from mptune.evaluators.rounds import Turns
 from mptune.evaluators.timing import TimingPlan
-from mptune.finals import LEAST_ROUNDS, Finals
+from mptune.finals import LEAST_ROUNDS, TIE, Finals
 from mptune.interop import read_run
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
@@ -42,7 +42,6 @@ from mptune.resources import count_instructions
 from mptune.results import Status, Trial
 from mptune.run import Run, in_short
 from mptune.sensitivity import (
-    LEAST_GAIN,
     WINNER,
     Change,
     Explanation,
@@ -398,7 +397,7 @@ def promising(explanation: Explanation, tradeoff: Tradeoff) -> Sequence[tuple[Ch
     for changes in _combinations(explanation.changes):
         error = 1.0 + math.fsum(10.0**-change.digits - 1.0 for change in changes)
         gain = math.prod(change.gain for change in changes)
-        if error <= 10.0 ** (spare - tradeoff.digits) and gain > known * (1.0 + LEAST_GAIN):
+        if error <= 10.0 ** (spare - tradeoff.digits) and gain > known * (1.0 + TIE):
             found.append((gain, changes))
     return [changes for _, changes in sorted(found, key=lambda entry: -entry[0])]
 

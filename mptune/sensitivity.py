@@ -9,54 +9,42 @@ runs anything.
 from __future__ import annotations
 
 import hashlib
-import heapq
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from mptune.errors import MptuneError
 from mptune.finals import LEAST_ROUNDS, TIE
 from mptune.metric_expressions import is_error
-from mptune.objective import Objective
 from mptune.precision import POLICIES, PRECISIONS
 from mptune.results import Measurement, Trial
 from mptune.run import Run, in_short, json_document
 from mptune.space.configuration import Configuration, Value
 
 __all__ = [
-    "LEAST_DIGITS", "LEAST_GAIN", "WINNER", "Change", "Explanation", "Outcome", "Reason", "Tradeoff",
-    "changed_alone", "digits_text", "explanation_of", "multiple", "percent", "probe_key", "types_apart",
+    "LEAST_DIGITS", "WINNER", "Change", "Explanation", "Outcome", "Reason", "Tradeoff",
+    "changed_alone", "digits_text", "explanation_of", "percent", "probe_key", "types_apart",
 ]  # fmt: skip
 
 #: What a probe's metrics of the winner, measured in the same rounds, are called: ``winner.time_ms``, ...
 WINNER: Final = "winner."
 #: Fewer digits than these say nothing: errors of siblings differ by as much.
 LEAST_DIGITS: Final = 0.3
-#: What differs by less is as good as each other.
-LEAST_GAIN: Final = TIE
 _KINDS: Final = ("precision", "policy")
-#: Trials that can be the best under a limit: the finals' ratios may order them otherwise than their times.
-_LEADING: Final = 20
 #: Less than this rounds to no percent.
 _NOTHING: Final = 0.005
-#: From this share of the measured bandwidth, or peak, on, a launch waits for it.
-_BOUND_SHARE: Final = 0.6
 #: Widest or most accurate first.
 _ORDER: Final = {name: place for place, name in enumerate((*PRECISIONS, *POLICIES))}
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a change does not pay, with the numbers that show it.
+    """Why a change does not pay: in words with the numbers, and the winner's and its own where there is one number.
 
-    Attributes:
-        kind: "accuracy", "failed", "conversions", "vectorisation", "spills", "registers", "memory", "arithmetic",
-            "same code" or "unexplained".
-        text: in words, with the numbers.
-        winner: the number of the winner; None if there is none.
-        changed: the number of the changed configuration.
+    The kind is "accuracy", "failed", "conversions", "vectorisation", "spills", "registers", "memory", "arithmetic",
+    "same code" or "unexplained".
     """
 
     kind: str
@@ -90,7 +78,7 @@ class Outcome:
     @property
     def is_better(self) -> bool:
         """Whether it is better than the winner in what the run optimises, beyond the noise."""
-        return self.gain > 1.0 + LEAST_GAIN and (self.interval is None or self.interval[0] > 1.0)
+        return self.gain > 1.0 + TIE and (self.interval is None or self.interval[0] > 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,15 +229,10 @@ class Explanation:
                 "digits_spare": self.digits_spare,
                 "limiting": None if limiting is None else limiting.parameter,
                 "changes": [_change_document(change) | {"remarks": self.remarks(change)} for change in self.changes],
-                "widest": None if self.widest is None else _outcome_document(self.widest),
+                "widest": _outcome_document(self.widest),
                 "tradeoffs": [
-                    {
-                        "digits": each.digits,
-                        "limit": each.limit,
-                        "changed": each.changed,
-                        "best": None if each.best is None else _outcome_document(each.best),
-                    }
-                    for each in self.tradeoffs
+                    {"digits": t.digits, "limit": t.limit, "changed": t.changed, "best": _outcome_document(t.best)}
+                    for t in self.tradeoffs
                 ],
                 "sentences": self.sentences,
                 "unprobed": self.unprobed,
@@ -280,7 +263,7 @@ def explanation_of(run: Run, *, key: str = "", unprobed: str = "") -> Explanatio
         is_objective=not found.is_about_errors,
         minimise=run.info.objective.minimise,
         metric=run.info.metric,
-        digits_spare=-found.excess(trial) if found.objective.threshold is not None else math.nan,
+        digits_spare=-found.error_excess(trial) if found.objective.threshold is not None else math.nan,
         changes=tuple(found.changes()),
         widest=found.widest(),
         tradeoffs=tuple(found.tradeoffs()),
@@ -305,35 +288,15 @@ def changed_alone(run: Run, winner: Configuration) -> Iterator[tuple[str, Config
 
 def types_apart(configuration: Configuration, winner: Configuration) -> tuple[int, int]:
     """Return in how many precisions and policies a configuration differs, and by how many steps in all."""
-    steps = [
-        abs(_place(value) - _place(winner[name]))
-        for name, value in configuration.items()
-        if value != winner[name] and str(value) in _ORDER
-    ]
-    return len(steps), sum(steps)
-
-
-def percent(ratio: float) -> str:
-    """Return a ratio as what it adds or takes: ``+12%``, ``-18%``; from three times on ``3.0x``."""
-    if math.isnan(ratio):
-        return "-"
-    return f"{ratio:.1f}x" if ratio >= 3 else f"{ratio - 1:+.0%}"
-
-
-def digits_text(digits: float) -> str:
-    """Return digits gained with their sign; ``exact`` where there is no error any more."""
-    if math.isinf(digits):
-        return "exact" if digits > 0 else "not exact"
-    return "-" if math.isnan(digits) else f"{digits:+.1f}".replace("-0.0", "+0.0")
-
-
-def multiple(ratio: float) -> str:
-    """Return a ratio as a multiple: ``2.5x``."""
-    return "-" if math.isnan(ratio) else f"{ratio:.3g}x"
+    changed = [(v, winner[name]) for name, v in configuration.items() if v != winner[name] and str(v) in _ORDER]
+    return len(changed), sum(abs(_place(after) - _place(before)) for after, before in changed)
 
 
 def _place(value: Value) -> int:
     return _ORDER.get(str(value), len(_ORDER))
+
+
+# -- looking up ------------------------------------------------------------------------------------------
 
 
 class _Reader:
@@ -343,108 +306,106 @@ class _Reader:
         self.run = run
         self.winner = winner
         self.objective = run.info.objective
+        self.is_about_errors = all(map(is_error, self.objective.names))
+        is_time = self.objective.metric == "time_ms"
+        self.measure = "speed" if is_time or self.is_about_errors else self.objective.metric
+        self._types = [p.name for p in run.info.parameters if p.kind in _KINDS and p.name in winner.configuration]
         self._trials = {trial.configuration: trial for trial in run.trials}
         self._probes = {trial.configuration: trial for trial in run.probes if trial.key == key}
-        reads_time_alone = self.objective.metric == "time_ms"
-        self.is_about_errors = all(map(is_error, self.objective.names))
-        self.measure = "speed" if reads_time_alone or self.is_about_errors else self.objective.metric
+        #: Valid trials by accuracy signature.
+        self._alike: defaultdict[tuple[Value | None, ...], list[Trial]] = defaultdict(list)
+        for trial in run.trials:
+            if trial.is_valid:
+                self._alike[self._signature(trial.configuration)].append(trial)
+        trials = [self._beside(trial) for trial in run.trials if self._is_whole(trial)]
+        probes = [self._probed(probe) for probe in self._probes.values() if self._is_whole(probe)]
+        #: All whose time and error are known.
+        self._known = (*trials, *probes)
+        tuning = {name: value for name, value in winner.configuration.items() if name not in self._types}
+        #: Those of them with the winner's tuning, the more trustworthy first.
+        self._tuned_alike = [
+            o for o in (*probes, *trials) if all(o.trial.configuration.get(n) == value for n, value in tuning.items())
+        ]
 
     # -- one configuration ---------------------------------------------------------------------
 
-    def outcome(self, configuration: Configuration) -> Outcome | None:
+    def _is_whole(self, trial: Trial) -> bool:
+        """Whether a trial's own time and error are known; a recording may have no errors at all."""
+        has_error = not math.isnan(trial.error) or math.isnan(self.winner.error)
+        return trial.is_valid and trial.is_checked and has_error and not math.isnan(trial.time_ms)
+
+    def _outcome(self, configuration: Configuration) -> Outcome | None:
         """Return what is known of a configuration, the most trustworthy first."""
         probe, trial = self._probes.get(configuration), self._trials.get(configuration)
         if probe is not None and self._is_whole(probe):
-            return self.beside_in_turn(probe)
+            return self._probed(probe)
         if trial is not None and (not trial.is_valid or self._is_whole(trial)):
-            return self.beside(trial)
+            return self._beside(trial)
         if probe is not None and not probe.is_valid:
-            return replace(self.beside(probe), source="probed")
+            return self._beside(probe, "probed")
         if trial is not None:
-            return replace(self.beside(trial), source="signature" if trial.measurement.reused_error else "untimed")
-        sibling = next((trial for trial in self._siblings(configuration) if _is_checked(trial)), None)
+            return self._beside(trial, "signature" if trial.measurement.reused_error else "untimed")
+        sibling = next((trial for trial in self._siblings(configuration) if trial.is_checked), None)
         if sibling is None:
             return None
         errors = {name: value for name, value in sibling.measurement.metrics.items() if name.startswith("error")}
         alike = Trial(configuration, sibling.status, sibling.message, Measurement(errors, reused_error=True))
-        return replace(self.beside(alike), source="signature")
+        return self._beside(alike, "signature")
 
-    def beside(self, trial: Trial) -> Outcome:
+    def _beside(self, trial: Trial, source: str = "measured") -> Outcome:
         """Return a trial of the run beside the winner, their times from the finals' rounds if both were in them."""
-        speed, interval = _ratio(self.winner.time_ms, trial.time_ms), None
         met = self.run.state.finals.ratio(self.winner.configuration, trial.configuration)
-        if met is not None and trial is not self.winner:
-            speed = met.value
-            interval = (met.low, met.high) if met.rounds >= LEAST_ROUNDS else None
-        gain = self._gain(trial, self.winner, speed)
-        return Outcome(trial, self._digits(trial, self.winner), speed, gain, interval)
+        if met is None or trial is self.winner:
+            return self._compared(trial, self.winner, _ratio(self.winner.time_ms, trial.time_ms), None, source)
+        interval = (met.low, met.high) if met.rounds >= LEAST_ROUNDS else None
+        return self._compared(trial, self.winner, met.value, interval, source)
 
-    def beside_in_turn(self, probe: Trial) -> Outcome:
+    def _probed(self, probe: Trial) -> Outcome:
         """Return a probe beside the winner as both were measured in the same rounds."""
-        metrics = probe.measurement.metrics
-        theirs = {name.removeprefix(WINNER): v for name, v in metrics.items() if name.startswith(WINNER)}
+        theirs = _of_winner(probe.measurement.metrics)
         winner = replace(self.winner, measurement=replace(self.winner.measurement, metrics=theirs))
-        speed = _ratio(winner.time_ms, probe.time_ms)
-        interval = (metrics.get("speed_low", math.nan), metrics.get("speed_high", math.nan))
-        return Outcome(
-            probe,
-            self._digits(probe, winner),
-            speed,
-            self._gain(probe, winner, speed),
-            interval if all(map(math.isfinite, interval)) else None,
-            "probed",
-        )
+        low, high = probe.metric("speed_low"), probe.metric("speed_high")
+        interval = (low, high) if math.isfinite(low) and math.isfinite(high) else None
+        return self._compared(probe, winner, _ratio(winner.time_ms, probe.time_ms), interval, "probed")
+
+    def _compared(
+        self, trial: Trial, winner: Trial, speed: float, interval: tuple[float, float] | None, source: str
+    ) -> Outcome:
+        gain = speed
+        if self.measure != "speed":
+            before, after = (_or_nan(self.objective.value, each) for each in (winner, trial))
+            gain = _ratio(before, after) if self.objective.minimise else _ratio(after, before)
+        return Outcome(trial, self._digits(trial, winner), speed, gain, interval, source)
 
     def _digits(self, trial: Trial, winner: Trial) -> float:
         if not trial.is_valid:
             return math.nan
         if isinstance(self.objective.threshold, Mapping):
             # Each output has a limit of its own: what counts is how much closer to it the worst one comes.
-            before, after = self.excess(winner), self.excess(trial)
+            before, after = self.error_excess(winner), self.error_excess(trial)
         else:
-            before, after = map(_log10, _on_the_same_draws(winner, trial))
+            # The worst over the draws of the inputs if both ran on as many, else that of the first.
+            is_alike = winner.metric("error_draws") == trial.metric("error_draws")
+            name = "error" if is_alike else "error_first_draw"
+            before, after = (_log10(t.measurement.metrics.get(name, t.error)) for t in (winner, trial))
         return 0.0 if before == after else before - after
 
-    def _gain(self, trial: Trial, winner: Trial, speed: float) -> float:
-        if self.measure == "speed":
-            return speed
-        try:
-            before, after = self.objective.value(winner), self.objective.value(trial)
-        except MptuneError:  # the metric was not observed while probing
-            return math.nan
-        return _ratio(before, after) if self.objective.minimise else _ratio(after, before)
+    def error_excess(self, trial: Trial) -> float:
+        """Return the decades by which an error exceeds its limit, NaN if that is not known."""
+        return _or_nan(self.objective.error_excess, trial)
+
+    def _signature(self, configuration: Configuration) -> tuple[Value | None, ...]:
+        return tuple(configuration.get(name) for name in self.run.info.signature)
 
     def _siblings(self, configuration: Configuration) -> list[Trial]:
-        names = self.run.info.signature
-        wanted = [configuration.get(name) for name in names]
-        return self._by_signature.get(tuple(wanted), []) if names else []
-
-    @cached_property
-    def _by_signature(self) -> dict[tuple[Value | None, ...], list[Trial]]:
-        found: dict[tuple[Value | None, ...], list[Trial]] = {}
-        for trial in self.run.trials:
-            if trial.is_valid:
-                values = tuple(trial.configuration.get(name) for name in self.run.info.signature)
-                found.setdefault(values, []).append(trial)
-        return found
-
-    def _is_whole(self, trial: Trial) -> bool:
-        """Whether a trial's own time and error are known; a recording may have no errors at all."""
-        has_error = not math.isnan(trial.error) or math.isnan(self.winner.error)
-        return _is_checked(trial) and has_error and not math.isnan(trial.time_ms)
-
-    def excess(self, trial: Trial) -> float:
-        """Return the decades by which an error exceeds its limit, NaN if that is not known."""
-        try:
-            return self.objective.error_excess(trial)
-        except MptuneError:
-            return math.nan
+        return self._alike.get(self._signature(configuration), []) if self.run.info.signature else []
 
     def widest(self) -> Outcome | None:
         """Return the baseline, unless it is the winner or was not checked itself."""
         baseline = self.run.baseline if self.run.info.baseline_values else None
-        is_other = baseline is not None and baseline.configuration != self.winner.configuration
-        return self.beside(baseline) if baseline is not None and is_other and self._is_whole(baseline) else None
+        if baseline is None or baseline.configuration == self.winner.configuration or not self._is_whole(baseline):
+            return None
+        return self._beside(baseline)
 
     # -- one parameter -------------------------------------------------------------------------
 
@@ -452,124 +413,96 @@ class _Reader:
         """Yield what every change of one parameter does."""
         winner = self.winner.configuration
         for name, configuration in changed_alone(self.run, winner):
-            outcome = self.outcome(configuration)
-            change = Change(
-                name,
-                winner[name],
-                configuration[name],
-                _place(configuration[name]) < _place(winner[name]),
-                outcome,
-                self._feasible(outcome),
-            )
+            before, after, outcome = winner[name], configuration[name], self._outcome(configuration)
+            change = Change(name, before, after, _place(after) < _place(before), outcome)
             yield replace(
                 change,
-                reasons=tuple(self._reasons(change)),
+                is_feasible=None if outcome is None else self._is_feasible(outcome),
+                reasons=() if outcome is None else tuple(self._reasons(outcome, is_restored=change.is_restored)),
                 retuned=self._retuned(change, configuration),
                 together=self._together(change),
             )
 
-    def _feasible(self, outcome: Outcome | None) -> bool | None:
-        if outcome is None:
-            return None
-        objective = self.objective
-        try:
-            if objective.error_excess(outcome.trial) > 0:
-                return False
-            return objective.is_feasible(outcome.trial) if outcome.source != "signature" else None
-        except MptuneError:  # a constraint's metric was not observed while probing
-            return None
+    def _is_feasible(self, outcome: Outcome) -> bool | None:
+        error, constraints = self.error_excess(outcome.trial), _or_nan(self.objective.constraint_excess, outcome.trial)
+        if error > 0:
+            return False
+        is_known = outcome.source != "signature" and not math.isnan(error) and not math.isnan(constraints)
+        return constraints <= 0 if is_known else None
 
     def _retuned(self, change: Change, configuration: Configuration) -> Outcome | None:
         """Return the best sibling where it is better than the changed configuration itself."""
-        siblings = [self.beside(t) for t in self._siblings(configuration) if self._is_whole(t)]
-        best = max((s for s in siblings if not math.isnan(s.gain)), key=lambda s: s.gain, default=None)
+        best = _best(self._beside(t) for t in self._siblings(configuration) if self._is_whole(t))
         if best is None or best.trial.configuration == configuration:
             return None
-        return best if math.isnan(change.gain) or best.gain > change.gain * (1 + LEAST_GAIN) else None
+        return best if math.isnan(change.gain) or best.gain > change.gain * (1 + TIE) else None
 
     def _together(self, change: Change) -> Outcome | None:
         """Return the nearest configuration that was measured with this value and the winner's tuning."""
         if change.outcome is not None and change.outcome.trial.is_valid:
             return None
-        known = [o for o in self._same_tuning if o.trial.configuration[change.parameter] == change.after]
-        winner = self.winner.configuration
-        return min(known, key=lambda o: types_apart(o.trial.configuration, winner), default=None)
+        found = [o for o in self._tuned_alike if o.trial.configuration[change.parameter] == change.after]
+        return min(found, key=lambda o: types_apart(o.trial.configuration, self.winner.configuration), default=None)
 
-    @cached_property
-    def _same_tuning(self) -> list[Outcome]:
-        """The trials and probes that have all but the winner's types."""
-        types = {parameter.name for parameter in self.run.info.parameters if parameter.kind in _KINDS}
-        tuning = {name: value for name, value in self.winner.configuration.items() if name not in types}
-
-        def is_like(trial: Trial) -> bool:
-            return self._is_whole(trial) and all(trial.configuration.get(n) == value for n, value in tuning.items())
-
-        probed = [self.beside_in_turn(probe) for probe in self._probes.values() if is_like(probe)]
-        return [*probed, *(self.beside(trial) for trial in self.run.trials if is_like(trial))]
-
-    def _reasons(self, change: Change) -> Iterator[Reason]:
-        outcome = change.outcome
-        if outcome is None:
-            return
-        trial = outcome.trial
+    def _reasons(self, outcome: Outcome, *, is_restored: bool) -> Iterator[Reason]:
+        trial, winner = outcome.trial, self.winner
         if not trial.is_valid:
             message = in_short(trial.message)
             yield Reason("failed", f"{trial.status}{f': {message}' if message else ''}")
             return
-        excess = self.excess(trial)
-        if excess > 0 and not change.is_restored:
+        excess = self.error_excess(trial)
+        if excess > 0 and not is_restored:
             far = f", {10**excess:.3g} times the limit" if math.isfinite(excess) else ""
             name = self.objective.binding(trial)
             what = name if name == "error" else self.run.info.measured_by(name)
             error = trial.metric(name)
-            yield Reason("accuracy", f"{what} {error:.3g}{far}", self.winner.metric(name), error)
+            yield Reason("accuracy", f"{what} {error:.3g}{far}", winner.metric(name), error)
         if math.isnan(outcome.speed) or outcome.is_better:
             return
         probe = self._probes.get(trial.configuration)
         noted = probe.measurement.metrics if probe is not None else {}
-        before = {**self.winner.measurement.metrics, **_of_winner(noted)}
+        before = {**winner.measurement.metrics, **_of_winner(noted)}
         yield from _machine_reasons(before, {**trial.measurement.metrics, **noted}, is_slower=outcome.speed < 1)
 
     # -- one digit more or less ----------------------------------------------------------------
 
     def tradeoffs(self) -> Iterator[Tradeoff]:
         """Yield the best under a limit ten times as tight and, if there is a limit, ten times as loose."""
-        threshold = self.objective.threshold
-        if threshold is None and math.isnan(self.winner.error):
+        threshold, winner = self.objective.threshold, self.winner
+        if threshold is None and math.isnan(winner.error):
             return
-        probes = [self.beside_in_turn(probe) for probe in self._probes.values() if self._is_whole(probe)]
-        trials = [trial for trial in self.run.trials if self._is_whole(trial)]
         for digits in (1, -1) if threshold is not None else (1,):
-            leading = heapq.nlargest(_LEADING, (t for t in trials if self._is_within(t, digits)), self._estimated_gain)
-            within = [*map(self.beside, leading), *(probe for probe in probes if self._is_within(probe.trial, digits))]
-            best = max((o for o in within if not math.isnan(o.gain)), key=lambda o: o.gain, default=None)
-            if best is not None and not best.is_better and self._is_within(self.winner, digits):
-                best = self.beside(self.winner)
-            yield Tradeoff(digits, _limit(self.objective, self.winner, digits), best, self._types_changed(best))
-
-    def _estimated_gain(self, trial: Trial) -> float:
-        """Return the gain of a trial as it was measured by itself, ``-inf`` if it is not known."""
-        gain = self._gain(trial, self.winner, _ratio(self.winner.time_ms, trial.time_ms))
-        return -math.inf if math.isnan(gain) else gain
+            factor = 10.0**-digits
+            if isinstance(threshold, Mapping):
+                limit = ", ".join(f"{name} <= {tau * factor:g}" for name, tau in threshold.items())
+            else:
+                limit = f"error <= {(winner.error if threshold is None else threshold) * factor:.3g}"
+            best = _best(outcome for outcome in self._known if self._is_within(outcome.trial, digits))
+            if best is not None and not best.is_better and self._is_within(winner, digits):
+                best = self._beside(winner)
+            other = winner.configuration if best is None else best.trial.configuration
+            changed = {name: other[name] for name in self._types if other[name] != winner.configuration[name]}
+            yield Tradeoff(digits, limit, best, changed)
 
     def _is_within(self, trial: Trial, digits: int) -> bool:
-        objective = self.objective
-        excess = _log10(trial.error) - _log10(self.winner.error) if objective.threshold is None else self.excess(trial)
-        try:
-            return excess <= -digits and objective.constraint_excess(trial) <= 0
-        except MptuneError:  # a constraint's metric was not observed while probing
-            return False
-
-    def _types_changed(self, outcome: Outcome | None) -> dict[str, Value]:
-        if outcome is None:
-            return {}
-        winner, other = self.winner.configuration, outcome.trial.configuration
-        names = [p.name for p in self.run.info.parameters if p.kind in _KINDS and p.name in winner]
-        return {name: other[name] for name in names if other[name] != winner[name]}
+        """Whether a trial keeps to a limit that is so many digits tighter."""
+        if self.objective.threshold is None:
+            excess = _log10(trial.error) - _log10(self.winner.error)
+        else:
+            excess = self.error_excess(trial)
+        return excess <= -digits and _or_nan(self.objective.constraint_excess, trial) <= 0
 
 
-def _is_checked(trial: Trial) -> bool:
-    return trial.is_valid and trial.is_checked
+def _or_nan(ask: Callable[[Trial], float], trial: Trial) -> float:
+    """Return an answer of the objective, NaN if the trial lacks a metric for it: not all are observed while probing."""
+    try:
+        return ask(trial)
+    except MptuneError:
+        return math.nan
+
+
+def _best(outcomes: Iterator[Outcome]) -> Outcome | None:
+    return max((o for o in outcomes if not math.isnan(o.gain)), key=lambda o: o.gain, default=None)
 
 
 def _ratio(above: float, below: float) -> float:
@@ -577,24 +510,9 @@ def _ratio(above: float, below: float) -> float:
 
 
 def _log10(error: float) -> float:
-    if math.isnan(error):
-        return math.nan
-    return math.log10(error) if error > 0 else -math.inf
-
-
-def _on_the_same_draws(winner: Trial, trial: Trial) -> tuple[float, float]:
-    """Return the errors of both: the worst over their draws of the inputs if they ran on as many, else on the first."""
-    if winner.metric("error_draws") == trial.metric("error_draws"):
-        return winner.error, trial.error
-    first, second = (t.measurement.metrics.get("error_first_draw", t.error) for t in (winner, trial))
-    return first, second
-
-
-def _limit(objective: Objective, winner: Trial, digits: int) -> str:
-    factor, threshold = 10.0**-digits, objective.threshold
-    if isinstance(threshold, Mapping):
-        return ", ".join(f"{name} <= {limit * factor:g}" for name, limit in threshold.items())
-    return f"error <= {(winner.error if threshold is None else threshold) * factor:.3g}"
+    if error > 0:
+        return math.log10(error)
+    return math.nan if math.isnan(error) else -math.inf
 
 
 def _of_winner(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -606,6 +524,8 @@ def _of_winner(metrics: Mapping[str, float]) -> dict[str, float]:
 #: More by less than this factor, or than so many instructions, is no reason.
 _MORE: Final = 1.1
 _FEW: Final = 4
+#: From this share of the measured bandwidth, or peak, on, a launch waits for it.
+_BOUND_SHARE: Final = 0.6
 #: Metrics of which more is worse, with the kind of reason and its words.
 _MORE_IS_WORSE: Final = (
     ("spilled_registers", "spills", "{after:g} spilled registers instead of {before:g}"),
@@ -622,12 +542,15 @@ def _machine_reasons(before: Mapping[str, float], after: Mapping[str, float], *,
     found = []
     vectors = [_ratio(m.get("vector_operations", math.nan), _operations(m)) for m in (before, after)]
     if vectors[1] <= vectors[0] - 0.1:
-        words = f"{_vectors(after)} instead of {_vectors(before)}"
-        found.append(Reason("vectorisation", words, vectors[0], vectors[1]))
-    found += _conversion_reasons(before, after)
+        found.append(Reason("vectorisation", f"{_vectors(after)} instead of {_vectors(before)}", *vectors))
+    # For each operation: how far loops are unrolled differs from type to type.
+    conversions = [_ratio(m.get("conversions", math.nan), _operations(m)) for m in (before, after)]
+    if conversions[1] > conversions[0] * _MORE:
+        counts = (f"{m['conversions']:g} beside {_operations(m):g} operations" for m in (after, before))
+        found.append(Reason("conversions", f"conversions between types: {' instead of '.join(counts)}", *conversions))
     for name, kind, words in _MORE_IS_WORSE:
-        ours, theirs = before.get(name), after.get(name)
-        if ours is not None and theirs is not None and theirs > ours * _MORE and theirs - ours >= _FEW:
+        ours, theirs = before.get(name, math.nan), after.get(name, math.nan)
+        if theirs > ours * _MORE and theirs - ours >= _FEW:
             found.append(Reason(kind, words.format(before=ours, after=theirs), ours, theirs))
     found += _bound_reasons(before, after, is_slower=is_slower)
     if not found and "vector_operations" in after:
@@ -636,30 +559,21 @@ def _machine_reasons(before: Mapping[str, float], after: Mapping[str, float], *,
     return found
 
 
-def _conversion_reasons(before: Mapping[str, float], after: Mapping[str, float]) -> list[Reason]:
-    """Compare conversions for each operation: how far loops are unrolled differs from type to type."""
-    ours, theirs = (_ratio(m.get("conversions", math.nan), _operations(m)) for m in (before, after))
-    if not theirs > ours * _MORE:
-        return []
-    words = " instead of ".join(f"{m['conversions']:g} beside {_operations(m):g} operations" for m in (after, before))
-    return [Reason("conversions", f"conversions between types: {words}", ours, theirs)]
-
-
 def _bound_reasons(before: Mapping[str, float], after: Mapping[str, float], *, is_slower: bool) -> list[Reason]:
-    bytes_ = [m.get("traffic_bytes", m.get("memory_bytes", math.nan)) for m in (before, after)]
+    """Say that one moves more bytes or takes longer to compute, or that the memory limits both alike."""
+    moved = [m.get("traffic_bytes", m.get("memory_bytes", math.nan)) for m in (before, after)]
+    computed_ms = [m.get("compute_bound_ms", math.nan) for m in (before, after)]
     time_ms = before.get("time_ms", math.nan)
-    shares = {name: _ratio(before.get(f"{name}_bound_ms", math.nan), time_ms) for name in ("memory", "compute")}
-    at = f"the winner runs at {shares['memory']:.0%} of the measured bandwidth"
-    if is_slower and bytes_[1] > 1.01 * bytes_[0]:
-        more = f"moves {_in_bytes(bytes_[1])} instead of {_in_bytes(bytes_[0])}"
-        bound = f"; {at}" if shares["memory"] >= _BOUND_SHARE else ""
-        return [Reason("memory", more + bound, bytes_[0], bytes_[1])]
-    if shares["memory"] >= _BOUND_SHARE and abs(bytes_[1] - bytes_[0]) <= 0.01 * bytes_[0]:
-        return [Reason("memory", f"memory-bound anyway: both move {_in_bytes(bytes_[0])}, and {at}", *bytes_)]
-    computed = [m.get("compute_bound_ms", math.nan) for m in (before, after)]
-    if is_slower and computed[1] > 1.01 * computed[0] and shares["compute"] >= _BOUND_SHARE / 2:
-        words = f"its operations take {computed[1]:.3g} ms at the measured peak instead of {computed[0]:.3g} ms"
-        return [Reason("arithmetic", words, computed[0], computed[1])]
+    memory, compute = _ratio(before.get("memory_bound_ms", math.nan), time_ms), _ratio(computed_ms[0], time_ms)
+    at = f"the winner runs at {memory:.0%} of the measured bandwidth"
+    if is_slower and moved[1] > 1.01 * moved[0]:
+        words = f"moves {_in_bytes(moved[1])} instead of {_in_bytes(moved[0])}"
+        return [Reason("memory", f"{words}; {at}" if memory >= _BOUND_SHARE else words, *moved)]
+    if memory >= _BOUND_SHARE and abs(moved[1] - moved[0]) <= 0.01 * moved[0]:
+        return [Reason("memory", f"memory-bound anyway: both move {_in_bytes(moved[0])}, and {at}", *moved)]
+    if is_slower and computed_ms[1] > 1.01 * computed_ms[0] and compute >= _BOUND_SHARE / 2:
+        words = f"its operations take {computed_ms[1]:.3g} ms at the measured peak instead of {computed_ms[0]:.3g} ms"
+        return [Reason("arithmetic", words, *computed_ms)]
     return []
 
 
@@ -679,18 +593,34 @@ def _vectors(metrics: Mapping[str, float]) -> str:
 # -- words -----------------------------------------------------------------------------------------------
 
 
+def percent(ratio: float) -> str:
+    """Return a ratio as what it adds or takes: ``+12%``, ``-18%``; from three times on ``3.0x``."""
+    if math.isnan(ratio):
+        return "-"
+    return f"{ratio:.1f}x" if ratio >= 3 else f"{ratio - 1:+.0%}"
+
+
+def digits_text(digits: float) -> str:
+    """Return digits gained with their sign; ``exact`` where there is no error any more."""
+    if math.isinf(digits):
+        return "exact" if digits > 0 else "not exact"
+    return "-" if math.isnan(digits) else f"{digits:+.1f}".replace("-0.0", "+0.0")
+
+
 def _sentences(e: Explanation) -> Iterator[str]:
     if e.trial is None:
         yield "No trial has numbers: there is nothing to explain."
         return
     if e.subject == "closest":
-        yield f"Nothing is feasible: explained is the closest trial, {_misses(e.digits_spare)}."
+        exceeds = math.isfinite(e.digits_spare) and e.digits_spare < 0
+        how = f"which exceeds its limit by {-e.digits_spare:.1f} digits" if exceeds else "as measured"
+        yield f"Nothing is feasible: explained is the closest trial, {how}."
     if e.subject == "undecided":
         yield f"{e.why_undecided[:1].upper()}{e.why_undecided[1:]}. Explained is one of them."
     if not e.changes:
         yield "The kernel has no precision or policy parameter with more than one value: no type can be changed."
         return
-    yield _limit_sentence(e)
+    yield _limit_sentence(e, e.trial.configuration)
     ahead = [c for c in e.changes if c.is_feasible and c.outcome is not None and c.outcome.is_better]
     if ahead and e.subject == "best" and e.is_objective:
         best = max(ahead, key=lambda c: c.gain)
@@ -699,10 +629,48 @@ def _sentences(e: Explanation) -> Iterator[str]:
             f"{_price(e, best.outcome)}. More evaluations may find better still (--resume with a larger --budget)."
         )
     for tradeoff in e.tradeoffs:
-        yield _tradeoff_sentence(e, tradeoff)
+        yield _tradeoff_sentence(e, tradeoff, e.trial.configuration)
     if e.missing:
         why = f": {e.unprobed}" if e.unprobed else ""
         yield f"Not measured: {e.missing} of {len(e.changes)} changes{why}."
+
+
+def _limit_sentence(e: Explanation, winner: Configuration) -> str:
+    restored, limiting = [c for c in e.changes if c.is_restored], e.limiting
+    if not restored:
+        return "Every type is the widest there is: none limits the accuracy."
+    if limiting is not None:
+        return (
+            f"{limiting.parameter} limits the accuracy: restoring it from {limiting.before} to {limiting.after} "
+            f"{_gained(limiting.digits)} and {_price(e, limiting.outcome)}."
+        )
+    most = max((c for c in restored if not math.isnan(c.digits)), key=lambda c: c.digits, default=None)
+    together = [c.together for c in restored if c.together is not None]
+    if most is not None:
+        gain = f"{max(most.digits, 0.0):.1f} digits ({most.parameter} in {most.after})"
+        found = f"No single type limits the accuracy: the most any one gains alone is {gain}."
+    elif together:
+        found = "No single type limits the accuracy: none can be restored alone."
+    else:
+        return "Which type limits the accuracy is not known: none was measured wider than the winner has it."
+    several = [outcome for outcome in together if outcome.digits >= LEAST_DIGITS]
+    if several:
+        least = min(several, key=lambda o: types_apart(o.trial.configuration, winner))
+        return f"{found} {_differences(least, winner)} together {_gained(least.digits)} and {_price(e, least)}."
+    if e.widest is not None and e.widest.digits >= LEAST_DIGITS:
+        return f"{found} The baseline, all in the widest types, {_gained(e.widest.digits)} and {_price(e, e.widest)}."
+    return found
+
+
+def _tradeoff_sentence(e: Explanation, tradeoff: Tradeoff, winner: Configuration) -> str:
+    what = f"{'One more digit' if tradeoff.digits > 0 else 'One digit less'} ({tradeoff.limit})"
+    best, types = tradeoff.best, ", ".join(f"{name} {value}" for name, value in tradeoff.changed.items())
+    if best is None:
+        return f"{what}: nothing that was measured meets it."
+    if best.trial.configuration == winner:
+        how = "costs nothing: the winner has it already" if tradeoff.digits > 0 else "gains nothing that was measured"
+        return f"{what} {how}."
+    return f"{what} {_price(e, best)}, with {types or 'the same types, tuned otherwise'}."
 
 
 def _remarks(e: Explanation, change: Change) -> Iterator[str]:
@@ -711,95 +679,46 @@ def _remarks(e: Explanation, change: Change) -> Iterator[str]:
         yield "it was not timed"
     if change.outcome is not None and change.outcome.source == "signature":
         yield "its error is that of other trials with these types"
-    if change.together is not None:
+    if change.together is not None and e.trial is not None:
         gain = f"speed {percent(change.together.gain)}" if e.measure == "speed" else _price(e, change.together)
-        yield f"with {_types_of(e, change.together)}: {digits_text(change.together.digits)} digits, {gain}"
+        types = _differences(change.together, e.trial.configuration)
+        yield f"with {types}: {digits_text(change.together.digits)} digits, {gain}"
     if change.retuned is not None:
         what = "speed" if e.measure == "speed" else "gain"
         yield f"tuned anew, these types reach {what} {percent(change.retuned.gain)}"
 
 
-def _misses(spare: float) -> str:
-    return f"which exceeds its limit by {-spare:.1f} digits" if math.isfinite(spare) and spare < 0 else "as measured"
-
-
-def _limit_sentence(e: Explanation) -> str:
-    restored = [c for c in e.changes if c.is_restored]
-    known = [c for c in restored if not math.isnan(c.digits)]
-    limiting = e.limiting
-    if not restored:
-        return "Every type is the widest there is: none limits the accuracy."
-    if not known and not any(c.together for c in restored):
-        return "Which type limits the accuracy is not known: none was measured wider than the winner has it."
-    if limiting is None:
-        most = max(known, key=lambda c: c.digits, default=None)
-        several = [c.together for c in restored if c.together is not None and c.together.digits >= LEAST_DIGITS]
-        least = min(several, key=lambda o: types_apart(o.trial.configuration, _configuration(e)), default=None)
-        together = f" {_types_of(e, least)} together {_gained(least.digits)} and {_price(e, least)}." if least else ""
-        if least is None and e.widest is not None and e.widest.digits >= LEAST_DIGITS:
-            together = f" The baseline, all in the widest types, {_gained(e.widest.digits)} and {_price(e, e.widest)}."
-        alone = "none can be restored alone"
-        if most is not None:
-            gain = f"{max(most.digits, 0.0):.1f} digits ({most.parameter} in {most.after})"
-            alone = f"the most any one gains alone is {gain}"
-        return f"No single type limits the accuracy: {alone}.{together}"
-    return (
-        f"{limiting.parameter} limits the accuracy: restoring it from {limiting.before} to {limiting.after} "
-        f"{_gained(limiting.digits)} and {_price(e, limiting.outcome)}."
-    )
-
-
-def _configuration(e: Explanation) -> Configuration:
-    return Configuration({}) if e.trial is None else e.trial.configuration
-
-
-def _types_of(e: Explanation, outcome: Outcome) -> str:
-    """Name the values that differ from the winner's."""
-    winner = _configuration(e)
+def _differences(outcome: Outcome, winner: Configuration) -> str:
     return ", ".join(f"{name} {value}" for name, value in outcome.trial.configuration.items() if value != winner[name])
 
 
 def _gained(digits: float) -> str:
-    return "makes the result exact" if digits == math.inf else f"gains {_counted(digits)}"
-
-
-def _tradeoff_sentence(e: Explanation, tradeoff: Tradeoff) -> str:
-    what = "One more digit" if tradeoff.digits > 0 else "One digit less"
-    best, types = tradeoff.best, ", ".join(f"{name} {value}" for name, value in tradeoff.changed.items())
-    if best is None:
-        return f"{what} ({tradeoff.limit}): nothing that was measured meets it."
-    if e.trial is not None and best.trial.configuration == e.trial.configuration:
-        how = "costs nothing: the winner has it already" if tradeoff.digits > 0 else "gains nothing that was measured"
-        return f"{what} ({tradeoff.limit}) {how}."
-    return f"{what} ({tradeoff.limit}) {_price(e, best)}, with {types or 'the same types, tuned otherwise'}."
+    if digits == math.inf:
+        return "makes the result exact"
+    return f"gains {digits:.1f} digit{'' if f'{digits:.1f}' == '1.0' else 's'}"
 
 
 def _price(e: Explanation, outcome: Outcome | None) -> str:
     """Say what an outcome costs or gains beside the winner."""
-    gain = math.nan if outcome is None else outcome.gain
-    if math.isnan(gain):
+    if outcome is None or math.isnan(outcome.gain):
         return "its price is not known"
     if e.measure != "speed":
         return f"multiplies {e.measure} by {e.growth(outcome):.3g}"
-    if outcome is not None and outcome.interval is not None and outcome.interval[0] <= 1 <= outcome.interval[1]:
-        return f"is as fast as far as can be told ({percent(gain)}, {_between(outcome.interval)})"
-    if abs(gain - 1) <= (LEAST_GAIN if outcome is None or outcome.interval is None else _NOTHING):
+    gain, interval = outcome.gain, outcome.interval
+    if interval is not None and interval[0] <= 1 <= interval[1]:
+        between = f"{percent(interval[0])} to {percent(interval[1])}"
+        return f"is as fast as far as can be told ({percent(gain)}, {between})"
+    if abs(gain - 1) <= (TIE if interval is None else _NOTHING):
         return "costs no speed"
     return f"costs {1 - gain:.0%} of the speed" if gain < 1 else f"gains {percent(gain).lstrip('+')} speed"
-
-
-def _between(interval: tuple[float, float]) -> str:
-    return f"{percent(interval[0])} to {percent(interval[1])}"
-
-
-def _counted(digits: float) -> str:
-    return f"{digits:.1f} digit{'' if f'{digits:.1f}' == '1.0' else 's'}"
 
 
 # -- documents -------------------------------------------------------------------------------------------
 
 
-def _outcome_document(outcome: Outcome) -> dict[str, Any]:
+def _outcome_document(outcome: Outcome | None) -> dict[str, Any] | None:
+    if outcome is None:
+        return None
     trial = outcome.trial
     return {
         "configuration": trial.configuration,
@@ -822,8 +741,8 @@ def _change_document(change: Change) -> dict[str, Any]:
         "after": change.after,
         "direction": "restored" if change.is_restored else "narrowed",
         "feasible": change.is_feasible,
-        "outcome": None if change.outcome is None else _outcome_document(change.outcome),
-        "retuned": None if change.retuned is None else _outcome_document(change.retuned),
-        "together": None if change.together is None else _outcome_document(change.together),
-        "reasons": [{"kind": r.kind, "text": r.text, "winner": r.winner, "changed": r.changed} for r in change.reasons],
+        "outcome": _outcome_document(change.outcome),
+        "retuned": _outcome_document(change.retuned),
+        "together": _outcome_document(change.together),
+        "reasons": [asdict(reason) for reason in change.reasons],
     }

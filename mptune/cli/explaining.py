@@ -60,7 +60,7 @@ def _print(found: Explanation) -> None:
 
 
 def _table(found: Explanation) -> str:
-    from mptune.sensitivity import digits_text, multiple
+    from mptune.sensitivity import digits_text
 
     has_other = found.measure != "speed"
     rows = []
@@ -74,7 +74,7 @@ def _table(found: Explanation) -> str:
                 change.after,
                 digits_text(change.digits),
                 _speed(change),
-                *([multiple(found.growth(outcome))] if has_other else ()),
+                *([_multiple(found.growth(outcome))] if has_other else ()),
                 number(outcome.trial.error, 3) if outcome is not None and known else "-",
                 {None: "-", True: "yes", False: "no"}[change.is_feasible],
             )
@@ -82,6 +82,10 @@ def _table(found: Explanation) -> str:
     others = (found.measure,) if has_other else ()
     columns = ("parameter", "from", "to", "digits", "speed", *others, "error", "feasible")
     return table(columns, rows, right=("digits", "speed", *others, "error"))
+
+
+def _multiple(ratio: float) -> str:
+    return "-" if math.isnan(ratio) else f"{ratio:.3g}x"
 
 
 def _speed(change: Change) -> str:
