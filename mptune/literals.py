@@ -10,6 +10,7 @@ cannot be, nothing is said: the aim is that what is said is right.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import re
 from collections.abc import Sequence
@@ -178,12 +179,8 @@ class _Reader:
         match = re.match(r"#\s*define\s+(\w+)(?=\s)", directive.text)
         if match is None:
             return
-        inner = _Reader(
-            [
-                Token(token.kind, token.text, directive.start + token.start)
-                for token in tokens(directive.text, match.end())
-            ]
-        )
+        behind = tokens(directive.text, match.end())
+        inner = _Reader([dataclasses.replace(token, start=directive.start + token.start) for token in behind])
         inner._types, inner._scopes = self._types, self._scopes
         known = inner._type(0)
         if known is not None and known[1] == len(inner._tokens):
@@ -218,18 +215,7 @@ class _Reader:
             return _Value(value.type), self._qualifiers(i + 1)
         while self._text(i + 1) == "::" and self._is_name(i):
             i += 2
-        while self._text(i) in (
-            "unsigned",
-            "signed",
-            "long",
-            "short",
-            "int",
-            "char",
-            "double",
-            "float",
-            "bool",
-            "void",
-        ):
+        while self._text(i) in _BUILT_IN:
             found = _DOUBLE if "double" in (self._text(i), found and found.type) else self._types.get(self._text(i))
             found = found or _UNKNOWN
             i += 1

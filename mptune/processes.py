@@ -18,10 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, Final, Self
 
 __all__ = ["Child", "ChildEnded", "ChildGroup", "Ended", "PythonChild", "in_words", "run_target"]
 

@@ -270,8 +270,8 @@ class _Template:
 
 
 @functools.lru_cache(maxsize=64)
-def _compile(source: _Source, environment_of: Callable[[Path], jinja2.Environment] | None = None) -> _Template:
-    environment = (environment_of or _environment)(source.folder)
+def _compile(source: _Source, kind: type[jinja2.Environment] = jinja2.Environment) -> _Template:
+    environment = _environment(source.folder, kind)
     try:
         text = str(source.version) if source.path is None else source.path.read_text(encoding="utf-8")
         tree = environment.parse(text, source.name)
@@ -357,10 +357,6 @@ def _marked(node: jinja2.nodes.Expr, name: str) -> Iterator[jinja2.nodes.Expr]:
         yield node
 
 
-def _marking_environment(folder: Path) -> jinja2.Environment:
-    return _environment(folder, _Marking)
-
-
 def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> TemplateLines | None:
     """Return where the lines of :func:`render_body` come from; None if the template looks at its own text.
 
@@ -369,7 +365,7 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
     """
     source = _locate(kernel)
     context = _context(kernel, configuration, sizes)
-    marked = _compile(source, _marking_environment).render(context)
+    marked = _compile(source, _Marking).render(context)
     if _MARK.sub("", marked) != _compile(source).render(context):
         return None
     starts, last = [], ("", 1)
