@@ -12,7 +12,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices
-from mptune.evaluators.protocol import Finished, LeastTimes, OnDraws, Rounds
+from mptune.evaluators.protocol import Asked, Finished, LeastTimes, Rounds
 from mptune.observers.time import time_metrics
 from mptune.policy import Action, worst_errors
 from mptune.results import Measurement, Status, Trial
@@ -59,16 +59,14 @@ class MadeUpDevices(Devices):
         ended, self._ended = self._ended, []
         return ended
 
-    def remeasure(self, rounds: Rounds) -> Finished:
-        return Finished(tuple(self._evaluate(r) for _ in range(rounds.rounds) for r in rounds.requests))
-
-    def run_on_draws(self, asked: OnDraws) -> Finished:
+    def ask(self, asked: Asked) -> Finished:
+        if isinstance(asked, LeastTimes):
+            self.limits_asked.append(asked.afresh)
+            return Finished((), least_ms=dict.fromkeys(asked.configurations, self.least_ms))
+        if isinstance(asked, Rounds):
+            return Finished(tuple(self._evaluate(r) for _ in range(asked.rounds) for r in asked.requests))
         pairs = [(request, draw) for request in asked.requests for draw in asked.draws]
         return Finished(tuple(self._evaluate(r) for r, _ in pairs), draws=tuple(draw for _, draw in pairs))
-
-    def least_times(self, asked: LeastTimes) -> Finished:
-        self.limits_asked.append(asked.afresh)
-        return Finished((), least_ms=dict.fromkeys(asked.configurations, self.least_ms))
 
     def close(self) -> None:
         pass

@@ -29,7 +29,7 @@ from mptune.backends import get_backend
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import CompileAhead, Devices, check_alike, compiled_first, runnable_backend
-from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, Rounds
+from mptune.evaluators.protocol import Asked, Finished, Job
 from mptune.evaluators.worker_process import DeviceWorker, Limits
 from mptune.results import Status, Trial
 
@@ -174,17 +174,9 @@ class Lease:
         self.ready()
         return compiled_first(self._ahead[0] if self._ahead else None, request, self._worker.evaluate)
 
-    def remeasure(self, rounds: Rounds) -> Finished:
-        """Return trials of configurations measured in turn."""
-        return self._worker.remeasure(rounds)
-
-    def run_on_draws(self, asked: OnDraws) -> Finished:
-        """Return the trial of each configuration on each draw."""
-        return self._worker.run_on_draws(asked)
-
-    def least_times(self, asked: LeastTimes) -> Finished:
-        """Return the least time of a launch of each configuration."""
-        return self._worker.least_times(asked)
+    def ask(self, asked: Asked) -> Finished:
+        """Return what the worker answers."""
+        return self._worker.ask(asked)
 
 
 def _close_aside(worker: DeviceWorker, ahead: list[CompileAhead]) -> None:
@@ -291,36 +283,25 @@ class DaskDevices(Devices):
         trials, self._trials = self._trials, []
         return trials
 
-    def remeasure(self, rounds: Rounds) -> Finished:
-        """Measure configurations in turn, on any one device."""
-        return self._on_any(Lease.remeasure, rounds) or Finished((), is_usable=False)
-
-    def run_on_draws(self, asked: OnDraws) -> Finished:
-        """Run configurations on draws of the inputs, on any one device."""
-        return self._on_any(Lease.run_on_draws, asked) or Finished((), is_usable=False)
-
-    def least_times(self, asked: LeastTimes) -> Finished:
-        """Measure any one device: they are all alike."""
-        return self._on_any(Lease.least_times, asked) or Finished((), is_usable=False)
-
-    def _on_any(self, function: Callable[[Any, Any], Any], asked: object) -> Any:
-        """Return what a device says to a request; None if its worker is lost meanwhile."""
+    def ask(self, asked: Asked) -> Finished:
+        """Ask any one device: they are all alike."""
         self.start()
         while (seat := next((seat for seat in self._seats.values() if seat.has_room), None)) is None:
             self._take_event()
-        future = self._cluster.submit(next(self._names), seat.address, function, seat.lease, asked)
+        future = self._cluster.submit(next(self._names), seat.address, Lease.ask, seat.lease, asked)
         answered = threading.Event()
         future.add_done_callback(lambda _: answered.set())
         while not answered.wait(_LOOK_S):
             self._look()
             if self._seats.get(seat.address) is not seat:
-                return None
+                return Finished((), is_usable=False)
         try:
-            return future.result(timeout=_FETCH_S)
+            answer: Finished = future.result(timeout=_FETCH_S)
         except MptuneError:
             raise
         except (Exception, CancelledError):
-            return None
+            return Finished((), is_usable=False)
+        return answer
 
     def close(self) -> None:
         """Let go of every device; a trial under way ends where it is, and nobody is told."""

@@ -235,7 +235,7 @@ class DeviceEvaluator(Evaluator):
             for trial in trials
         ]
         before = {trial.configuration: trial for trial in trials}
-        answer = self._devices.remeasure(Rounds(tuple(requests), rounds, visit))
+        answer = self._devices.ask(Rounds(tuple(requests), rounds, visit))
         turns: list[Trial] = []
         for trial in answer.trials:
             # Where the error was known it was the configuration's own; otherwise it has been measured now.
@@ -254,7 +254,7 @@ class DeviceEvaluator(Evaluator):
         One that ends the worker has that trial as its last.
         """
         requests = [Request(c, render(self._kernel, c, self._sizes)) for c in configurations]
-        return self._devices.run_on_draws(OnDraws(tuple(requests), tuple(draws)))
+        return self._devices.ask(OnDraws(tuple(requests), tuple(draws)))
 
     def least_ms(
         self, configurations: Sequence[Configuration], *, afresh: bool = False
@@ -267,7 +267,7 @@ class DeviceEvaluator(Evaluator):
             configurations: what is launched.
             afresh: measure the device again, rather than rely on what was measured before.
         """
-        return self._devices.least_times(LeastTimes(tuple(configurations), afresh)).least_ms
+        return self._devices.ask(LeastTimes(tuple(configurations), afresh)).least_ms
 
     def close(self) -> None:
         """End the compilers and the workers, and what is under way."""

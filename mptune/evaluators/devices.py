@@ -19,7 +19,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions, Compiler
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, Rounds
+from mptune.evaluators.protocol import Asked, Finished, Job
 from mptune.evaluators.worker_process import DeviceWorker, Limits
 from mptune.results import Status, Trial
 
@@ -143,24 +143,11 @@ class Devices(ABC):
         """
 
     @abstractmethod
-    def remeasure(self, rounds: Rounds) -> Finished:
-        """Measure configurations in turn, all on one device; return no trial if that ended its worker.
+    def ask(self, asked: Asked) -> Finished:
+        """Return what one device answers. Only while no trial is under way.
 
-        Only while no trial is under way.
-        """
-
-    @abstractmethod
-    def run_on_draws(self, asked: OnDraws) -> Finished:
-        """Return the trial of each configuration on each draw, all on one device.
-
-        One that ends the worker has that trial as its last. Only while no trial is under way.
-        """
-
-    @abstractmethod
-    def least_times(self, asked: LeastTimes) -> Finished:
-        """Return the least time that a launch of each configuration can take; none where that cannot be measured.
-
-        Only while no trial is under way.
+        A configuration that ends its worker has that trial as its last. No trial, or no least time, is there of those
+        whose turn did not come, because the worker was lost.
         """
 
     @abstractmethod
@@ -283,20 +270,10 @@ class LocalDevices(Devices):
         self._free += [worker for worker, _ in ended]
         return [future.result() for _, future in ended]
 
-    def remeasure(self, rounds: Rounds) -> Finished:
-        """Measure configurations in turn, on the first device."""
+    def ask(self, asked: Asked) -> Finished:
+        """Ask the first device."""
         self.start()
-        return self._workers[0].remeasure(rounds)
-
-    def run_on_draws(self, asked: OnDraws) -> Finished:
-        """Run configurations on draws of the inputs, on the first device."""
-        self.start()
-        return self._workers[0].run_on_draws(asked)
-
-    def least_times(self, asked: LeastTimes) -> Finished:
-        """Measure the first device."""
-        self.start()
-        return self._workers[0].least_times(asked)
+        return self._workers[0].ask(asked)
 
     def close(self) -> None:
         if self._ahead is not None:

@@ -1,7 +1,7 @@
 """What the tuner and its worker process say to each other.
 
 The tuner sends a :class:`Job`; the worker answers with a :class:`~mptune.evaluators.bench.Ready`, or the error why it
-cannot start. Each :class:`~mptune.evaluators.bench.Request`, :class:`Rounds` or :class:`OnDraws` is answered with the
+cannot start. Each :class:`~mptune.evaluators.bench.Request`, and whatever else is :data:`Asked`, is answered with the
 phases as they begin and, at the end, :class:`Finished`.
 """
 
@@ -12,6 +12,7 @@ import pickle
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import cloudpickle
 
@@ -26,7 +27,7 @@ from mptune.registry import load_kernel, loaded_modules, loaded_version
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["Finished", "Job", "LeastTimes", "OnDraws", "PhaseBegins", "Quiet", "Rounds", "pickled", "together"]
+__all__ = ["Asked", "Finished", "Job", "LeastTimes", "OnDraws", "PhaseBegins", "Quiet", "Rounds", "pickled", "together"]
 
 
 def pickled(value: object) -> bytes:
@@ -161,6 +162,10 @@ class LeastTimes:
 
     configurations: tuple[Configuration, ...]
     afresh: bool
+
+
+#: What a worker answers besides single evaluations.
+Asked: TypeAlias = Rounds | OnDraws | LeastTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,26 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from mptune.errors import LaunchError, MptuneError
 from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Reached, Rounds, together
+from mptune.evaluators.protocol import (
+    Asked,
+    Finished,
+    Job,
+    LeastTimes,
+    OnDraws,
+    PhaseBegins,
+    Quiet,
+    Reached,
+    Rounds,
+    together,
+)
 from mptune.processes import ChildEnded, PythonChild
 from mptune.results import Measurement, Status, Trial
 
 __all__ = ["DeviceWorker", "Limits", "WorkerDied", "WorkerProcess"]
-
-#: What a worker is asked for once it has started.
-_Asked: TypeAlias = Request | Rounds | OnDraws | LeastTimes
 
 #: What a signal most often says of a kernel.
 _USUAL_CAUSES: Final[Mapping[int, str]] = {
@@ -94,9 +102,7 @@ class WorkerProcess:
         assert isinstance(answer, Ready)
         self.ready = answer
 
-    def ask(
-        self, request: Request | Rounds | OnDraws | LeastTimes, quiet: Callable[[], AbstractContextManager[None]]
-    ) -> Finished:
+    def ask(self, request: Request | Asked, quiet: Callable[[], AbstractContextManager[None]]) -> Finished:
         """Return the worker's answer; what is timed for it is timed inside a block of ``quiet()``.
 
         Raises:
@@ -122,7 +128,7 @@ class WorkerProcess:
         """End the process and everything it started, from any thread; the one that waits for it is told."""
         self._child.signal(signal.SIGKILL)
 
-    def _send(self, message: Job | _Asked | Quiet) -> None:
+    def _send(self, message: Job | Request | Asked | Quiet) -> None:
         try:
             self._child.send(message)
         except ChildEnded as ended:
@@ -207,19 +213,15 @@ class DeviceWorker:
 
     def evaluate(self, request: Request, quiet: Callable[[], AbstractContextManager[None]] = nullcontext) -> Trial:
         """Return the trial of a configuration; a failed one if the process ends or is ended."""
-        return self._call(lambda: self._evaluate(request, quiet)[0])
+        return self._call(lambda: self._evaluate(request, quiet))
 
-    def remeasure(self, rounds: Rounds) -> Finished:
-        """Return a trial of each turn; if one ends the process, the last turn of each alone, to see which."""
-        return self._call(lambda: self._remeasure(rounds))
+    def ask(self, asked: Asked) -> Finished:
+        """Return the answer to anything else.
 
-    def run_on_draws(self, asked: OnDraws) -> Finished:
-        """Return the trial of each configuration on each draw; one that ends the process has that trial as its last."""
-        return self._call(lambda: self._run_on_draws(asked))
-
-    def least_times(self, asked: LeastTimes) -> Finished:
-        """Return the least time of a launch of each configuration; none if they cannot be measured."""
-        return self._call(lambda: self._least_times(asked))
+        If one of several configurations ends the process each is asked for alone, to see which; that is its last trial.
+        Least times that cannot be measured are missing.
+        """
+        return self._call(lambda: self._answer(asked))
 
     def close(self) -> None:
         """End the process: at once where it is busy, else when it has freed its device. May be called twice."""
@@ -256,50 +258,41 @@ class DeviceWorker:
                 raise
         return self._process
 
-    def _evaluate(
-        self, request: Request | Rounds, quiet: Callable[[], AbstractContextManager[None]]
-    ) -> tuple[Trial, ...]:
-        """Return the trial of one configuration, or one for each of its turns; a failed one if the process ends."""
+    def _evaluate(self, request: Request, quiet: Callable[[], AbstractContextManager[None]]) -> Trial:
         self._running()
         start = time.perf_counter()
         try:
-            return self._ask(request, quiet).trials
+            return self._ask(request, quiet).trials[0]
         except WorkerDied as death:
-            # Under a larger limit a trial that ran out of time is worth another try.
-            limit = {"limit_s": self._limits.run_s} if death.status is Status.TIMEOUT else {}
-            lost = Measurement(limit, durations_s={"lost": time.perf_counter() - start})
-            configuration = (request.requests[0] if isinstance(request, Rounds) else request).configuration
-            return (Trial(configuration, death.status, str(death), lost),)
+            return self._lost(request, death, start)
 
-    def _remeasure(self, rounds: Rounds) -> Finished:
-        if len(rounds.requests) > 1:
-            with contextlib.suppress(WorkerDied):
-                return self._ask(rounds, nullcontext)
-        alone = (dataclasses.replace(rounds, requests=(request,)) for request in rounds.requests)
-        return Finished(tuple(trial for each in alone for trial in self._evaluate(each, nullcontext)))
-
-    def _run_on_draws(self, asked: OnDraws) -> Finished:
-        if len(asked.requests) > 1:
+    def _answer(self, asked: Asked) -> Finished:
+        if isinstance(asked, LeastTimes) or len(asked.requests) > 1:
             with contextlib.suppress(WorkerDied):
                 return self._ask(asked, nullcontext)
-        return together([self._run_alone(dataclasses.replace(asked, requests=(each,))) for each in asked.requests])
+        if isinstance(asked, LeastTimes):
+            return Finished(())
+        return together([self._alone(dataclasses.replace(asked, requests=(each,))) for each in asked.requests])
 
-    def _run_alone(self, asked: OnDraws) -> Finished:
+    def _alone(self, asked: Rounds | OnDraws) -> Finished:
+        self._running()
+        start = time.perf_counter()
         try:
             return self._ask(asked, nullcontext)
         except WorkerDied as death:
+            trial = self._lost(asked.requests[0], death, start)
             # On which draw is not known, and does not matter.
-            trial = Trial(asked.requests[0].configuration, death.status, str(death))
-            return Finished((trial,), is_usable=False, draws=asked.draws[:1])
+            draws = asked.draws[:1] if isinstance(asked, OnDraws) else ()
+            return Finished((trial,), is_usable=False, draws=draws)
 
-    def _least_times(self, asked: LeastTimes) -> Finished:
-        with contextlib.suppress(WorkerDied):
-            return self._ask(asked, nullcontext)
-        return Finished(())
+    def _lost(self, request: Request, death: WorkerDied, start: float) -> Trial:
+        """Return the trial of a configuration that ended the process."""
+        # Under a larger limit a trial that ran out of time is worth another try.
+        limit = {"limit_s": self._limits.run_s} if death.status is Status.TIMEOUT else {}
+        lost = Measurement(limit, durations_s={"lost": time.perf_counter() - start})
+        return Trial(request.configuration, death.status, str(death), lost)
 
-    def _ask(
-        self, request: Request | Rounds | OnDraws | LeastTimes, quiet: Callable[[], AbstractContextManager[None]]
-    ) -> Finished:
+    def _ask(self, request: Request | Asked, quiet: Callable[[], AbstractContextManager[None]]) -> Finished:
         """Return the answer to a request; end a process that failed or can do no more."""
         process = self._running()
         try:

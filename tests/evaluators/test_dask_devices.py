@@ -280,7 +280,7 @@ def test_remeasuring_is_given_up_with_its_worker(job: Job) -> None:
     search = Search(job, FakeCluster(a=description()))
     search.devices.start()
     search.cluster.workers = {}
-    assert search.devices.remeasure(Rounds((request(1),), 2, VISIT)).trials == ()
+    assert search.devices.ask(Rounds((request(1),), 2, VISIT)).trials == ()
 
 
 def test_closing_lets_go_of_everything(job: Job) -> None:
