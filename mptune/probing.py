@@ -364,8 +364,8 @@ class _Session:
     def _noted(self, trial: Trial, metrics: Mapping[str, float]) -> Trial:
         """Return a probe with the numbers of both measurements and of both machine codes."""
         code = self._code.compared(trial.configuration, self._winner.configuration)
-        measurement = dataclasses.replace(trial.measurement, metrics={**metrics, **code}, reused_error=False)
-        return dataclasses.replace(trial, measurement=measurement, key=self._key)
+        noted = trial.with_measurement(metrics={**metrics, **code}, reused_error=False)
+        return dataclasses.replace(noted, key=self._key)
 
     def _keep(self, probes: Sequence[Trial] | Iterator[Trial]) -> None:
         kept = list(probes)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from mptune.space.configuration import Configuration
 
@@ -94,6 +95,10 @@ class Trial:
     def is_checked(self) -> bool:
         """Whether the error was measured on this very configuration."""
         return not self.measurement.reused_error
+
+    def with_measurement(self, **changes: Any) -> Trial:
+        """Return the trial with some fields of its measurement replaced."""
+        return replace(self, measurement=replace(self.measurement, **changes))
 
     def metric(self, name: str) -> float:
         """Return the metric of that name, NaN if the trial does not have it."""

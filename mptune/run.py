@@ -150,10 +150,8 @@ class Run:
     @property
     def baseline_evaluations(self) -> int:
         """How many of the evaluated configurations have the baseline's types."""
-        fixed = self.info.baseline_values or {}
-        return sum(all(t.configuration.get(n) in values for n, values in fixed.items()) for t in self.trials) * bool(
-            fixed
-        )
+        fixed = self.info.baseline_values
+        return sum(trial.configuration.is_among(fixed) for trial in self.trials) if fixed else 0
 
     @property
     def statuses(self) -> dict[str, int]:
@@ -231,9 +229,7 @@ class Run:
         candidates = [
             (not objective.is_feasible(trial), sign * value, _or_inf(trial.time_ms), trial)
             for trial in self.checked
-            if trial.is_valid
-            and all(trial.configuration.get(name) in values for name, values in fixed.items())
-            and math.isfinite(value := objective.value(trial))
+            if trial.is_valid and trial.configuration.is_among(fixed) and math.isfinite(value := objective.value(trial))
         ]
         first = min(candidates, key=lambda entry: entry[:3])[3] if candidates else None
         if first is None or not objective.is_time:
@@ -578,7 +574,7 @@ class Run:
 
 def _without_errors(trial: Trial) -> Trial:
     metrics = {name: value for name, value in trial.measurement.metrics.items() if name not in errors_of(trial)}
-    return replace(trial, measurement=replace(trial.measurement, metrics=metrics))
+    return trial.with_measurement(metrics=metrics)
 
 
 def in_short(message: str) -> str:

@@ -362,8 +362,7 @@ class _Reader:
 
     def _probed(self, probe: Trial) -> Outcome:
         """Return a probe beside the winner as both were measured in the same rounds."""
-        theirs = _of_winner(probe.measurement.metrics)
-        winner = replace(self.winner, measurement=replace(self.winner.measurement, metrics=theirs))
+        winner = self.winner.with_measurement(metrics=_of_winner(probe.measurement.metrics))
         low, high = probe.metric("speed_low"), probe.metric("speed_high")
         interval = (low, high) if math.isfinite(low) and math.isfinite(high) else None
         return self._compared(probe, winner, _ratio(winner.time_ms, probe.time_ms), interval, "probed")

@@ -304,10 +304,7 @@ def _renamed(trial: Trial, rename: Mapping[str, str]) -> Trial:
     """Return the trial with metrics like ``GFLOP/s`` also under a name an expression can hold."""
     metrics = trial.measurement.metrics
     extra = {rename[name]: metrics[name] for name in metrics if name in rename}
-    if not extra:
-        return trial
-    measurement = dataclasses.replace(trial.measurement, metrics={**metrics, **extra})
-    return dataclasses.replace(trial, measurement=measurement)
+    return trial.with_measurement(metrics={**metrics, **extra}) if extra else trial
 
 
 def _judge(trial: Trial, objective: Objective) -> Trial:

@@ -239,8 +239,8 @@ class DeviceEvaluator(Evaluator):
         turns: list[Trial] = []
         for trial in answer.trials:
             # Where the error was known it was the configuration's own; otherwise it has been measured now.
-            measurement = dataclasses.replace(trial.measurement, reused_error=False)
-            turns.append(dataclasses.replace(trial, key=before[trial.configuration].key, measurement=measurement))
+            own = trial.with_measurement(reused_error=False)
+            turns.append(dataclasses.replace(own, key=before[trial.configuration].key))
         for trial in {turn.configuration: turn for turn in turns}.values():
             if not trial.is_valid:
                 self._forget(trial.configuration)

@@ -6,7 +6,6 @@ reaches the worker through the binary cache; where that cannot be written, the w
 
 from __future__ import annotations
 
-import dataclasses
 import queue
 import threading
 import time
@@ -97,7 +96,7 @@ def compiled_first(
         trial = Trial(request.configuration, Status.COMPILE_ERROR, str(error))
     durations_s = {**trial.measurement.durations_s}
     durations_s["compile"] = durations_s.get("compile", 0.0) + waited_s
-    return dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, durations_s=durations_s))
+    return trial.with_measurement(durations_s=durations_s)
 
 
 class Devices(ABC):

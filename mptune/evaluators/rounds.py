@@ -141,7 +141,8 @@ class Turns:
 
     def trials(self) -> list[Trial]:
         """Return one trial for all turns of each configuration, with the time that it has taken since the beginning."""
-        return [_with_time_of(self._before[c], together(turns)) for c, turns in self._turns.items()]
+        merged = [together(turns) for turns in self._turns.values()]
+        return [t.with_measurement(durations_s=_durations_s([self._before[t.configuration], t])) for t in merged]
 
 
 def together(trials: Sequence[Trial]) -> Trial:
@@ -153,19 +154,13 @@ def together(trials: Sequence[Trial]) -> Trial:
     if not last.is_valid:
         return last
     times_ms = tuple(time_ms for trial in trials for time_ms in trial.measurement.times_ms)
-    phases = {name: 0.0 for trial in trials for name in trial.measurement.durations_s}
-    durations_s = {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in trials) for name in phases}
     metrics = {**first.measurement.metrics, **errors_of(last), **time_metrics(times_ms)}
     for name in metrics.keys() & set(ThroughputObserver.metrics):
         metrics[name] *= first.time_ms / metrics["time_ms"]
-    return dataclasses.replace(
-        first,
-        measurement=dataclasses.replace(first.measurement, metrics=metrics, times_ms=times_ms, durations_s=durations_s),
-    )
+    return first.with_measurement(metrics=metrics, times_ms=times_ms, durations_s=_durations_s(trials))
 
 
-def _with_time_of(before: Trial, after: Trial) -> Trial:
-    """Return a trial with the time that both measurements took."""
-    first, second = before.measurement.durations_s, after.measurement.durations_s
-    durations_s = {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {**first, **second}}
-    return dataclasses.replace(after, measurement=dataclasses.replace(after.measurement, durations_s=durations_s))
+def _durations_s(trials: Sequence[Trial]) -> dict[str, float]:
+    """Return the time that trials took together, by phase."""
+    phases = dict.fromkeys(name for trial in trials for name in trial.measurement.durations_s)
+    return {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in trials) for name in phases}

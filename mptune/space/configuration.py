@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Self, TypeVar
 
 __all__ = ["Configuration", "NamedValues", "Value"]
@@ -61,6 +61,10 @@ class Configuration(NamedValues[Value]):
     def subset(self, names: tuple[str, ...]) -> tuple[Value, ...]:
         """Return the values of ``names``, in that order."""
         return tuple(self._items[name] for name in names)
+
+    def is_among(self, values: Mapping[str, Collection[Value]]) -> bool:
+        """Whether it has one of the values given for each of some names."""
+        return all(self._items.get(name) in allowed for name, allowed in values.items())
 
     def to_json(self) -> str:
         """Return the canonical JSON text: one object, parameters in order."""

@@ -7,7 +7,6 @@ is that of the cache: at larger sizes, or in a program that does other things in
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Final
@@ -55,8 +54,7 @@ def compare_cold(plan: TuningPlan, evaluator: DeviceEvaluator, ledger: Ledger, w
     for trial in (best, baseline):
         if trial.configuration in cold_ms:
             metrics = {**trial.measurement.metrics, "time_cold_ms": cold_ms[trial.configuration]}
-            measured = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
-            ledger.keep(measured, ledger.phases[trial.configuration])
+            ledger.keep(trial.with_measurement(metrics=metrics), ledger.phases[trial.configuration])
     warm = run.speedup(best)
     cold = cold_ms.get(baseline.configuration, math.nan) / cold_ms.get(best.configuration, math.nan)
     if math.isnan(cold) or not 1 / _ALIKE <= warm / cold <= _ALIKE:

@@ -138,7 +138,8 @@ def _failing_together(run: Run, kernel: Kernel) -> Iterator[str]:
 
 def _wrong_in_the_widest_types(run: Run, kernel: Kernel) -> Iterator[str]:
     """Say which configurations of the widest types are wrong: no type is to blame, so they are."""
-    wide = [trial for trial in run.checked if _is_like(trial, run.info.baseline_values or {})]
+    widest = run.info.baseline_values
+    wide = [trial for trial in run.checked if widest and trial.configuration.is_among(widest)]
     failed = [trial for trial in wide if trial.status in (Status.INACCURATE, Status.NON_FINITE)]
     others = [trial for trial in wide if trial.is_valid and trial not in failed]
     if shared := _culprit([trial for trial in failed if trial.is_valid], others):
@@ -168,10 +169,6 @@ def _is_mistaken(trial: Trial, right: Sequence[Trial], kernel: Kernel) -> bool:
 
 def _culprit(failed: Sequence[Trial], others: Sequence[Trial]) -> dict[str, Value]:
     return culprit([trial.configuration for trial in failed], [trial.configuration for trial in others])
-
-
-def _is_like(trial: Trial, values: Mapping[str, Sequence[Value]]) -> bool:
-    return bool(values) and all(trial.configuration.get(name) in chosen for name, chosen in values.items())
 
 
 def _blamed(what: str, count: int, shared: Mapping[str, Value], others: int) -> str:

@@ -199,7 +199,7 @@ class Settling:
     def _groups(self, last: Sequence[Trial]) -> list[list[Configuration]]:
         """Return among whom the fastest is looked for: what is feasible, and what has the baseline's types."""
         objective = self._ledger.objective
-        baselines = [t.configuration for t in last if _has(t, self._baseline)]
+        baselines = [t.configuration for t in last if t.configuration.is_among(self._baseline)]
         feasible = [t.configuration for t in last if objective.is_feasible(t)] if objective.is_time else []
         # Who is in neither takes part in the first rounds.
         return [feasible, baselines, *([t.configuration] for t in last)]
@@ -215,8 +215,7 @@ class Settling:
             if trial.is_valid or self._evaluator.policy.condemns(trial):
                 time_ms = typical_ms.get(trial.configuration, trial.time_ms)
                 metrics = {**trial.measurement.metrics, **({"time_ms": time_ms} if trial.is_valid else {})}
-                measurement = dataclasses.replace(trial.measurement, metrics=metrics)
-                self._keep_one(dataclasses.replace(trial, measurement=measurement))
+                self._keep_one(trial.with_measurement(metrics=metrics))
         self._settled.update(turns.measured)
         if finals is not None:
             self._file.update(dataclasses.replace(self._file.state, finals=finals))
@@ -225,10 +224,6 @@ class Settling:
         flags = [self._flagged[trial.configuration]] if trial.configuration in self._flagged else []
         warnings = tuple(dict.fromkeys((*trial.warnings, *flags)))
         self._ledger.keep(dataclasses.replace(trial, warnings=warnings), self._ledger.phases[trial.configuration])
-
-
-def _has(trial: Trial, values: Mapping[str, Sequence[Value]]) -> bool:
-    return all(trial.configuration[name] in allowed for name, allowed in values.items())
 
 
 def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:
@@ -249,7 +244,7 @@ def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Va
         reverse=True,
     )
     feasible = [trial for trial in ranked if objective.is_feasible(trial)]
-    baselines = [trial for trial in ranked if _has(trial, baseline)][:_BASELINES]
+    baselines = [trial for trial in ranked if trial.configuration.is_among(baseline)][:_BASELINES]
     if not feasible:
         return []
     # Where times are disturbed the shortest launch says more than the median, which ranks.
