@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from mptune.metric_expressions import is_error
 from mptune.results import Trial
 from mptune.space.configuration import Configuration, Value
 
@@ -77,7 +78,7 @@ def disagree(first: Trial, second: Trial, roundoff: float) -> bool:
     if drawn:
         one, other = (trial.metric(_FIRST_DRAW) if trial in drawn else trial.error for trial in (first, second))
         return _apart(one, other, roundoff)
-    names = [name for name in first.measurement.metrics if name == "error" or name.startswith("error.")]
+    names = filter(is_error, first.measurement.metrics)
     return any(_apart(first.metric(name), second.metric(name), roundoff) for name in names)
 
 
@@ -109,7 +110,7 @@ def dependence(siblings: Siblings, names: Sequence[str], roundoff: float) -> str
     least = min(unexplained.values(), default=math.inf)
     found = [name for name, decades in unexplained.items() if decades == least]
     if least > _UNEXPLAINED * total:
-        worst = max((max(trials, key=_error) for trials in siblings.values()), key=_error)
+        worst = max((trial for trials in siblings.values() for trial in trials), key=lambda trial: trial.error)
         return f"no parameter alone explains it; the largest error is that of {worst.configuration}"
     if len(found) > 1:
         return f"which parameter it depends on is not known yet: {', '.join(found[:-1])} or {found[-1]}"
@@ -123,10 +124,6 @@ def dependence(siblings: Siblings, names: Sequence[str], roundoff: float) -> str
         by_error[f"{error:.1e}"].append(str(value))
     cases = "; ".join(f"{error} where it is {' or '.join(values)}" for error, values in by_error.items())
     return f"it depends on {found[0]} ({cases})"
-
-
-def _error(trial: Trial) -> float:
-    return trial.error
 
 
 def _decades(trials: Sequence[Trial], floor: float) -> float:

@@ -26,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.evidence import shared_values, values_text
+from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Status, Trial
 from mptune.unseen import METRICS
 
-__all__ = ["Action", "Decision", "Facts", "MeasurementPolicy", "Plan", "errors_of", "is_error", "worst_errors"]
+__all__ = ["Action", "Decision", "Facts", "MeasurementPolicy", "Plan", "errors_of", "worst_errors"]
 
 #: Speeds that cannot be: so many times that of the device, which measurements miss by less, or that of most siblings.
 _BEYOND_THE_CEILING: Final = 2.0
@@ -434,11 +435,6 @@ def errors_of(trial: Trial) -> dict[str, float]:
 
 def _time_ms(trial: Trial) -> float:
     return math.inf if math.isnan(trial.time_ms) else trial.time_ms
-
-
-def is_error(name: str) -> bool:
-    """Whether a metric is the error of an output, or of the worst one."""
-    return name == "error" or name.startswith("error.")
 
 
 def worst_errors(first: Mapping[str, float], last: Mapping[str, float], *, is_own: bool = False) -> dict[str, float]:

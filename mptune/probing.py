@@ -145,16 +145,7 @@ def _kernel(run: Run, given: Kernel | str | Path | None, on_warning: Callable[[s
 
 
 class _Session:
-    """Measures what is missing to explain a run, and keeps it.
-
-    Args:
-        run: the run.
-        kernel: its kernel.
-        sizes: the problem sizes.
-        winner: the trial that is explained.
-        on_probe: as of :func:`explain`.
-        on_warning: as of :func:`explain`.
-    """
+    """Measures what is missing to explain a winner, and keeps it."""
 
     def __init__(
         self,
@@ -287,7 +278,7 @@ class _Session:
         nearest = [found for c in invalid if (found := self._nearest(c)) is not None]
         known = {trial.configuration for trial in (*self._run.trials, *self._probes)}
         wanted = [*(c for c in configurations if c in self._space), *(c for c in nearest if c not in known)]
-        valid = [self._known(c) for c in dict.fromkeys(wanted)]
+        valid = [self._kernel.own(c) for c in dict.fromkeys(wanted)]
         for start in range(0, len(valid), _GROUP):
             self._keep(self._measured(valid[start : start + _GROUP]))
         # Last: they are what says that nothing is left to do for them.
@@ -310,12 +301,6 @@ class _Session:
             return None
         return min(space.configurations(range(space.size)), key=lambda c: types_apart(c, winner))
 
-    def _known(self, configuration: Configuration) -> Configuration:
-        """Return a valid configuration as the kernel declares its values."""
-        index = self._space.index(configuration)
-        assert index is not None
-        return self._space.configuration(index)
-
     def _invalid(self, configuration: Configuration) -> Trial:
         values = {**self._sizes, **configuration}
         broken = next((c.text for c in self._space.constraints if not c.holds(values)), "no valid configuration")
@@ -324,7 +309,7 @@ class _Session:
     def _measured(self, group: Sequence[Configuration]) -> Iterator[Trial]:
         """Yield a probe of each configuration: checked first, then timed in turn with the winner."""
         evaluated = {}
-        for trial in self._evaluator.evaluate([self._known(self._winner.configuration), *group]):
+        for trial in self._evaluator.evaluate([self._kernel.own(self._winner.configuration), *group]):
             evaluated[trial.configuration] = trial
             self._on_probe()
         evaluated |= self._on_further_draws([trial for trial in evaluated.values() if trial.is_valid])
