@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from mptune.intervals import median_interval
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, is_number, is_value, is_whole
 
 __all__ = ["LEAST_ROUNDS", "TIE", "Finals", "Ratio"]
 
@@ -203,17 +203,16 @@ class Finals:
         if not isinstance(value, Mapping) or value.keys() != Finals.__dataclass_fields__.keys():
             return False
         names, rows, tasks = value["configurations"], value["times_ms"], value["tasks_per_core"]
-        is_whole = isinstance(value["chosen_after"], int) and not isinstance(value["chosen_after"], bool)
         return (
-            is_whole
+            is_whole(value["chosen_after"])
             and value["chosen_after"] >= 0
-            and (tasks is None or _is_positive(tasks) or tasks == 0)
+            and (tasks is None or (is_number(tasks) and tasks >= 0))
             and isinstance(names, list | tuple)
-            and all(isinstance(values, Mapping) and all(map(_is_value, values.values())) for values in names)
+            and all(isinstance(values, Mapping) and all(map(is_value, values.values())) for values in names)
             and isinstance(rows, list | tuple)
             and bool(rows)
             and all(isinstance(row, list | tuple) and len(row) == len(names) for row in rows)
-            and all(time is None or _is_positive(time) for row in rows for time in row)
+            and all(time is None or (is_number(time) and time > 0) for row in rows for time in row)
             and all(any(time is not None for time in column) for column in zip(*rows, strict=True))
         )
 
@@ -224,13 +223,3 @@ def _ratios(met: Iterable[tuple[float | None, float | None]]) -> list[float]:
 
 def _known(times: Iterable[float | None]) -> list[float]:
     return [time for time in times if time is not None]
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-
-
-def _is_value(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(isinstance(entry, int) for entry in value)
-    return isinstance(value, bool | int | float | str)

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Iterator, Mapping
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
-__all__ = ["Configuration", "NamedValues", "Value"]
+__all__ = ["Configuration", "NamedValues", "Value", "is_number", "is_value", "is_whole"]
 
 Entry = TypeVar("Entry")
 
 #: What a parameter can be set to. A precision or policy is its canonical name, a permutation a tuple.
 Value = int | float | str | bool | tuple[int, ...]
+
+
+def is_value(value: Any) -> bool:
+    """Whether what JSON gave is a :data:`Value`; it makes a list of a tuple."""
+    if isinstance(value, list | tuple):
+        return all(map(is_whole, value))
+    return isinstance(value, bool | float | str) or is_whole(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a finite number that a double can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def is_whole(value: Any) -> bool:
+    """Whether this is a whole number that a double can hold."""
+    return isinstance(value, int) and is_number(value)
 
 
 class NamedValues(Mapping[str, Entry]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import reprlib
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self
@@ -12,7 +11,7 @@ from mptune.errors import MptuneError, RunFileError
 from mptune.finals import Finals
 from mptune.objective import Objective
 from mptune.regions import key_of
-from mptune.space.configuration import Value
+from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
 
 __all__ = ["INFO_VERSION", "ParameterInfo", "RunInfo", "RunState"]
@@ -260,21 +259,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and _is_number(value)
-
-
-def is_value(value: Any) -> bool:
-    """Whether this is a :data:`~mptune.space.configuration.Value`, of which JSON makes a list of a tuple."""
-    if isinstance(value, list | tuple):
-        return all(map(_is_whole, value))
-    return isinstance(value, bool | float | str) or _is_whole(value)
-
-
 def _is_values(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(map(is_value, value))
 
@@ -287,7 +271,7 @@ def _is_parameter(entry: Any) -> bool:
 
 
 def _is_threshold(value: Any) -> bool:
-    return all(map(_is_number, value.values())) if isinstance(value, Mapping) else _is_number(value)
+    return all(map(is_number, value.values())) if isinstance(value, Mapping) else is_number(value)
 
 
 def _tuples(value: Any) -> Any:
@@ -315,8 +299,8 @@ def _by_name(what: str, is_right: Callable[[Any], bool]) -> _Kind:
 
 
 _TEXT: Final = _Kind("a text", _is_text)
-_WHOLE: Final = _Kind("a whole number a double can hold", _is_whole)
-_NUMBER: Final = _Kind("a finite number a double can hold", _is_number)
+_WHOLE: Final = _Kind("a whole number a double can hold", is_whole)
+_NUMBER: Final = _Kind("a finite number a double can hold", is_number)
 _TEXTS: Final = _list_of("texts", _is_text)
 _PARAMETERS: Final = _Kind(
     f"a list of at most {MAX_PARAMETERS} parameters, each with a name, a kind and a list of one or more values",
@@ -332,7 +316,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tuple[ParameterInfo, ...]": _PARAMETERS,
     "Finals": _Kind("the times of finalists in rounds", Finals.is_document, Finals.from_json),
     "Mapping[str, str]": _by_name("texts", _is_text),
-    "Mapping[str, int]": _by_name("whole numbers a double can hold", _is_whole),
+    "Mapping[str, int]": _by_name("whole numbers a double can hold", is_whole),
     "Mapping[str, Value]": _by_name("values", is_value),
     "Mapping[str, tuple[Value, ...]] | None": _by_name("lists of values", _is_values),
 }

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.results import Measurement, Status, Trial
-from mptune.space.configuration import Configuration, Value
-from mptune.store.info import ParameterInfo, is_value
+from mptune.space.configuration import Configuration, Value, is_value
+from mptune.store.info import ParameterInfo
 from mptune.store.seal import checksum
 
 __all__ = ["Row", "from_rows", "many_objects", "sealed", "to_row"]
