@@ -48,8 +48,8 @@ def machine_reasons(before: Mapping[str, float], after: Mapping[str, float], *, 
     # For each operation: how far loops are unrolled differs from type to type.
     conversions = [quotient(m.get("conversions", math.nan), _operations(m)) for m in (before, after)]
     if conversions[1] > conversions[0] * _MORE:
-        counts = (f"{m['conversions']:g} beside {_operations(m):g} operations" for m in (after, before))
-        found.append(Reason("conversions", f"conversions between types: {' instead of '.join(counts)}", *conversions))
+        each = (f"{m['conversions']:g} beside {_operations(m):g} operations" for m in (after, before))
+        found.append(Reason("conversions", f"conversions between types: {' instead of '.join(each)}", *conversions))
     for name, kind, words in _MORE_IS_WORSE:
         ours, theirs = before.get(name, math.nan), after.get(name, math.nan)
         if theirs > ours * _MORE and theirs - ours >= _FEW:

@@ -270,8 +270,8 @@ class _Template:
 
 
 @functools.lru_cache(maxsize=64)
-def _compile(source: _Source, kind: type[jinja2.Environment] = jinja2.Environment) -> _Template:
-    environment = _environment(source.folder, kind)
+def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
+    environment = _environment(source.folder, is_marked=is_marked)
     try:
         text = str(source.version) if source.path is None else source.path.read_text(encoding="utf-8")
         tree = environment.parse(text, source.name)
@@ -293,8 +293,8 @@ def _compile(source: _Source, kind: type[jinja2.Environment] = jinja2.Environmen
 
 
 @functools.lru_cache(maxsize=16)
-def _environment(folder: Path, kind: type[jinja2.Environment] = jinja2.Environment) -> jinja2.Environment:
-    environment = kind(
+def _environment(folder: Path, *, is_marked: bool = False) -> jinja2.Environment:
+    environment = (_Marking if is_marked else jinja2.Environment)(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -365,7 +365,7 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
     """
     source = _locate(kernel)
     context = _context(kernel, configuration, sizes)
-    marked = _compile(source, _Marking).render(context)
+    marked = _compile(source, is_marked=True).render(context)
     if _MARK.sub("", marked) != _compile(source).render(context):
         return None
     starts, last = [], ("", 1)
