@@ -7,8 +7,8 @@ three draws and was verified on 20 unseen ones; the winner as it was before is t
 whose error is within the threshold on the first draw alone, so that what differs is not the luck of two searches. All
 winners of a kernel then run on the same fresh draws, which none of the runs has drawn; a winner's rate is the share of
 them on which its error is above its threshold or is none. Speeds are of launches in turn. ``wall``: bundled kernels at
-default size and budget, searched with one draw and with three; what further draws and the verification took, as the runs
-account for it.
+default size and budget, searched with one draw and with three; what further draws and the verification took, as the
+runs account for it.
 
 The results are kept beside the page as JSON after each kernel; ``--resume`` goes on from there.
 """
@@ -268,8 +268,8 @@ def markdown(document: Mapping[str, Any]) -> str:
     if document["wall"]:
         lines += [
             f"Search at default size, threshold {_WALL_THRESHOLD:g}, budget {document['wall_budget']}, with one draw "
-            "and with three; seconds. Further draws are accounted for by the runs; the difference of the two searches is "
-            "mostly the noise of their timings. Targets: further draws ≤ 5% of the search, verification ≤ 25% of the "
+            "and with three; seconds. Further draws are accounted for by the runs; the difference of the two searches "
+            "is mostly the noise of their timings. Targets: further draws ≤ 5% of the search, verification ≤ 25% of the "
             "run.",
             "",
             "| kernel | search, one draw | search, three | further draws | verification | unseen inputs |",
