@@ -269,8 +269,8 @@ def markdown(document: Mapping[str, Any]) -> str:
         lines += [
             f"Search at default size, threshold {_WALL_THRESHOLD:g}, budget {document['wall_budget']}, with one draw "
             "and with three; seconds. Further draws are accounted for by the runs; the difference of the two searches "
-            "is mostly the noise of their timings. Targets: further draws ≤ 5% of the search, verification ≤ 25% of the "
-            "run.",
+            "is mostly the noise of their timings. Targets: further draws ≤ 5% of the search, verification ≤ 25% of "
+            "the run.",
             "",
             "| kernel | search, one draw | search, three | further draws | verification | unseen inputs |",
             "|---|---|---|---|---|---|",
