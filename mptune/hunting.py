@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -66,12 +67,15 @@ def hunt(
     seconds: float,
     seed: int,
     clock: Callable[[], float],
+    *,
+    known: Sequence[Draw] = (),
+    first: int = 0,
 ) -> tuple[Draw, float]:
     """Return the draw of the largest score found in a time, and that score (NaN if there is none).
 
-    Seeds are tried one after the other. Where the inputs have ranges, differential evolution (Storn and Price 1997)
-    varies them for the seed that was the worst so far, whose other random numbers stay the same; then new seeds are
-    tried with the worst ranges, and so on.
+    What was the worst before is tried first, then seeds one after the other. Where the inputs have ranges, differential
+    evolution (Storn and Price 1997) varies them for the seed that was the worst so far, whose other random numbers stay
+    the same; then new seeds are tried with the worst ranges, and so on.
 
     Args:
         scores: gives the score of each draw, NaN for one that has none.
@@ -79,15 +83,19 @@ def hunt(
         seconds: how long to look; the first few draws are tried in any case.
         seed: of the hunt's own random numbers.
         clock: in seconds.
+        known: draws that were the worst before, the values of their ranges given.
+        first: number of the first seed that is tried; earlier hunts have tried those before it.
     """
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(Stream.HUNTED),)))
-    numbers = count()
+    key = (int(Stream.HUNTED), *((0, first) if first else ()))
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+    numbers = count(first)
     chase = _Chase(scores, seconds, clock)
 
     def drawn(shares: NDArray[np.float64]) -> list[Draw]:
         return [Draw(Stream.HUNTED, next(numbers), ranges=tuple(row.tolist())) for row in shares]
 
     try:
+        chase.scores(known)
         while True:
             chase.scores(drawn(rng.random((_EXPLORED, ranges))))
             while ranges and chase.worst is not None:
@@ -107,7 +115,7 @@ def _vary(chase: _Chase, worst: Draw, rng: np.random.Generator) -> None:
 
     def badness(population: NDArray[np.float64]) -> Any:
         """Return minus the score of each column, shape ``(n_ranges, n)``; no score is the best there is."""
-        draws = [Draw(Stream.HUNTED, worst.number, ranges=tuple(column.tolist())) for column in population.T]
+        draws = [dataclasses.replace(worst, ranges=tuple(column.tolist())) for column in population.T]
         return np.array([-score if not math.isnan(score) else 1e6 for score in chase.scores(draws)])
 
     differential_evolution(

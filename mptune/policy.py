@@ -30,7 +30,7 @@ from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Status, Trial
-from mptune.unseen import METRICS
+from mptune.unseen import is_of_unseen
 
 __all__ = ["Action", "Decision", "Facts", "MeasurementPolicy", "Plan", "errors_of", "worst_errors"]
 
@@ -307,7 +307,7 @@ class MeasurementPolicy:
         if trial.measurement.reused_error:
             return Plan(reason="its error was measured on another configuration", thresholds=thresholds)
         reason = "its error has been measured"
-        known = errors_of(trial) | {name: trial.metric(name) for name in METRICS if name in trial.measurement.metrics}
+        known = errors_of(trial) | {n: value for n, value in trial.measurement.metrics.items() if is_of_unseen(n)}
         return Plan(Action.REUSE, reason, known, is_own=True, thresholds=thresholds)
 
     def condemns(self, again: Trial) -> Decision:

@@ -11,13 +11,43 @@ from typing import Any, Final
 from mptune.objective import Objective
 from mptune.results import Trial
 
-__all__ = ["CONFIDENCE", "METRICS", "Verified", "in_words", "limit_of", "rate_bound", "with_draws"]
+__all__ = [
+    "CONFIDENCE",
+    "Verified",
+    "count_of",
+    "in_words",
+    "is_of_unseen",
+    "limit_of",
+    "next_unseen",
+    "rate_bound",
+    "with_draws",
+]
 
 #: Of every statement about inputs that were not drawn.
 CONFIDENCE: Final = 0.95
-#: Metrics of a verified trial: unseen inputs it ran on, how many of them it broke its error limits on, and the largest
-#: error on them.
-METRICS: Final = ("unseen_inputs", "unseen_violations", "unseen_error")
+#: How the metrics of a verified trial begin: ``unseen_inputs`` it ran on, ``unseen_violations``, how many of them it
+#: broke its error limits on, ``unseen_error``, the largest error on them, ``unseen_worst``, the number of the input
+#: that gave it, and ``unseen_next``, that of the first input it has not run on; and what a hunt left for the next one
+#: (:mod:`mptune.verifying`).
+_PREFIXES: Final = ("unseen_", "hunted_")
+#: No input has so large a number.
+_MOST: Final = 2.0**53
+
+
+def is_of_unseen(metric: str) -> bool:
+    """Whether a metric says what unseen inputs, or a hunt for the worst, said of a trial."""
+    return metric.startswith(_PREFIXES)
+
+
+def next_unseen(trial: Trial) -> int:
+    """Return the number of the first unseen input a trial has not run on: of those before, some could not be made."""
+    return count_of(trial, "unseen_next", count_of(trial, "unseen_inputs"))
+
+
+def count_of(trial: Trial, metric: str, otherwise: int = 0) -> int:
+    """Return a metric that counts something or is the number of an input; ``otherwise`` if it is no such number."""
+    value = trial.metric(metric)
+    return int(value) if 0 <= value < _MOST else otherwise
 
 
 def rate_bound(violations: int, inputs: int, confidence: float = CONFIDENCE) -> float:
@@ -133,17 +163,23 @@ def _percent(share: float) -> str:
     return f"{min(math.ceil(percent / step - 1e-9) * step, 100.0):.3g}%"
 
 
-def with_draws(trial: Trial, found: Sequence[Mapping[str, float]], unseen: Objective | None = None) -> Trial:
+def with_draws(
+    trial: Trial,
+    found: Sequence[Mapping[str, float]],
+    unseen: Objective | None = None,
+    numbers: Sequence[int] = (),
+) -> Trial:
     """Return a trial after it ran on further draws of the inputs.
 
     Its error, and each output's, is the worst of all draws; ``error_mean`` is their mean, ``error_draws`` how many
     there are, and ``error_first_draw`` what it was on the first, which all configurations have run on. Where the draws
-    are unseen ones, they are counted by :data:`METRICS`, too.
+    are unseen ones, they are counted (``unseen_inputs``, ...), too.
 
     Args:
         trial: valid, and its errors were measured on itself.
         found: the error metrics on each of the draws.
         unseen: whose error limits they are to keep, if nobody searched with these draws.
+        numbers: of those unseen draws, one for each; by default the next ones.
     """
     if not found:
         return trial
@@ -159,7 +195,12 @@ def with_draws(trial: Trial, found: Sequence[Mapping[str, float]], unseen: Objec
         broken = [one for one in found if unseen.error_excess(_with(trial, one)) > 0]
         after["unseen_inputs"] = before.get("unseen_inputs", 0.0) + len(found)
         after["unseen_violations"] = before.get("unseen_violations", 0.0) + len(broken)
-        after["unseen_error"] = max(before.get("unseen_error", 0.0), *errors)
+        first, worst = next_unseen(trial), max(errors)
+        numbers = numbers or range(first, first + len(found))
+        if worst > before.get("unseen_error", -1.0):
+            after["unseen_worst"] = numbers[errors.index(worst)]
+        after["unseen_error"] = max(before.get("unseen_error", 0.0), worst)
+        after["unseen_next"] = max(first, max(numbers) + 1)
     return _with(trial, after)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.buffers import Draw, Stream
@@ -25,13 +25,16 @@ from mptune.registry import kernel_of_run, remarks
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
 from mptune.store import RunFile
-from mptune.unseen import Verified, limit_of, with_draws
+from mptune.unseen import Verified, count_of, limit_of, next_unseen, with_draws
 
 __all__ = ["Case", "Hunted", "Verification", "verify"]
 
 #: Inputs before it is known how long they take, and how long as many take that are run together.
 _FIRST: Final = 5
 _PIECE_S: Final = 2.0
+#: Of the search's draws so many are where a hunt begins, beside the worst that is known of others.
+_BEGINNINGS: Final = 32
+_Given = TypeVar("_Given")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,7 @@ def verify(
     """Run a configuration of a run on inputs that nobody searched with.
 
     They go on where the run's own verification, or the last call, ended. What is found at the run's own sizes is kept
-    in the run file, piece by piece: an interrupted call goes on there.
+    in the run file, piece by piece: an interrupted call goes on there. A hunt begins with the worst that is known.
 
     Args:
         run_file: the run.
@@ -205,26 +208,29 @@ def verify(
     if trial is None:
         why = run.why_undecided or "no trial satisfies the threshold"
         raise MptuneError(f"{run_file}: {why}; name a configuration to verify (--configuration)")
-    places = [_place(definition, own, given) for given in sizes or ({},)]
+    places = _distinct([_place(definition, own, given) for given in sizes or ({},)], "the sizes {}", on_warning)
+    scales = _distinct(scales or (1.0,), "the scale {:g}", on_warning)
     cases: list[Case] = []
     hunted: Hunted | None = None
     is_kept = False
-    for place in {tuple(place.items()): place for place in places}.values():
+    for place in places:
         subject_at = _known(definition, place, trial)
         with _evaluator(run, definition, place) as evaluator:
             keeper = _Keeper(run_file, run, definition, trial, evaluator, on_warning) if place == own else None
-            for scale in scales or (1.0,):
+            subject = _Subject(run, definition, evaluator, subject_at, on_input)
+            for scale in scales:
                 known = keeper if keeper is not None and keeper.is_usable and scale == 1 else None
-                subject = _Subject(run, definition, evaluator, subject_at, on_input)
+                # Inputs of another size or scale are others, whatever their numbers.
+                first = next_unseen(trial) if place == own and scale == 1 else 0
                 try:
-                    cases.append(subject.case(place, scale, inputs, known))
+                    cases.append(subject.case(place, scale, inputs, known, first))
+                    if hunt_s and hunted is None:
+                        hunted = subject.hunted(scale, hunt_s, cases[0].worst, known)
                 except KeyboardInterrupt:
                     if known is not None:
                         on_warning(f"what was found is kept in {run_file}: the same command goes on from there")
                     raise
                 is_kept = is_kept or known is not None
-            if hunt_s and hunted is None:
-                hunted = subject.hunted((scales or (1.0,))[0], hunt_s)
     if hunted is None and not any(case.verified for case in cases):
         reasons = dict.fromkeys(reason for case in cases for reason in case.unmade)
         raise MptuneError(f"no unseen input could be made: {'; '.join(reasons) or 'the worker was lost'}")
@@ -242,6 +248,17 @@ def _known(kernel: Kernel, sizes: Sizes, trial: Trial) -> Trial:
     if index is None:
         raise MptuneError(f"{trial.configuration} is no valid configuration of kernel {kernel.name} at {sizes}")
     return dataclasses.replace(trial, configuration=space.configuration(index))
+
+
+def _distinct(given: Sequence[_Given], what: str, on_warning: Callable[[str], None]) -> list[_Given]:
+    """Return each of what is given once; say which were given again, as their inputs would only be counted again."""
+    found: list[_Given] = []
+    for each in given:
+        if each not in found:
+            found.append(each)
+            if (times := given.count(each)) > 1:
+                on_warning(f"{what.format(each)} given {times} times: the same inputs are run and counted once")
+    return found
 
 
 def _place(kernel: Kernel, own: Sizes, given: str | Mapping[str, int]) -> Sizes:
@@ -353,8 +370,8 @@ class _Subject:
         self._tell = tell
         self._draw_s = math.inf
 
-    def case(self, sizes: Sizes, scale: float, inputs: int, keeper: _Keeper | None) -> Case:
-        """Verify on so many inputs more than the trial has seen."""
+    def case(self, sizes: Sizes, scale: float, inputs: int, keeper: _Keeper | None, first: int) -> Case:
+        """Verify on so many inputs more than the trial has seen, from the number ``first`` on."""
         before = Verified.of(self._trial, self._objective) if keeper is not None else None
         seen, broken = (before.inputs, before.violations) if before is not None else (0, 0)
         worst_error = before.worst_error if before is not None else 0.0
@@ -362,7 +379,7 @@ class _Subject:
         failures: Counter[str] = Counter()
         unmade: dict[str, None] = {}
         left = inputs
-        numbers = count(seen)
+        numbers = count(first)
         while left > 0:
             draws = [Draw(Stream.UNSEEN, next(numbers), scale) for _ in range(min(left, self._piece()))]
             found, reasons = self._run(draws)
@@ -385,10 +402,14 @@ class _Subject:
         ranges = {} if on is None else on.range_values(self._kernel, on.generator(self._seed))
         return Case(dict(sizes), scale, verified, on, ranges, dict(failures), tuple(unmade))
 
-    def hunted(self, scale: float, seconds: float) -> Hunted:
-        """Look for the worst input for so long."""
+    def hunted(self, scale: float, seconds: float, found: Draw | None, keeper: _Keeper | None) -> Hunted:
+        """Look for the worst input for so long, beginning with the worst that is known, ``found`` just now among it."""
         tried: dict[Draw, Trial] = {}
         start = time.monotonic()
+        trial = self._trial if keeper is None else keeper.trial
+        known = _worst_known(trial, len(self._kernel.ranges), found)
+        begin = [draw.with_ranges(self._kernel, self._seed) for draw in known]
+        first = 0 if keeper is None else count_of(trial, "hunted_next")
 
         def scores(draws: Sequence[Draw]) -> list[float]:
             scaled = [dataclasses.replace(draw, scale=scale) for draw in draws]
@@ -396,14 +417,18 @@ class _Subject:
             tried.update(found)
             return [self._score(found.get(draw)) for draw in scaled]
 
-        draw, _ = hunt(scores, len(self._kernel.ranges), seconds, self._seed, time.monotonic)
+        ranges = len(self._kernel.ranges)
+        draw, _ = hunt(scores, ranges, seconds, self._seed, time.monotonic, known=begin, first=first)
         worst = dataclasses.replace(draw, scale=scale)
         one = tried.get(worst)
         if one is None:
             raise MptuneError(f"hunt: no input could be made within {seconds:g} s")
         error, excess = self._judged(one)
-        ranges = worst.range_values(self._kernel, worst.generator(self._seed))
-        return Hunted(len(tried), time.monotonic() - start, error, excess, worst, ranges, one.status)
+        if keeper is not None:
+            last = max((draw.number for draw in tried if draw.stream is Stream.HUNTED), default=first - 1)
+            keeper.keep(_with_hunt(trial, worst, last + 1))
+        values = worst.range_values(self._kernel, worst.generator(self._seed))
+        return Hunted(len(tried), time.monotonic() - start, error, excess, worst, values, one.status)
 
     def _piece(self) -> int:
         return _FIRST if math.isinf(self._draw_s) else max(1, int(_PIECE_S / max(self._draw_s, 1e-6)))
@@ -436,7 +461,38 @@ class _Subject:
             draw, one = failed
             keeper.keep(dataclasses.replace(keeper.trial, status=one.status, message=f"on {draw}: {one.message}"))
         elif keeper.trial.is_valid:
-            keeper.keep(with_draws(keeper.trial, [one.measurement.metrics for _, one in found], self._objective))
+            errors = [one.measurement.metrics for _, one in found]
+            keeper.keep(with_draws(keeper.trial, errors, self._objective, [draw.number for draw, _ in found]))
+
+
+def _worst_known(trial: Trial, ranges: int, found: Draw | None) -> list[Draw]:
+    """Return what a hunt begins with: the worst of the last hunt and of unseen inputs, and the search's draws.
+
+    Args:
+        trial: of which that is the worst.
+        ranges: how many the kernel has.
+        found: the worst of the unseen inputs of this session.
+    """
+    metrics = trial.measurement.metrics
+    draws: list[Draw] = []
+    shares = tuple(value for name, value in metrics.items() if name.startswith("hunted_share."))
+    # Of another definition of the kernel, or of a file somebody else has written, it may be no input at all.
+    if metrics.get("hunted_stream") in list(Stream) and len(shares) == ranges and all(0 <= s <= 1 for s in shares):
+        stream = Stream(int(metrics["hunted_stream"]))
+        draws.append(Draw(stream, count_of(trial, "hunted_number"), ranges=shares))
+    draws += [found] if found is not None else []
+    if "unseen_worst" in metrics:
+        draws.append(Draw(Stream.UNSEEN, count_of(trial, "unseen_worst")))
+    searched = count_of(trial, "error_draws", 1) - count_of(trial, "unseen_inputs")
+    return draws + [Draw(Stream.SEARCH, number) for number in range(min(searched, _BEGINNINGS))]
+
+
+def _with_hunt(trial: Trial, worst: Draw, following: int) -> Trial:
+    """Return a trial with where the next hunt begins: the worst input, and the number of the first seed not tried."""
+    kept = {name: v for name, v in trial.measurement.metrics.items() if not name.startswith("hunted_")}
+    kept |= {"hunted_stream": int(worst.stream), "hunted_number": worst.number, "hunted_next": following}
+    kept |= {f"hunted_share.{i}": share for i, share in enumerate(worst.ranges)}
+    return dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=kept))
 
 
 #: What may end the worker, or does each time.

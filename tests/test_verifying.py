@@ -14,7 +14,7 @@ from mptune.buffers import Draw, Stream
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.hunting import hunt
 from mptune.kernel import In, Kernel, Out, Range
-from mptune.results import Status
+from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
@@ -91,6 +91,42 @@ def test_two_halves_are_what_the_whole_is(path, tmp_path):
     assert one == pytest.approx(dict(both), nan_ok=True)
 
 
+def holey(rng, size, spread, shift):
+    """Inputs of which every third unseen one cannot be made."""
+    key = rng.bit_generator.seed_seq.spawn_key
+    if len(key) == 2 and key[0] == Stream.UNSEEN and key[1] % 3 == 1:
+        raise ValueError("no such case")
+    return inputs(rng, size, spread, shift)
+
+
+def test_where_some_inputs_cannot_be_made_none_is_counted_twice(tmp_path):
+    path, other = tmp_path / "run.db", tmp_path / "other.db"
+    torn = dataclasses.replace(kernel, inputs=holey)
+    tune(torn, output=path, max_error=1e-3, **OPTIONS)
+    shutil.copy(path, other)
+    name = chosen(path)
+    before = Run.load(path).trials[int(name) - 1].measurement.metrics
+    # A piece that ends with inputs that cannot be made has them again at the beginning of the next.
+    for count in (6, 3, 9):
+        verify(path, torn, configuration=name, inputs=count)
+    verify(other, torn, configuration=name, inputs=18)
+    one, both = (Run.load(file).trials[int(name) - 1].measurement.metrics for file in (other, path))
+    assert one == pytest.approx(dict(both), nan_ok=True)
+    assert one["unseen_inputs"] == before.get("unseen_inputs", 0) + 12
+
+
+def test_what_is_given_twice_is_run_and_counted_once(path):
+    warned, name = [], chosen(path)
+    before = Run.load(path).trials[int(name) - 1].measurement.metrics.get("unseen_inputs", 0)
+    options = {"configuration": name, "inputs": 5, "on_warning": warned.append}
+    found = verify(path, kernel, scales=[1.0, 1, 1.0], sizes=["default", "n=509", {"n": 509}], **options)
+    assert [case.verified.inputs for case in found.cases] == [before + 5]
+    assert [message.partition(":")[0] for message in warned] == [
+        "the sizes n=509 given 3 times",
+        "the scale 1 given 3 times",
+    ]
+
+
 def test_other_sizes_and_scales_are_not_kept(path):
     name, before = chosen(path), Run.load(path).trials
     found = verify(path, kernel, configuration=name, inputs=6, sizes=["large", "n=77"], scales=[0.5, 3.0])
@@ -134,6 +170,20 @@ def test_the_hunt_finds_what_draws_seldom_meet(path):
     # It can be made again.
     made = inputs(hunted.draw.generator(0), kernel.resolve_sizes(), **hunted.ranges)
     assert made["shift"][0] == pytest.approx(hunted.ranges["spread"] * hunted.ranges["shift"])
+
+
+def test_a_hunt_begins_with_the_worst_that_is_known_and_goes_on_with_other_seeds(path):
+    options = {"configuration": chosen(path), "inputs": 5}
+    first = verify(path, kernel, **options, hunt_s=1.0).hunted
+    kept = Run.load(path).trials[int(options["configuration"]) - 1].measurement.metrics
+    assert kept["hunted_number"] == first.draw.number
+    again = verify(path, kernel, **options, hunt_s=1e-9).hunted
+    # There was time for one input.
+    assert (again.inputs, again.error, again.draw) == (1, first.error, first.draw)
+    more = verify(path, kernel, **options, hunt_s=0.2)
+    assert more.hunted.error >= max(first.error, *(case.verified.worst_error for case in more.cases))
+    after = Run.load(path).trials[int(options["configuration"]) - 1].measurement.metrics
+    assert after["hunted_next"] >= kept["hunted_next"] > 0
 
 
 @pytest.mark.parametrize(
@@ -216,6 +266,38 @@ def test_one_input_is_tried_however_little_time_there_is(draw_s):
     draw, score = hunt(clock.scored(lambda d: 1.0), 1, 0.5, 0, clock)
     assert score == 1.0
     assert isinstance(draw, Draw)
+
+
+def test_what_is_known_is_tried_first_and_its_ranges_are_varied():
+    known = [Draw(Stream.UNSEEN, 4, ranges=(0.9, 0.9)), Draw(number=1, ranges=(0.5, 0.5))]
+    clock = Ticking(0.01)
+
+    def score(draw):
+        return (10.0 if draw.stream is Stream.UNSEEN else 0.0) - abs(draw.ranges[0] - 0.123) - abs(draw.ranges[1] - 0.7)
+
+    draw, found = hunt(clock.scored(score), 2, 20.0, 0, clock, known=known, first=50)
+    assert clock.drawn[:2] == known
+    assert found > 9.99
+    assert (draw.stream, draw.number) == (Stream.UNSEEN, 4)
+    assert min(d.number for d in clock.drawn if d.stream is Stream.HUNTED) == 50
+
+
+def test_what_a_file_says_of_a_hunt_is_no_input_unless_it_can_be_one():
+    from mptune.verifying import _worst_known
+
+    def known(**metrics):
+        trial = Trial(Configuration({}), Status.OK, measurement=Measurement({"error_draws": 0.0, **metrics}))
+        return _worst_known(trial, 1, None)
+
+    right = {"hunted_stream": 2.0, "hunted_number": 3.0, "hunted_share.0": 0.5}
+    assert known(**right) == [Draw(Stream.HUNTED, 3, ranges=(0.5,))]
+    for wrong in (
+        {"hunted_stream": 7.0},
+        {"hunted_stream": math.nan},
+        {"hunted_share.0": 2.0},
+        {"hunted_share.1": 0.1},
+    ):
+        assert known(**(right | wrong)) == []
 
 
 def test_inputs_without_a_score_are_passed_over():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -60,6 +61,11 @@ class Draw:
         """
         drawn = tuple(rng.random(len(kernel.ranges)).tolist()) if kernel.ranges else ()
         return {entry.name: entry.at(share) for entry, share in zip(kernel.ranges, self.ranges or drawn, strict=True)}
+
+    def with_ranges(self, kernel: Kernel, seed: int) -> Draw:
+        """Return the same draw with the values of its ranges given, as they are drawn in a run with this seed."""
+        drawn = tuple(self.generator(seed).random(len(kernel.ranges)).tolist())
+        return dataclasses.replace(self, ranges=self.ranges or drawn)
 
 
 FIRST: Final = Draw()

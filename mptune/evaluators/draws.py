@@ -69,7 +69,8 @@ class DrawnData:
         end = self._clock()
         self._are_slow = end - half > _SLOW_S
         self.making_s = end - start
-        if draw.stream is Stream.SEARCH and self._fits(size_bytes):
+        # A hunt varies the ranges of a search's draw: those do not come again.
+        if draw.stream is Stream.SEARCH and not draw.ranges and self._fits(size_bytes):
             self._kept[draw] = data
         else:
             self._latest = draw, data
