@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.metrics import ErrorMetric, resolve
@@ -24,6 +26,7 @@ __all__ = [
     "by_name",
     "error_names",
     "evaluate_outputs",
+    "first_look",
     "further_metrics",
     "judging",
     "metric_names_by_error",
@@ -146,6 +149,59 @@ def evaluate_outputs(
             of_others[other].append(error)
     further = {name: _worst(found) for name, found in of_others.items()}
     return AccuracyResult(errors, non_finite, "; ".join(notes), further)
+
+
+#: What is added to a reference to see how a metric takes it, as a share of the mean magnitude.
+_ADDED: Final = 0.01
+#: The error by which a metric that divides by the mean shows that the mean is near 0.
+_FAR_LARGER: Final = 20 * _ADDED
+
+
+def first_look(
+    metrics: Mapping[str, Sequence[ErrorMetric]],
+    references: Mapping[str, NDArray[Any]],
+    inputs: Mapping[str, Any] | None = None,
+) -> tuple[str, ...]:
+    """Try metrics on outputs that are nearly their references; say of which metrics the errors will mean little.
+
+    Args:
+        metrics: by output.
+        references: by output.
+        inputs: what the references were computed from.
+
+    Raises:
+        MetricError: a user's metric fails, or does not give one real number; names the output.
+    """
+    found: list[str] = []
+    for name, own in metrics.items():
+        reference = references[name]
+        is_real = reference.dtype.kind == "f"
+        for metric in own:
+            try:
+                if metric.is_custom:
+                    nearly = reference * (1 - 2.0**-20) if is_real else reference
+                    metric.measure(HostPairs.of(nearly, reference), inputs)
+                elif metric.divides_by_mean and is_real:
+                    found += _near_zero(name, metric, reference)
+            except MetricError as reason:
+                raise MetricError(f"output {name!r}: {reason}") from reason
+    return tuple(found)
+
+
+def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any]) -> Iterator[str]:
+    """Say that the mean by which a metric divides is near 0 beside the values it is the mean of."""
+    with np.errstate(all="ignore"):
+        magnitude = float(np.abs(reference).mean())
+        pairs = HostPairs.of(reference + _ADDED * magnitude, reference)
+    if not 0 < magnitude < math.inf or not (error := metric.measure(pairs)) > _FAR_LARGER:
+        return
+    other = metric.name.replace(metric.whole.name, "NMAE", 1)
+    if resolve(other).measure(pairs) <= _FAR_LARGER:
+        yield (
+            f"{metric.name} divides by the mean of the reference, which is near 0 for output {output!r}: where every "
+            f"value is off by 1% of their mean magnitude it says {error:.3g}; --metric {shlex.quote(other)} divides by "
+            "that magnitude and suits such data"
+        )
 
 
 def _explained(output: str, found: Mapping[str, tuple[ErrorMetric, float]]) -> Iterator[str]:

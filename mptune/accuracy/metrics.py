@@ -45,8 +45,10 @@ import dataclasses
 import importlib.metadata
 import inspect
 import math
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -73,7 +75,7 @@ from mptune.accuracy.reductions import (
 )
 from mptune.errors import MetricError, MptuneError, UnknownNameError
 from mptune.plugins import load_point
-from mptune.precision import PRECISIONS
+from mptune.precision import PRECISIONS, holds_real_numbers
 from mptune.regions import RegionalMetric, boxes, key_of, split_text
 
 __all__ = ["METRICS", "ErrorMetric", "rehearse", "resolve"]
@@ -126,6 +128,12 @@ class ErrorMetric:
     def runs_anywhere(self) -> bool:
         """Whether it also takes arrays that are on a device; others get them on the host."""
         return isinstance(self.whole.compute, _Ratio)
+
+    @property
+    def divides_by_mean(self) -> bool:
+        """Whether it says little where the mean of the reference is near 0."""
+        compute = self.whole.compute
+        return isinstance(compute, _Ratio) and compute.normaliser is reference_mean
 
     @property
     def may_overlook(self) -> bool:
@@ -406,13 +414,25 @@ class _Custom:
             raise
         except Exception as reason:
             raise MetricError(f"error metric {self.name!r} failed: {type(reason).__name__}: {reason}") from reason
-        try:
-            error = float(value)
-        except (TypeError, ValueError) as reason:
-            raise MetricError(f"error metric {self.name!r} gave {value!r}; it must give one real number") from reason
+        if not _is_real_number(value):
+            raise MetricError(f"error metric {self.name!r} gave {reprlib.repr(value)}; it must give one real number")
+        error = float(value)
         if error < 0:
             raise MetricError(f"error metric {self.name!r} gave {error:g}; an error is at least 0")
         return error
+
+
+def _is_real_number(value: Any) -> bool:
+    """Whether a value is one real number: no text that reads like one, no truth value, no array with an axis."""
+    if isinstance(value, bool | str | bytes):
+        return False
+    if isinstance(value, Real):
+        return True
+    try:
+        found = np.asarray(value)
+    except Exception:  # what is no array has its own ways to say so
+        return False
+    return found.shape == () and found.dtype.kind != "b" and holds_real_numbers(found.dtype)
 
 
 def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:

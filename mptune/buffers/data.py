@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,12 @@ from mptune.errors import KernelError, MptuneError, ReferenceDataError, UnknownN
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.precision import holds_real_numbers
 
-__all__ = ["checked_references", "compute_references", "make_inputs"]
+__all__ = ["checked_references", "compute_references", "make_inputs", "require_repeatable"]
+
+#: Data of more elements are not made again only to be compared.
+_MANY: Final = 1 << 22
+#: Of the largest magnitude; what differs by less was rounded in another order.
+_ROUNDED: Final = 1e-9
 
 
 def make_inputs(kernel: Kernel, sizes: Sizes, seed: int, draw: Draw = FIRST) -> Mapping[str, Any]:
@@ -127,6 +133,61 @@ def checked_references(kernel: Kernel, given: Mapping[str, Any], sizes: Sizes) -
     if missing:
         raise ReferenceDataError(f"the reference of kernel {kernel.name} lacks output {', '.join(missing)}")
     return MappingProxyType({name: _reference(kernel, outputs[name], given[name], sizes) for name in outputs})
+
+
+def require_repeatable(
+    kernel: Kernel, sizes: Sizes, seed: int, inputs: Mapping[str, Any], references: Mapping[str, NDArray[Any]]
+) -> None:
+    """Check that a kernel's functions give the same inputs and references when they are called again.
+
+    They are called at the least of the given sizes and the kernel's presets, and not if those are large, too.
+
+    Args:
+        kernel: has the functions.
+        sizes: the problem sizes.
+        seed: seeds the inputs.
+        inputs: the first draw at these sizes.
+        references: what was computed from them.
+
+    Raises:
+        KernelError: inputs differ although the random numbers they are given are the same.
+        ReferenceDataError: references differ although their inputs are the same.
+    """
+    given = [argument for argument in kernel.arguments if argument.is_input or argument.is_output]
+
+    def elements(place: Sizes) -> int:
+        return sum(math.prod(kernel.shape_of(argument, place)) for argument in given)
+
+    try:
+        least = min((sizes, *map(kernel.resolve_sizes, kernel.sizes)), key=elements)
+        if elements(least) > _MANY:
+            return
+        if least != sizes:
+            inputs = make_inputs(kernel, least, seed)
+            references = compute_references(kernel, inputs, least)
+        again, anew = make_inputs(kernel, least, seed), compute_references(kernel, inputs, least)
+    except (MptuneError, MemoryError):
+        return  # a preset nobody asked for need not work; what is wrong at the sizes asked for is said there
+    for name in inputs:
+        if _differ(inputs[name], again[name]):
+            raise KernelError(
+                f"inputs of kernel {kernel.name}: {name!r} is not the same when the same input is made again; take "
+                "every random number from the generator they are given (rng), not from numpy.random or random"
+            )
+    for name in references:
+        if _differ(references[name], anew[name]):
+            raise ReferenceDataError(
+                f"the reference of kernel {kernel.name}: output {name!r} is not the same when it is computed again "
+                "from the same inputs, so that no error against it means anything"
+            )
+
+
+def _differ(first: Any, second: Any) -> bool:
+    """Whether two arrays or numbers differ by more than rounding."""
+    one, other = np.asarray(first), np.asarray(second)
+    if one.dtype.kind != "f":
+        return not np.array_equal(one, other)
+    return bool(np.abs(one - other).max(initial=0.0) > _ROUNDED * np.abs(one).max(initial=0.0))
 
 
 def _reference(kernel: Kernel, argument: Argument, given: Any, sizes: Sizes) -> NDArray[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.buffers.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
-from mptune.buffers.data import checked_references, compute_references, make_inputs
+from mptune.buffers.data import checked_references, compute_references, make_inputs, require_repeatable
 from mptune.buffers.draws import FIRST, Draw
 from mptune.buffers.reference_cache import ReferenceCache, reference_key, update_digest
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
@@ -67,6 +67,8 @@ class DataManager:
         self._cache = ReferenceCache(cache_folder("references") if cache_dir is None else cache_dir)
         self._typed: OrderedDict[tuple[str, str], NDArray[Any]] = OrderedDict()
         self._losses: dict[tuple[str, str], Loss] = {}
+        #: Whether the references were on disk.
+        self._is_recalled = False
 
     # -- data ----------------------------------------------------------------------------------
 
@@ -101,7 +103,9 @@ class DataManager:
         cached = self._cache.load(key) if key is not None else None
         if cached is not None:
             try:
-                return checked_references(self.kernel, cached, self.sizes)
+                references = checked_references(self.kernel, cached, self.sizes)
+                self._is_recalled = True
+                return references
             except ReferenceDataError:
                 pass  # damaged in a way the file format does not show
         try:
@@ -111,6 +115,18 @@ class DataManager:
         if key is not None:
             self._cache.keep(key, references)
         return references
+
+    def require_repeatable(self) -> None:
+        """Check that inputs and references are the same when they are made again, at sizes at which that takes no time.
+
+        Raises:
+            KernelError: inputs differ.
+            ReferenceDataError: references differ.
+        """
+        references = self.references
+        # What was on disk for these inputs was made in another process, and checked there.
+        if not self._is_recalled:
+            require_repeatable(self.kernel, self.sizes, self._seed, self.inputs, references)
 
     @cached_property
     def largest_reference(self) -> float:

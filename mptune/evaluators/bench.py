@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mptune.accuracy.evaluate import Metrics, Output, error_names, judging
+from mptune.accuracy.evaluate import Metrics, Output, error_names, first_look, judging
 from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.errors import CompileError, KernelError, LaunchError, MptuneError, OutOfMemoryError
@@ -74,6 +74,7 @@ class Ready:
         options: with which another process compiles the very same binaries, without looking at the device.
         observers: names of the observers that can measure here, of those asked for.
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
+        remarks: what a user should know of the error metrics, one line each.
     """
 
     device: DeviceInfo
@@ -83,6 +84,7 @@ class Ready:
     options: CompileOptions
     observers: tuple[str, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -197,6 +199,8 @@ class Bench:
         self._made_at = time.perf_counter()
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
+        self._data.require_repeatable()
+        remarks = first_look(metrics, self._data.references, self._data.inputs)
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
         self._ceilings: Ceilings | None = None
@@ -223,6 +227,7 @@ class Bench:
             backend.compiler.resolved(self._options),
             self._observation.names,
             unavailable,
+            remarks,
         )
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:

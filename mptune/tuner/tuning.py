@@ -94,6 +94,8 @@ def tune(
         evaluator = _evaluator(plan, stack, warn)
         ready = evaluator.start()
         plan.check_observers(ready, warn)
+        for remark in ready.remarks:
+            warn(remark)
         space = plan.space_on(ready)
         refuse_clashes(plan.kernel, plan.sizes, space)
         for found in lints(plan.kernel, plan.sizes, space):

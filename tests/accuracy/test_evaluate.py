@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.accuracy import METRICS, AccuracyResult, evaluate_outputs
+from mptune.accuracy.evaluate import first_look, judging
 from mptune.accuracy.pairs import CHUNK
 from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
 
@@ -160,3 +161,50 @@ def test_results_are_immutable_and_survive_pickling():
     assert (copy.non_finite, copy.message) == (result.non_finite, result.message)
     with pytest.raises(TypeError):
         result.errors["y"] = 0.0
+
+
+# -- before anything runs ----------------------------------------------------------------------
+
+
+def looked(metric, reference):
+    return first_look(judging(["y"], metric), {"y": reference})
+
+
+def test_a_mean_near_zero_is_said_with_what_suits():
+    rng = np.random.default_rng(0)
+    reference = rng.standard_normal((300, 400))
+    (hint,) = looked("NRMSE", reference)
+    assert hint.startswith("NRMSE divides by the mean of the reference, which is near 0 for output 'y'")
+    assert hint.endswith("--metric NMAE divides by that magnitude and suits such data")
+    # It is right: the same error by both.
+    shifted = reference + 0.01 * np.abs(reference).mean()
+    said = float(hint.partition("it says ")[2].partition(";")[0])
+    assert METRICS["NRMSE"](shifted, reference) == pytest.approx(said, rel=0.01)
+    assert METRICS["NMAE"](shifted, reference) == pytest.approx(0.01)
+    (rows,) = looked("NRMSE over rows max", 1.0 + np.where(np.arange(300)[:, None] == 7, reference - 1.0, 0.0))
+    assert "--metric 'NMAE over rows max' divides" in rows
+    (zero,) = looked(["NMAE", "NRMSE"], np.array([1.0, -1.0]))
+    assert "it says inf" in zero
+
+
+@pytest.mark.parametrize("metric", ["NRMSE", "NMAE", "RMSE", "MRE", "NRMSE over rows max"])
+def test_data_with_a_mean_need_no_hint(metric):
+    rng = np.random.default_rng(0)
+    assert looked(metric, 0.2 + rng.standard_normal((50, 40))) == () or metric == "NRMSE over rows max"
+    assert looked(metric, rng.lognormal(0.0, 3.0, (50, 40))) == ()
+    assert looked(metric, np.zeros((5, 4))) == ()
+    assert looked(metric, np.ones((5, 4), dtype=np.int32)) == ()
+    assert looked(metric, np.full((5, 4), 1e300)) == ()
+
+
+def test_a_user_s_metric_is_tried_before_anything_runs():
+    seen = []
+
+    def own(output, reference):
+        seen.append((output != reference).all())
+        return "0"
+
+    with pytest.raises(MetricError, match=r"^output 'y': error metric 'own' gave '0'; it must give one real number$"):
+        looked(own, np.ones(4))
+    assert seen == [True]
+    assert looked(lambda output, reference: 0.0, np.ones(4, dtype=np.int32)) == ()

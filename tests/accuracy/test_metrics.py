@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from mpmath import inf, log, log1p, mp, mpc, mpf, sqrt
 
-from mptune.accuracy import METRICS, pairs, resolve
+from mptune.accuracy import METRICS, evaluate_outputs, pairs, resolve
 from mptune.accuracy.pairs import CHUNK
 from mptune.errors import MetricError, UnknownNameError
 
@@ -520,6 +520,16 @@ def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
         (lambda y, r: y, "one real number"),
         (lambda y, r: None, "one real number"),
         (lambda y, r: 1j, "one real number"),
+        (lambda y, r: "0", "gave '0'; it must give one real number"),
+        (lambda y, r: b"0", "one real number"),
+        (lambda y, r: False, "gave False; it must give one real number"),
+        (lambda y, r: np.bool_(False), "one real number"),
+        (lambda y, r: np.zeros(2), "one real number"),
+        (lambda y, r: np.zeros(1), "one real number"),
+        (lambda y, r: [0.0], "one real number"),
+        (lambda y, r: (0.0, 0.0), "one real number"),
+        (lambda y, r: np.array("0"), "one real number"),
+        (lambda y, r: np.complex128(0), "one real number"),
         (lambda y, r: -1.0, "at least 0"),
         (lambda y, r: y[10], "IndexError"),
         (lambda y: 0.0, "does not take"),
@@ -528,6 +538,19 @@ def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
 def test_a_callable_that_gives_no_error_is_refused(function, message):
     with pytest.raises(MetricError, match=message):
         resolve(function)(np.ones(3), np.ones(3))
+
+
+@pytest.mark.parametrize(
+    "value", [0, 1, 0.5, np.float16(0.5), np.int8(1), np.array(0.5), np.float64(0.5), ml_dtypes.bfloat16(0.5)]
+)
+def test_any_real_number_is_an_error(value):
+    assert resolve(lambda y, r: value)(np.ones(3), np.ones(3)) == float(value)
+
+
+def test_a_callable_s_nan_is_no_small_error():
+    error = resolve(lambda y, r: np.float32("nan"))(np.ones(3), np.ones(3))
+    assert math.isnan(error)
+    assert evaluate_outputs({"y": np.ones(3)}, {"y": np.ones(3)}, lambda y, r: math.nan).is_nan
 
 
 def test_a_callable_s_own_refusal_is_passed_on():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
+import random
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ from kernels_for_data import inputs, kernel, reference, simple
 
 from mptune.buffers import DataManager
 from mptune.buffers.reference_cache import ReferenceCache, reference_key
-from mptune.errors import OutOfMemoryError, ReferenceDataError
+from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.kernel import In, Out
 
 
@@ -362,3 +364,73 @@ def test_integer_outputs_survive_the_cache(project, tmp_path):
         found = references(definition, tmp_path / "cache")["y"]
         np.testing.assert_array_equal(found, 2 * np.arange(5))
         assert found.dtype == np.int64
+
+
+# -- functions that give something else the next time ------------------------------------------
+
+
+def checked(definition, cache_dir):
+    manager = DataManager(definition, definition.resolve_sizes(), cache_dir=cache_dir)
+    manager.require_repeatable()
+    return manager.references
+
+
+def restless(spread, **changes):
+    """A kernel whose reference is off by a random share of itself."""
+    rng = np.random.default_rng(1)
+    give = lambda given, size: given["x"] * (1 + spread * rng.random(size.n))  # noqa: E731
+    return simple(np.arange(1.0, 6.0), reference=give, **changes)
+
+
+def test_a_reference_that_differs_from_call_to_call_is_refused(tmp_path):
+    with pytest.raises(ReferenceDataError, match="output 'y' is not the same when it is computed again"):
+        checked(restless(1e-6), tmp_path)
+    # What was added up in another order is the same.
+    assert set(checked(restless(1e-15), tmp_path)) == {"y"}
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda rng, size: {"x": np.random.rand(size.n)},  # noqa: NPY002
+        lambda rng, size: {"x": np.random.default_rng().random(size.n)},
+        lambda rng, size: {"x": np.full(size.n, random.random())},
+    ],
+)
+def test_inputs_that_are_not_made_of_their_random_numbers_are_refused(tmp_path, give):
+    definition = simple(np.arange(5.0), inputs=give)
+    with pytest.raises(
+        KernelError, match=r"'x' is not the same when the same input is made again; .*\(rng\), not from"
+    ):
+        checked(definition, tmp_path)
+
+
+def test_functions_are_called_again_at_the_least_of_the_sizes_and_only_if_those_are_moderate(tmp_path):
+    sizes = {"default": {"n": 5}, "large": {"n": 1 << 23}, "tiny": {"n": 2}}
+    called = []
+
+    def give(rng, size):
+        called.append(size.n)
+        return {"x": rng.random(size.n)}
+
+    definition = simple(np.arange(5.0), inputs=give, sizes=sizes)
+    checked(definition, tmp_path)
+    assert called == [5, 2, 2]
+    called.clear()
+    checked(dataclasses.replace(definition, sizes={"default": {"n": 1 << 22}}), tmp_path)
+    assert called == [1 << 22]
+    # A preset that does not work is nobody's trouble but theirs who ask for it.
+    broken = dataclasses.replace(definition, inputs=lambda rng, size: {"x": rng.random(max(size.n, 5))})
+    assert checked(broken, tmp_path)["y"].shape == (5,)
+
+
+def test_what_the_cache_has_was_checked_when_it_was_made(tmp_path):
+    called = []
+
+    def give(rng, size):
+        called.append(size.n)
+        return inputs(rng, size)
+
+    for _ in range(2):
+        checked(kernel(inputs=give, reference=reference), tmp_path)
+    assert len(called) == 3
