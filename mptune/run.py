@@ -25,7 +25,7 @@ from mptune.precision import precision
 from mptune.results import Status, Trial
 from mptune.space.configuration import Value
 from mptune.store import PROBE, RunFile, RunInfo, RunState
-from mptune.unseen import Verified, in_words
+from mptune.unseen import Verified, count_of, in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -249,7 +249,7 @@ class Run:
 
     @cached_property
     def undecided(self) -> tuple[Trial, ...]:
-        """The feasible trials any of which may be the best: noise hides which, and their types differ.
+        """The feasible trials any of which may be the best, the simplest of each types: noise hides which types win.
 
         Empty as soon as a winner can be named. On a machine that is quiet, what cannot be told apart is as good as each
         other, and the simplest is the best.
@@ -267,7 +267,10 @@ class Run:
             and self.types_of(t) != self.types_of(sure[0])
             and (contenders.index(t) < contenders.index(sure[0]) or ratios[t.configuration].may_be_faster)
         ]
-        return (sure[0], *open_ones) if open_ones else ()
+        of_types: dict[tuple[Value, ...], Trial] = {}
+        for trial in (sure[0], *open_ones):
+            of_types.setdefault(self.types_of(trial), trial)
+        return tuple(of_types.values()) if open_ones else ()
 
     @property
     def why_undecided(self) -> str:
@@ -367,6 +370,18 @@ class Run:
     def verified_text(self, trial: Trial) -> str:
         """Return that in words; empty if it was not verified."""
         return in_words(trial, self.info.objective, self.fallen_beside(trial))
+
+    def unverified_text(self, trial: Trial) -> str:
+        """Say that a feasible trial was run on no unseen input, and why; empty where it was, or is still to be."""
+        is_meant = self.state.unverified and self.info.objective.is_feasible(trial)
+        if not is_meant or self.verified(trial) is not None:
+            return ""
+        draws = max(1, count_of(trial, "error_draws", 1))
+        seen = "the one input" if draws == 1 else f"the {draws} inputs"
+        return (
+            f"NOT verified on any unseen input ({self.state.unverified}): nothing is known of its error beyond {seen} "
+            "of the search"
+        )
 
     def fallen_beside(self, trial: Trial) -> int:
         """Return how many other configurations would have been reported, and broke their limits on unseen inputs."""
@@ -551,6 +566,7 @@ class Run:
                     | {
                         _SPEEDUP: self.speedup(trial),
                         "speedup_interval": self.speedup_interval(trial),
+                        "error_draws": trial.metric("error_draws"),
                         "feasible": self.info.objective.is_feasible(trial),
                     }
                     for trial in self.pareto(metrics)
@@ -568,6 +584,7 @@ class Run:
             "speedup_interval": self.speedup_interval(trial),
             "error": trial.error,
             "verified": None if (verified := self.verified(trial)) is None else verified.to_json(),
+            **({"not_verified": text} if (text := self.unverified_text(trial)) else {}),
             "metrics": trial.measurement.metrics,
         }
 

@@ -15,8 +15,20 @@ from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.store import RunInfo
-from mptune.unseen import Verified, in_words, rate_bound, with_draws
+from mptune.store import RunInfo, RunState
+from mptune.unseen import Verified, in_words, next_unseen, rate_bound, with_draws
+
+FIELDS = {
+    "kernel": "force",
+    "backend": "host",
+    "device": "one",
+    "sizes": {"n": 1},
+    "metric": "NMAE",
+    "configurations": 3,
+    "strategy": "random",
+    "seed": 0,
+    "objective": "time_ms",
+}
 
 
 def trial(**metrics: float) -> Trial:
@@ -158,6 +170,39 @@ def test_verification_adds_up_over_sessions():
     assert with_draws(trial(), [drawn(2e-5)] * 5 + [drawn(4e-4), drawn(3e-5)], objective) == both
 
 
+def test_the_numbers_of_unseen_inputs_go_on_after_those_that_could_not_be_made():
+    objective = Objective(threshold=1e-4)
+    assert next_unseen(trial()) == 0
+    # Of files from before numbers were kept, as many as there were inputs.
+    assert next_unseen(trial(unseen_inputs=7.0)) == 7
+    first = with_draws(trial(), [drawn(2e-5), drawn(6e-5)], objective, [1, 4])
+    assert (next_unseen(first), first.metric("unseen_worst")) == (5, 4)
+    second = with_draws(first, [drawn(3e-5)], objective)
+    assert (next_unseen(second), second.metric("unseen_worst")) == (6, 4)
+    assert second.metric("unseen_inputs") == 3
+    for nonsense in (math.nan, math.inf, -1.0, 1e300):
+        assert next_unseen(trial(unseen_next=nonsense, unseen_inputs=2.0)) == 2
+
+
+def test_what_was_run_on_no_unseen_input_is_not_called_verified(capsys):
+    fields = {**FIELDS, "threshold": 1e-4, "parameters": [{"name": "x", "kind": "ordinal", "values": [1]}]}
+    why = "none could be made: no such file"
+    run = described_run(fields, [trial()])
+    run = Run(run.info, run.trials, RunState(unverified=why))
+    said = f"NOT verified on any unseen input ({why}): nothing is known of its error beyond the one input of the search"
+    assert run.unverified_text(run.trials[0]) == said
+    print_run(run)
+    assert f"best: {said}" in capsys.readouterr().out
+    entry = run.summary()["best"]
+    assert (entry["verified"], entry["not_verified"]) == (None, said)
+    # A trial that was verified later, one that is not feasible, a run that has not come to its end.
+    objective = Objective(threshold=1e-4)
+    assert run.unverified_text(with_draws(trial(), [drawn(1e-5)], objective)) == ""
+    assert run.unverified_text(trial(error=1.0)) == ""
+    assert Run(run.info, run.trials).unverified_text(run.trials[0]) == ""
+    assert RunState.from_json(run.state.to_json()) == run.state
+
+
 def test_a_run_tells_what_was_verified_under_its_own_limits():
     objective = Objective(threshold=1e-4)
     verified = with_draws(trial(), [drawn(2e-5)] * 20, objective)
@@ -192,19 +237,7 @@ def test_limits_are_said_as_a_user_writes_them(threshold, limit):
 
 
 def test_what_was_lost_to_fragility_is_said(capsys):
-    fields = {
-        "kernel": "force",
-        "backend": "host",
-        "device": "one",
-        "sizes": {"n": 1},
-        "metric": "NMAE",
-        "configurations": 3,
-        "strategy": "random",
-        "seed": 0,
-        "threshold": 1e-3,
-        "objective": "time_ms",
-        "parameters": [{"name": "block", "kind": "ordinal", "values": [1, 2, 3]}],
-    }
+    fields = {**FIELDS, "threshold": 1e-3, "parameters": [{"name": "block", "kind": "ordinal", "values": [1, 2, 3]}]}
 
     def trial(block, time_ms, status, error):
         metrics = {"time_ms": time_ms, "error": error, "memory_bytes": 8.0}

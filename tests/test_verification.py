@@ -216,6 +216,41 @@ def test_where_no_input_can_be_made_verification_ends_and_one_reason_is_said_onc
     assert len(runs.asked) == 1
 
 
+def test_after_inputs_that_cannot_be_made_the_next_session_runs_none_twice():
+    runs = Runs({"best": good, "base": good}, unmade=[(Stream.UNSEEN, number) for number in (0, 3, 9, 21)])
+    verify = runs.verification(20)
+    assert verify() is False
+    assert verify.why_not == ""
+    first = {number for _, draws in runs.asked for _, number in draws}
+    runs.asked.clear()
+    assert runs.verification(30)() is False
+    second = [number for _, draws in runs.asked for _, number in draws]
+    assert not first & set(second) - {21}
+    assert len(second) == len(set(second))
+    assert runs.of("best")[1] == Verified(30, 0, good(Draw(number=33)))
+
+
+def test_what_fell_ahead_of_its_turn_goes_on_after_the_input_it_fell_on():
+    runs = Runs({"fragile": on(7), "also": on(7), "holds": good})
+    verify = runs.verification(20)
+    while verify():
+        pass
+    assert runs.of("also")[0].metric("unseen_next") == 8
+    assert runs.of("also")[0].metric("unseen_worst") == 7
+
+
+def test_why_nothing_was_verified():
+    runs = Runs({"best": good}, unmade=[(Stream.UNSEEN, number) for number in range(1000)])
+    verify = runs.verification(20)
+    verify()
+    assert verify.why_not == "none could be made: no such case"
+    assert runs.verification(0).why_not == "none was asked for (--verify 0)"
+    lost = Runs({"best": on(2, outcome=None, otherwise=lambda _: None)})
+    verify = lost.verification(20)
+    verify()
+    assert verify.why_not == "the worker was lost"
+
+
 def test_a_lost_worker_leaves_a_trial_unverified_and_it_is_said():
     runs = Runs({"best": on(2, outcome=None, otherwise=lambda _: None)})
     assert runs.verification(20)() is False
@@ -344,6 +379,10 @@ def test_inputs_that_are_always_the_same_are_not_unseen(tmp_path, scale):
     assert run.reported
     assert all(run.verified(trial) is None for trial in run.reported)
     assert sum("do not depend on rng, so no input is unseen" in warning for warning in warned) == 1
+    for trial in (run.baseline, run.best, *run.undecided):
+        if trial is not None:
+            assert run.unverified_text(trial).startswith("NOT verified on any unseen input (none could be made: inputs")
+    assert Run.load(path).state.unverified == run.state.unverified
     with pytest.raises(MptuneError, match="no unseen input could be made: inputs of kernel shift give the same"):
         verify(path, fixed, configuration="1", inputs=3, scales=[scale], on_warning=warned.append)
 
@@ -351,3 +390,27 @@ def test_inputs_that_are_always_the_same_are_not_unseen(tmp_path, scale):
 def test_draws_of_verification_are_the_same_for_a_seed_and_none_of_the_search():
     keys = [Draw(stream, number).spawn_key for stream, number in itertools.product(Stream, range(30))]
     assert len(set(keys)) == len(keys)
+
+
+def test_inputs_of_other_random_numbers_are_refused_in_one_line():
+    restless = dataclasses.replace(kernel, inputs=lambda rng, size: {"x": np.random.random(size.n)})  # noqa: NPY002
+    with pytest.raises(
+        MptuneError, match="inputs of kernel shift: 'x' is not the same when the same input is made again"
+    ):
+        tune(restless, **OPTIONS)
+
+
+def test_a_metric_that_gives_no_number_ends_the_run_before_its_first_trial():
+    with pytest.raises(MptuneError, match="gave '0'; it must give one real number"):
+        tune(kernel, metric=lambda output, reference: "0", **OPTIONS)
+
+
+def test_a_metric_that_suits_the_data_ill_is_said_when_tuning_begins():
+    warned = []
+    centred = dataclasses.replace(
+        kernel,
+        inputs=lambda rng, size: {"x": rng.uniform(-1.0, 1.0, size.n)},
+        reference=lambda given, size: given["x"] * 1,
+    )
+    tune(centred, **{**OPTIONS, "budget": 1, "verify": 0, "max_error": None, "on_warning": warned.append})
+    assert sum("NRMSE divides by the mean of the reference, which is near 0" in message for message in warned) == 1

@@ -190,7 +190,11 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
         "statuses": _choices([trial.status.value for trial in trials]),
         "messages": _texts([trial.message for trial in trials]),
         "warnings": _texts(["\n".join(trial.warnings) for trial in trials]),
-        "run_warnings": (*run.state.warnings, *([run.why_undecided] if run.undecided else [])),
+        "run_warnings": (
+            *run.state.warnings,
+            *([run.why_undecided] if run.undecided else []),
+            *(f"best: {text}" for t in [run.best] if t is not None and (text := run.unverified_text(t))),
+        ),
         "speedup_text": "" if run.best is None else run.speedup_text(run.best),
         "verified": {name: run.verified_text(t) for name, t in named.items() if t is not None and run.verified(t)},
         "feasible": [int(objective.is_feasible(trial)) for trial in trials],

@@ -212,6 +212,7 @@ class RunState:
         stale: stored trials set aside because source, compiler, device or data have changed.
         warnings: what the user should know of the run as a whole, one plain line each.
         finals: what the finalists took, side by side; empty before they were measured again.
+        unverified: why something that is reported was run on no unseen input; empty if all was, or is still to be.
     """
 
     wall_s: float = 0.0
@@ -222,6 +223,7 @@ class RunState:
     stale: int = 0
     warnings: tuple[str, ...] = ()
     finals: Finals = field(default_factory=Finals)
+    unverified: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""

@@ -187,6 +187,12 @@ class Ledger(Evaluator):
         self._file.update(dataclasses.replace(self._file.state, stale=len(stale)))
         return current
 
+    def end_verification(self, why_not: str) -> None:
+        """Record why some of what is reported was run on no unseen input, if some was not."""
+        feasible = [trial for trial in self.result().reported if self.objective.is_feasible(trial)]
+        is_missing = not all(trial.metric("unseen_inputs") > 0 for trial in feasible)
+        self._file.update(dataclasses.replace(self._file.state, unverified=why_not if is_missing else ""))
+
     # -- time ----------------------------------------------------------------------------------
 
     @property

@@ -13,7 +13,7 @@ from mptune.results import Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.warnings import Warnings
-from mptune.unseen import with_draws
+from mptune.unseen import next_unseen, with_draws
 
 __all__ = ["LEAST_INPUTS", "SHARE", "Verification"]
 
@@ -62,6 +62,7 @@ class Verification:
         self._unmade: dict[Draw, str] = {}
         self._lost: set[Configuration] = set()
         self._draw_s = 0.0
+        self._has_run = False
 
     def __call__(self) -> bool:
         """Verify what is going to be reported; stop, and say so, as soon as any of it is not feasible any more."""
@@ -71,6 +72,15 @@ class Verification:
             if not self._step(waiting):
                 return True
         return False
+
+    @property
+    def why_not(self) -> str:
+        """Why something was run on no unseen input, in words; empty if nothing hindered it."""
+        if not self._wanted:
+            return "none was asked for (--verify 0)"
+        if self._unmade and not self._has_run:
+            return f"none could be made: {next(iter(self._unmade.values()))}"
+        return "the worker was lost" if self._lost else ""
 
     def _waiting(self) -> list[Trial]:
         """Return what is to be run on more draws: of all that is going to be reported, what has had the fewest."""
@@ -83,8 +93,8 @@ class Verification:
         ]
         for target in (min(LEAST_INPUTS, self._wanted), self._wanted):
             if short := [trial for trial in reported if _unseen(trial) < target]:
-                fewest = min(map(_unseen, short))
-                return [trial for trial in short if _unseen(trial) == fewest]
+                fewest = min((_unseen(trial), next_unseen(trial)) for trial in short)
+                return [trial for trial in short if (_unseen(trial), next_unseen(trial)) == fewest]
             if not self._has_time:
                 break
             if behind := self._behind(reported):
@@ -118,10 +128,10 @@ class Verification:
         number = LEAST_INPUTS - done
         if number <= 0:
             number = int(min(_PIECE_S, self._ledger.left_s(SHARE)) / self._draw_s) if self._draw_s else 1
-        return list(islice(self._unseen_draws(), done, done + max(1, min(number, self._wanted - done))))
+        return list(islice(self._unseen_draws(next_unseen(trial)), max(1, min(number, self._wanted - done))))
 
-    def _unseen_draws(self) -> Iterator[Draw]:
-        draws = (Draw(Stream.UNSEEN, number) for number in count())
+    def _unseen_draws(self, first: int) -> Iterator[Draw]:
+        draws = (Draw(Stream.UNSEEN, number) for number in count(first))
         return (draw for draw in draws if draw not in self._unmade)
 
     def _is_known(self, configurations: Sequence[Configuration], draw: Draw) -> bool:
@@ -133,6 +143,7 @@ class Verification:
         found = self._evaluator.run_on_draws(configurations, draws)
         for draw, trial in zip(found.draws, found.trials, strict=True):
             self._known[trial.configuration, draw] = trial
+            self._has_run |= draw.stream is Stream.UNSEEN
         for draw, reason in found.unmade.items():
             if reason not in self._unmade.values():
                 self._warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
@@ -164,7 +175,8 @@ class Verification:
             after = dataclasses.replace(trial, status=found[failed].status, message=message)
         else:
             unseen = objective if draws[0].stream is Stream.UNSEEN else None
-            after = with_draws(trial, [one.measurement.metrics for one in found.values()], unseen)
+            errors = [one.measurement.metrics for one in found.values()]
+            after = with_draws(trial, errors, unseen, [draw.number for draw in found])
         kept = self._ledger.keep(after, self._ledger.phases[trial.configuration])
         self._on_step(kept)
         return objective.is_feasible(kept)
