@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from mptune.errors import CompileError, ExpressionError, KernelError, MptuneErro
 from mptune.kernel import Kernel, Sizes
 from mptune.lints import lints, refuse_clashes
 from mptune.rendering import cited, render
+from mptune.run import in_short
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering, representatives
 
 __all__ = ["CheckResult", "Compilation", "Selection", "check", "select"]
 
+_NUMBERS: Final = re.compile(r"\d+")
 #: Which configurations, as :func:`select` explains.
 Selection = int | Literal["values", "signatures", "all"]
 
@@ -50,6 +53,14 @@ class CheckResult:
     def failures(self) -> tuple[Compilation, ...]:
         """The compilations that failed."""
         return tuple(c for c in self.compilations if c.message)
+
+    @property
+    def failure_groups(self) -> tuple[tuple[Compilation, ...], ...]:
+        """The failures whose messages say the same but for their numbers together, the most frequent first."""
+        groups: dict[str, list[Compilation]] = {}
+        for failure in self.failures:
+            groups.setdefault(_NUMBERS.sub("#", in_short(failure.message)), []).append(failure)
+        return tuple(tuple(group) for group in sorted(groups.values(), key=len, reverse=True))
 
     @property
     def median_s(self) -> float:

@@ -33,13 +33,19 @@ def portable(body: str, where: str) -> str:
         if before.count("{") <= before.count("}"):
             line = body.count("\n", 0, match.start()) + 1
             raise TemplateError(
-                f"{where}:{line}: declare extern __shared__ {match[2]}[] inside the function that uses it"
+                f"{cite(where, line)}: declare extern __shared__ {match[2]}[] inside the function that uses it"
             )
         # The macro takes a type without a comma.
         name = f"mptune_type_of_{match[2]}"
         return f"using {name} = {match[1]}; SHARED_DYNAMIC({name}, {match[2]});" + "\n" * match[0].count("\n")
 
     return _DYNAMIC_SHARED.sub(replace, body)
+
+
+def cite(label: str, *lines: int) -> str:
+    """Return how messages cite lines: ``own.cu.j2:3``, or ``template of kernel own, line 3`` where it has no file."""
+    numbers = ", ".join(map(str, lines))
+    return f"{label}, line{'s' if len(lines) > 1 else ''} {numbers}" if " " in label else f"{label}:{numbers}"
 
 
 def without_comments(text: str) -> str:

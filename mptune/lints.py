@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from mptune.dialect import cite
 from mptune.errors import EmptySpaceError, KernelError, MptuneError
 from mptune.expressions import Expression
 from mptune.kernel import Kernel, Sizes
@@ -38,7 +39,7 @@ def refuse_clashes(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> None:
         found = clash(body, kernel.function)
         if found is not None:
             parameter, why = found
-            where = _place(kernel, configuration, sizes, body, parameter.start)
+            where = cite(*_place(kernel, configuration, sizes, body, parameter.start))
             raise KernelError(
                 f"{where}: a parameter of function {kernel.function}: {why}; call it {parameter.text}_values, say"
             )
@@ -66,14 +67,14 @@ def _configurations(kernel: Kernel, space: SearchSpace) -> list[Configuration]:
     return found
 
 
-def _place(kernel: Kernel, configuration: Configuration, sizes: Sizes, body: str, start: int) -> str:
-    """Return ``file:line`` of the template for a place in what was made of it."""
+def _place(kernel: Kernel, configuration: Configuration, sizes: Sizes, body: str, start: int) -> tuple[str, int]:
+    """Return what messages call the template, and its line, for a place in what was made of it."""
     line = body.count("\n", 0, start) + 1
     lines = template_lines(kernel, configuration, sizes)
     # A template that looks at its own text has no lines.
-    return (
-        lines.at(line, start - body.rfind("\n", 0, start)) if lines is not None else f"what mptune render prints:{line}"
-    )
+    if lines is None:
+        return "what mptune render prints", line
+    return lines.place(line, start - body.rfind("\n", 0, start))
 
 
 # -- literals --------------------------------------------------------------------------------------------
@@ -89,16 +90,15 @@ def _widening(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> 
         except MptuneError:
             continue
         for literal in literals:
-            name, _, number = _place(kernel, configuration, sizes, body, literal.start).rpartition(":")
-            places[name, int(number)] = None
+            places[_place(kernel, configuration, sizes, body, literal.start)] = None
             texts[literal.text] = None
     for name in dict.fromkeys(name for name, _ in places):
         numbers = sorted(number for other, number in places if other == name)
-        listed = f"{', '.join(map(str, numbers[:_NAMED]))}{', …' if len(numbers) > _NAMED else ''}"
+        where = f"{cite(name, *numbers[:_NAMED])}{', …' if len(numbers) > _NAMED else ''}"
         shown = ", ".join(list(texts)[:_NAMED])
         are = "is a double" if len(texts) == 1 else "are doubles"
         yield (
-            f"{name}:{listed}: {shown} {are} in C++, and what is combined with a double is computed in double, however "
+            f"{where}: {shown} {are} in C++, and what is combined with a double is computed in double, however "
             f"narrow its type: write T({next(iter(texts))}), with T the type it should have"
         )
 

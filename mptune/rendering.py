@@ -22,7 +22,7 @@ import jinja2.meta
 import jinja2.nodes
 
 from mptune.build import build_lines
-from mptune.dialect import declared_types, portable, without_comments
+from mptune.dialect import cite, declared_types, portable, without_comments
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Kernel, Sizes
 from mptune.precision import Precision, precision
@@ -112,8 +112,10 @@ def render_body(kernel: Kernel, configuration: Configuration, sizes: Mapping[str
     template = _compile(source)
     context = _context(kernel, kernel.own(configuration), sizes)
     template.check_names(context)
-    body = portable(template.render(context), source.name.removesuffix(".j2"))
-    _check_function(kernel, body, source.name)
+    body = portable(
+        template.render(context), source.name.removesuffix(".j2") if source.path else f"{source.label} as rendered"
+    )
+    _check_function(kernel, body, source.label)
     return body
 
 
@@ -152,7 +154,8 @@ _HELPERS: Final[dict[str, Callable[..., Any]]] = {
 class _Source:
     """Where a template comes from."""
 
-    name: str  #: what messages call it
+    name: str  #: that of its file, or of the file it might be
+    label: str  #: what messages call it
     path: Path | None  #: its file, None for an inline one
     folder: Path  #: where the templates it includes are
     version: int | str  #: when the file was last changed; the text of an inline one
@@ -161,11 +164,11 @@ class _Source:
 def _locate(kernel: Kernel) -> _Source:
     if isinstance(kernel.template, str) and "\n" in kernel.template:
         folder = kernel.path.parent if kernel.path else Path.cwd()
-        return _Source(f"{kernel.name}.cu.j2", None, folder, kernel.template)
+        return _Source(f"{kernel.name}.cu.j2", f"template of kernel {kernel.name}", None, folder, kernel.template)
     candidates = _candidates(kernel)
     for path in candidates:
         if path.is_file():
-            return _Source(path.name, path, path.parent, path.stat().st_mtime_ns)
+            return _Source(path.name, path.name, path, path.parent, path.stat().st_mtime_ns)
     name, definition = candidates[-1].name, kernel.path.name if kernel.path else "the program"
     # Whole names are all alike: they end in .cu.j2.
     stems = [path.name.partition(".")[0] for one in candidates for path in one.parent.glob("*.j2")]
@@ -201,7 +204,7 @@ def template_hash(kernel: Kernel) -> str:
         try:
             found = jinja2.meta.find_referenced_templates(environment.parse(pending.pop()))
         except jinja2.TemplateSyntaxError as error:
-            raise TemplateError(f"{source.name}:{error.lineno}: {error.message}") from error
+            raise TemplateError(f"{cite(source.label, error.lineno)}: {error.message}") from error
         for name in found:
             # A name that is computed, or that of a file that is not there, shows when the template is rendered.
             if name is not None and name not in texts and (source.folder / name).is_file():
@@ -234,21 +237,22 @@ class _Template:
         for name, line in self.calls.items():
             if name in context:
                 raise TemplateError(
-                    f"{self.source.name}:{line}: the helper {name}() is called, and a parameter or size is called "
-                    f"{name!r}, which hides it; call that {name}_value, say"
+                    f"{cite(self.source.label, line)}: the helper {name}() is called, and a parameter or size is "
+                    f"called {name!r}, which hides it; call that {name}_value, say"
                 )
         for name, line in self.lines.items():
             if name not in context and name not in _HELPERS:
                 near, helpers = did_you_mean(name, [*context, *_HELPERS]), ", ".join(_HELPERS)
                 raise TemplateError(
-                    f"{self.source.name}:{line}: {name!r} is not defined{near} ({_known(context)}; helpers: {helpers})"
+                    f"{cite(self.source.label, line)}: {name!r} is not defined{near} ({_known(context)}; helpers: "
+                    f"{helpers})"
                 )
 
     def render(self, context: Mapping[str, Any]) -> str:
         try:
             return self.template.render(context)
         except jinja2.TemplateSyntaxError as error:
-            raise TemplateError(f"{error.name or self.source.name}:{error.lineno}: {error.message}") from error
+            raise TemplateError(f"{cite(error.name or self.source.label, error.lineno)}: {error.message}") from error
         except jinja2.TemplateNotFound as error:
             raise TemplateError(f"{self._where(error)}: no template {error.name!r} in {self.source.folder}") from error
         except jinja2.UndefinedError as error:
@@ -259,14 +263,14 @@ class _Template:
             raise TemplateError(f"{self._where(error)}: {kind}{error}") from error
 
     def _where(self, error: BaseException) -> str:
-        """Return ``file:line`` of the innermost template line in a traceback."""
+        """Cite the innermost template line in a traceback."""
         own = str(self.source.path) if self.source.path else "<template>"
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if frame.filename == own:
-                return f"{self.source.name}:{frame.lineno}"
+                return cite(self.source.label, frame.lineno or 1)
             if frame.filename.endswith(".j2") and Path(frame.filename).is_relative_to(self.source.folder):
                 return f"{Path(frame.filename).name}:{frame.lineno}"
-        return self.source.name
+        return self.source.label
 
 
 @functools.lru_cache(maxsize=64)
@@ -277,7 +281,7 @@ def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
         tree = environment.parse(text, source.name)
         template = environment.from_string(text) if source.path is None else environment.get_template(source.name)
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"{source.name}:{error.lineno}: {error.message}") from error
+        raise TemplateError(f"{cite(source.label, error.lineno)}: {error.message}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise TemplateError(f"template {source.path} cannot be read: {error}") from error
     calls: dict[str, int] = {}
@@ -319,7 +323,7 @@ class TemplateLines:
     """Where the parts of an instantiated template come from.
 
     Attributes:
-        name: what the parts without a name come from.
+        name: what messages call the template that the parts without a name come from.
         starts: by line of the instantiated template, the columns at which parts begin, ascending, and for each the name
             and the line of its template.
     """
@@ -328,10 +332,14 @@ class TemplateLines:
     starts: tuple[tuple[tuple[int, ...], tuple[tuple[str, int], ...]], ...]
 
     def at(self, line: int, column: int = 1) -> str:
-        """Return ``file:line`` of what stands there in the instantiated template; both count from 1."""
+        """Cite the template's line of what stands there in the instantiated template; both count from 1."""
+        return cite(*self.place(line, column))
+
+    def place(self, line: int, column: int = 1) -> tuple[str, int]:
+        """Return what messages call the template, and its line, of what stands there."""
         columns, places = self.starts[min(line, len(self.starts)) - 1]
         name, number = places[max(0, bisect.bisect_right(columns, column) - 1)]
-        return f"{name or self.name}:{number}"
+        return name or self.name, number
 
 
 class _Marking(jinja2.Environment):
@@ -377,7 +385,7 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
             skipped += len(match[0])
         last = places[-1]
         starts.append((tuple(columns), tuple(places)))
-    return TemplateLines(source.name, tuple(starts))
+    return TemplateLines(source.label, tuple(starts))
 
 
 #: How NVRTC and hiprtc say that they have a function of that name themselves.
@@ -407,12 +415,12 @@ def cited(message: str, kernel: Kernel, configuration: Configuration, sizes: Map
     if lines is None:
         return message
 
-    def cite(match: re.Match[str]) -> str:
+    def located(match: re.Match[str]) -> str:
         line = int(match[1] or match[3])
         where = lines.at(line, int(match[2] or 1))
-        return where if where == f"{source.name}:{line}" else f"{where} (line {line} rendered)"
+        return where if where == cite(source.label, line) else f"{where} (line {line} rendered)"
 
-    return place.sub(cite, message)
+    return place.sub(located, message)
 
 
 # -- messages ------------------------------------------------------------------------------------

@@ -47,3 +47,17 @@ def test_failures_are_reported_with_their_configuration() -> None:
 def test_sample_below_one_is_refused() -> None:
     with pytest.raises(MptuneError, match="sample 0"):
         check(KERNEL, get_backend("host"), sample=0)
+
+
+def test_failures_that_say_the_same_are_told_once() -> None:
+    template = (
+        str(KERNEL.template) + "\n{% if unroll == 4 %}\n#error no four of {{ block }}\n{% endif %}\n{{ nothing }}\n"
+    )
+    result = check(dataclasses.replace(KERNEL, template=template), get_backend("host"))
+    (group,) = result.failure_groups
+    assert len(group) == len(result.compilations) > 1
+    lines = template.count("\n")
+    assert group[0].message.startswith(f"template of kernel poly, line {lines}: 'nothing' is not defined")
+    result = check(dataclasses.replace(KERNEL, template=template.replace("{{ nothing }}", "")), get_backend("host"))
+    assert [len(group) for group in result.failure_groups] == [len(result.failures)]
+    assert f"template of kernel poly, line {lines - 2} (line" in result.failures[0].message

@@ -50,7 +50,7 @@ def test_a_literal_put_into_a_bundled_kernel_is_found(name: str, right: str, wro
     assert template.count(right) == 1
     line = template[: template.index(right)].count("\n") + 1
     (warning,) = found(kernel, template=template.replace(right, wrong))
-    assert warning.startswith(f"{name}.cu.j2:{line}: {literal}")
+    assert warning.startswith(f"template of kernel {name}, line {line}: {literal}")
     assert "computed in double" in warning
     assert "\n" not in warning
 

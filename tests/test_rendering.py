@@ -117,14 +117,16 @@ def test_block_tags_leave_no_blank_lines():
 
 def test_undefined_name_is_reported_with_line_and_nearest_name():
     message = failure("int a;\nint b = {{ block_sise }};")
-    assert message.startswith("scale.cu.j2:3: 'block_sise' is not defined; did you mean 'block_size'?")
+    assert message.startswith(
+        "template of kernel scale, line 3: 'block_sise' is not defined; did you mean 'block_size'?"
+    )
     for name in ("x_type", "exp_policy", "block_size", "unroll", "layout", "order", "n", "ceildiv"):
         assert name in message
 
 
 def test_undefined_name_is_found_in_a_branch_that_is_not_taken():
     message = failure("{% if unroll %}\n{{ nothing }}\n{% endif %}", {"unroll": False})
-    assert message.startswith("scale.cu.j2:3: 'nothing'")
+    assert message.startswith("template of kernel scale, line 3: 'nothing'")
 
 
 def test_names_a_template_sets_itself_are_defined():
@@ -133,7 +135,7 @@ def test_names_a_template_sets_itself_are_defined():
 
 def test_unknown_attribute_of_a_precision():
     message = failure("\n{{ x_type.byte }}")
-    assert message.startswith("scale.cu.j2:3: a precision parameter has no attribute 'byte'")
+    assert message.startswith("template of kernel scale, line 3: a precision parameter has no attribute 'byte'")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_unknown_attribute_of_a_precision():
 )
 def test_mistakes_name_the_template_and_the_line(text, line, says):
     message = failure(text)
-    assert re.match(rf"scale\.cu\.j2:{line}: ", message), message
+    assert re.match(rf"template of kernel scale, line {line}: ", message), message
     assert says in message
 
 
@@ -349,7 +351,10 @@ def test_lines_after_dynamic_shared_memory_keep_their_numbers():
 def test_dynamic_shared_memory_outside_a_function_is_placed():
     text = 'extern "C" {\nextern __shared__ float part[];\n}\n' + FUNCTION + " {}\n"
     instance = kernel(text)
-    with pytest.raises(TemplateError, match=r"scale.cu:2: declare extern __shared__ part\[\] inside the function"):
+    with pytest.raises(
+        TemplateError,
+        match=r"template of kernel scale as rendered, line 2: declare extern __shared__ part\[\] inside the function",
+    ):
         render_body(instance, instance.configuration({}), instance.resolve_sizes())
 
 
@@ -364,7 +369,8 @@ def test_a_parameter_that_hides_a_helper_the_template_calls() -> None:
     assert "// 1" in render_body(fine, fine.configuration({}), fine.resolve_sizes())
     hidden = dataclasses.replace(fine, template=f"{FUNCTION} {{\n// {{{{ max(1, n) }}}}\n}}\n")
     with pytest.raises(
-        TemplateError, match=r"^scale.cu.j2:2: the helper max\(\) is called.*'max'.*call that max_value"
+        TemplateError,
+        match=r"^template of kernel scale, line 2: the helper max\(\) is called.*'max'.*call that max_value",
     ):
         render_body(hidden, hidden.configuration({}), hidden.resolve_sizes())
 

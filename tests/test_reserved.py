@@ -119,7 +119,8 @@ def test_a_parameter_that_hides_what_the_template_uses_is_refused(name: str, sta
     text = TEXT.replace("* x,", f"* {name},").replace("= x[i];", f"= {name}[i]; {statement}")
     kernel = dataclasses.replace(OWN, template=text)
     with pytest.raises(
-        KernelError, match=rf"^poly.cu.j2:2: a parameter of function poly: it .*{says}.* call it {name}_v"
+        KernelError,
+        match=rf"^template of kernel poly, line 2: a parameter of function poly: it .*{says}.* call it {name}_v",
     ):
         check(kernel, get_backend("host"), sample=1)
     with pytest.raises(KernelError, match=says):

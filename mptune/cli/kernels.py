@@ -334,5 +334,6 @@ def _print_checks(results: Sequence[CheckResult]) -> None:
     for result in results:
         for warning in result.warnings:
             print_note(f"{result.kernel}: warning: {warning}")
-        for failure in result.failures[:3]:
-            print_error(f"{result.kernel} at {failure.configuration}: {failure.message}")
+        for first, *others in result.failure_groups[:3]:
+            where = f"{len(others) + 1} of {len(result.compilations)} configurations, such as " if others else ""
+            print_error(f"{result.kernel} at {where}{first.configuration}: {first.message}")
