@@ -41,6 +41,18 @@ _ORDER: Final = {name: place for place, name in enumerate((*PRECISIONS, *POLICIE
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """An error, what it is measured by, and its limit."""
+
+    measured_by: str
+    error: float
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.measured_by} {self.error:.3g} (limit {self.limit:g})"
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """A configuration beside the winner.
 
@@ -53,6 +65,8 @@ class Outcome:
         source: "measured" (a trial of the run), "probed", "untimed" (its error was measured, its time was not) or
             "signature" (its error was measured on another trial, which differs in nothing that is known to change the
             numbers).
+        limited: of several limits, the error that comes closest to its own, which is what ``digits`` are of; None for
+            one limit.
     """
 
     trial: Trial
@@ -61,6 +75,14 @@ class Outcome:
     gain: float
     interval: tuple[float, float] | None = None
     source: str = "measured"
+    limited: Limited | None = None
+
+    @property
+    def error_text(self) -> str:
+        """The error that ``digits`` are of; of several limits, with what it is measured by and its own limit."""
+        if self.trial.is_valid and self.limited is not None:
+            return str(self.limited)
+        return f"{self.trial.error:.3g}" if self.trial.is_valid and not math.isnan(self.trial.error) else "-"
 
     @property
     def is_better(self) -> bool:
@@ -146,6 +168,7 @@ class Explanation:
         is_objective: whether that is what the run optimises; not where it is the error, and the price is the speed.
         minimise: whether less of the objective is better.
         metric: the error metric.
+        limited: as of :class:`Outcome`.
         digits_spare: decimal digits between the trial's error and its limit, negative if it exceeds it; NaN without.
         changes: every change of one parameter, by parameter, the widest value first.
         widest: the baseline, all of whose types are the widest; None if there is none, or the trial is it.
@@ -162,6 +185,7 @@ class Explanation:
     is_objective: bool = True
     minimise: bool = True
     metric: str = ""
+    limited: Limited | None = None
     digits_spare: float = math.nan
     changes: tuple[Change, ...] = ()
     widest: Outcome | None = None
@@ -250,6 +274,7 @@ def explanation_of(run: Run, *, key: str = "", unprobed: str = "") -> Explanatio
         is_objective=not found.is_about_errors,
         minimise=run.info.objective.minimise,
         metric=run.info.metric,
+        limited=found.limited(trial),
         digits_spare=-found.error_excess(trial) if found.objective.threshold is not None else math.nan,
         changes=tuple(found.changes()),
         widest=found.widest(),
@@ -361,7 +386,15 @@ class _Reader:
         if self.measure != "speed":
             before, after = (_or_nan(self.objective.value, each) for each in (winner, trial))
             gain = quotient(before, after) if self.objective.minimise else quotient(after, before)
-        return Outcome(trial, self._digits(trial, winner), speed, gain, interval, source)
+        return Outcome(trial, self._digits(trial, winner), speed, gain, interval, source, self.limited(trial))
+
+    def limited(self, trial: Trial) -> Limited | None:
+        """Return the error that comes closest to its limit, or exceeds it by most; None for one limit."""
+        has_several = trial.is_valid and isinstance(self.objective.threshold, Mapping)
+        if not has_several or math.isnan(self.error_excess(trial)):
+            return None
+        name = self.objective.binding(trial)
+        return Limited(self.run.info.measured_by(name), trial.metric(name), self.objective.limits[name])
 
     def _digits(self, trial: Trial, winner: Trial) -> float:
         if not trial.is_valid:
@@ -636,6 +669,7 @@ def _outcome_document(outcome: Outcome | None) -> dict[str, Any] | None:
         "status": trial.status.value,
         "source": outcome.source,
         "error": trial.error,
+        "limited": None if outcome.limited is None else asdict(outcome.limited),
         "time_ms": trial.time_ms,
         "digits": outcome.digits,
         "exact": trial.error == 0,

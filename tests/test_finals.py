@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from pathlib import Path
@@ -207,6 +208,20 @@ def test_ties_of_as_much_memory_go_to_the_widest_types() -> None:
     )
     rounds = [{wide.configuration: 1.0, narrow.configuration: 1.0}] * 9
     assert run_of(rounds, [narrow, wide]).best is wide
+
+
+@pytest.mark.usefixtures("noisy_machine")
+def test_of_candidates_of_the_same_types_one_is_named() -> None:
+    def twice(trial: Trial, block: int) -> Trial:
+        return dataclasses.replace(trial, configuration=Configuration({**trial.configuration, "block": block}))
+
+    both = [twice(trial, block) for trial in (MIXED, SINGLE, HALF) for block in (32, 64)]
+    rng = np.random.default_rng(0)
+    rounds = [{t.configuration: t.time_ms * float(np.exp(0.05 * rng.normal())) for t in both} for _ in range(9)]
+    run = run_of(rounds, both, tasks=2.0)
+    types = [run.types_of(trial) for trial in run.undecided]
+    assert len(types) == len(set(types)) > 1
+    assert f"{len(types)} configurations of different types" in run.why_undecided
 
 
 @pytest.mark.usefixtures("noisy_machine")

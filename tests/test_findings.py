@@ -233,8 +233,10 @@ def test_wrong_configurations_of_the_widest_types_are_a_mistake_even_if_all_are(
     (warning,) = said(*wrong, trial(0.5, Status.INACCURATE, block=128), *right)
     assert warning.endswith("one of them is block=64, unroll=1, x_type=fp64, y_type=fp64")
     (warning,) = said(trial(status=Status.NON_FINITE, block=64), trial(U, block=128), *right)
-    assert warning.startswith("1 of 2 configurations of the widest types")
-    assert warning.endswith("all of them have block=64")
+    assert warning.startswith(f"1 of 2 configurations of the widest types is wrong, though {len(BLOCKS) + 1} others")
+    assert warning.endswith(
+        "a mistake of its own, not of a type; block=64, unroll=1, x_type=fp64, y_type=fp64, the only one with block=64"
+    )
 
 
 def test_an_error_just_above_the_threshold_is_no_mistake() -> None:

@@ -261,6 +261,7 @@ def test_the_front_as_a_document(run):
         "speedup": 4.0,
         "speedup_interval": None,
         "error": 5e-3,
+        "error_draws": None,
         "feasible": False,
     }
     json.dumps(document, allow_nan=False)

@@ -367,8 +367,15 @@ def test_limits_by_output() -> None:
         trial("fp32", "fp64", error=1e-3, **{**outputs, "error.z": 1e-9}),
     ]
     found = explanation_of(run_of(trials, threshold={"y": 1.0, "z": 1e-5}))
-    assert change(found, "sum_type", "fp64").digits == pytest.approx(2)
+    restored = change(found, "sum_type", "fp64")
+    assert restored.digits == pytest.approx(2)
     assert found.tradeoffs[0].limit == "y <= 0.1, z <= 1e-06"
+    # The errors shown are those that the digits are of: from 1 digit below the limit of z to 3 below that of y.
+    assert str(found.limited) == "MRE of z 1e-06 (limit 1e-05)"
+    assert restored.outcome is not None
+    assert restored.outcome.error_text == "MRE of y 0.001 (limit 1)"
+    documents = (entry["outcome"] for entry in found.to_json()["changes"] if entry["outcome"])
+    assert {"measured_by": "MRE of y", "error": 1e-3, "limit": 1.0} in [document["limited"] for document in documents]
 
 
 def test_retuned_siblings_are_told() -> None:

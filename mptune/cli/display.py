@@ -160,13 +160,17 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(f"constraints: {' and '.join(objective.constraints)}")
     echo()
     second = {"best": run.best} if run.best is not None else {"closest": run.closest}
+    candidates = [trial for trial in run.undecided if trial is not run.baseline]
     if run.undecided:
-        second = {f"candidate {i}": trial for i, trial in enumerate(run.undecided[:_CANDIDATES], 1)}
-    trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
+        second = {f"candidate {i}": trial for i, trial in enumerate(candidates[:_CANDIDATES], 1)}
+    first = "baseline" if len(candidates) == len(run.undecided) else "baseline, a candidate too"
+    trials = {name: trial for name, trial in {first: run.baseline, **second}.items() if trial is not None}
     if trials:
         echo(_comparison(run, trials) + "\n")
+        if (more := len(candidates) - _CANDIDATES) > 0:
+            echo(f"and {more} more candidates, of other types (--json has all of them)")
         for name, trial in trials.items():
-            if text := run.verified_text(trial):
+            if text := run.verified_text(trial) or run.unverified_text(trial):
                 echo(f"{name}: {text}")
     if text := _lost_to_fragility(run):
         echo(wrapped(text))
@@ -241,7 +245,10 @@ def _spent(run: Run) -> str:
 
 
 def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> str:
-    """Return a front, one trial a row; each parameter has a column of its own if the terminal is wide enough."""
+    """Return a front, one trial a row; each parameter has a column of its own if the terminal is wide enough.
+
+    So has the number of draws that errors are the worst of, where these are not equal (:func:`unequal_draws`).
+    """
     limits = _further_limits(run) if "error" in metrics else ()
     numbers = tuple(dict.fromkeys((*metrics, *limits, "speedup")))
 
@@ -252,6 +259,7 @@ def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> s
     judged = ("feasible",) if limited and trials is not run.front else ()
     tried = {t.configuration: found for t in trials if (found := run.verified(t)) is not None}
     unseen = ("unseen",) if tried else ()
+    drawn = ("draws",) if unequal_draws(numbers, trials) else ()
     rows = [
         (
             *(cell(trial, metric) for metric in numbers),
@@ -261,12 +269,34 @@ def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> s
         for trial in trials
     ]
     names = run.parameter_names
-    cells = [(*row, *(t.configuration[name] for name in names)) for row, t in zip(rows, trials, strict=True)]
-    wide = table((*numbers, *judged, *unseen, *names), cells, right=numbers)
+    cells = [
+        (*row, *(_draws(t) for _ in drawn), *(t.configuration[name] for name in names))
+        for row, t in zip(rows, trials, strict=True)
+    ]
+    wide = table((*numbers, *judged, *unseen, *drawn, *names), cells, right=(*numbers, *drawn))
     if all(len(click.unstyle(line)) <= width() for line in wide.splitlines()):
         return wide
     texts = [(*row, t.configuration) for row, t in zip(rows, trials, strict=True)]
     return table((*numbers, *judged, *unseen, "configuration"), texts, right=numbers)
+
+
+def unequal_draws(metrics: Sequence[str], trials: Sequence[Trial]) -> str:
+    """Say that errors of a front are the worst of unequal numbers of draws; empty where they are not, or show none."""
+    from mptune.metric_expressions import is_error
+
+    counts = sorted({_draws(trial) for trial in trials})
+    if len(counts) < 2 or not any(map(is_error, metrics)):
+        return ""
+    return (
+        f"errors are the worst of {counts[0]} to {counts[-1]} draws of the inputs, more for what was verified: the "
+        "more, the larger"
+    )
+
+
+def _draws(trial: Trial) -> int:
+    from mptune.unseen import count_of
+
+    return max(1, count_of(trial, "error_draws", 1))
 
 
 def _held(verified: Verified | None) -> str:

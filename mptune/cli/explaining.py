@@ -42,10 +42,10 @@ def _print(found: Explanation) -> None:
     if trial is not None:
         speedup = "" if math.isnan(found.speedup) else f", speedup {number(found.speedup, 3)}"
         what = {"best": "winner", "undecided": "one that may be the winner"}.get(found.subject, "closest")
-        echo(
-            f"{click.style(found.kernel, bold=True)}, {what}: {number(trial.time_ms)} ms{speedup}, error "
-            f"{number(trial.error, 3)}{f' ({found.metric})' if found.metric else ''}"
-        )
+        error = f"error {number(trial.error, 3)}{f' ({found.metric})' if found.metric else ''}"
+        if found.limited is not None:
+            error = f"closest to its limit: {found.limited}"
+        echo(f"{click.style(found.kernel, bold=True)}, {what}: {number(trial.time_ms)} ms{speedup}, {error}")
         echo(wrapped(str(trial.configuration)) + "\n")
     for sentence in found.sentences:
         echo(wrapped(sentence))
@@ -66,7 +66,6 @@ def _table(found: Explanation) -> str:
     rows = []
     for change in found.changes:
         outcome = change.outcome
-        known = outcome is not None and outcome.trial.is_valid
         rows.append(
             (
                 change.parameter,
@@ -75,7 +74,7 @@ def _table(found: Explanation) -> str:
                 digits_text(change.digits),
                 _speed(change),
                 *([_multiple(found.growth(outcome))] if has_other else ()),
-                number(outcome.trial.error, 3) if outcome is not None and known else "-",
+                "-" if outcome is None else outcome.error_text,
                 {None: "-", True: "yes", False: "no"}[change.is_feasible],
             )
         )

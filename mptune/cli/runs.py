@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import echo, number, pareto_table, print_error, print_json, print_note, print_run
+from mptune.cli.display import echo, number, pareto_table, print_error, print_json, print_note, print_run, unequal_draws
 from mptune.cli.options import option
 from mptune.errors import MptuneError, PlotError, UnknownNameError
 
@@ -62,6 +62,8 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     without = run.evaluations - len(document["front"]) - document["dominated"] - document["unchecked"]
     failed = f", {without} without numbers" if without else ""
     echo(f"\n{len(document['front'])} on the front, {document['dominated']} dominated{failed}")
+    if text := unequal_draws(names, run.pareto(names)):
+        echo(text)
     if document["unchecked"]:
         echo(f"{document['unchecked']} left out: their error was measured on another configuration, not on themselves")
 

@@ -154,9 +154,12 @@ def _wrong_in_the_widest_types(run: Run, kernel: Kernel) -> Iterator[str]:
         common = shared_values([trial.configuration for trial in wrong], free)
         common = {n: v for n, v in common.items() if all(other.configuration[n] != v for other in others)}
         where = f"all of them have {values_text(common)}" if common else f"one of them is {wrong[0].configuration}"
+        are, their = ("are", "their") if len(wrong) > 1 else ("is", "its")
+        if len(wrong) == 1:
+            where = f"{wrong[0].configuration}{f', the only one with {values_text(common)}' if common else ''}"
         yield (
-            f"{len(wrong)} of {len(wide)} configurations of the widest types are wrong, though {len(right)} others "
-            f"meet the threshold: a mistake of theirs, not of a type; {where}"
+            f"{len(wrong)} of {len(wide)} configurations of the widest types {are} wrong, though {len(right)} others "
+            f"meet the threshold: a mistake of {their} own, not of a type; {where}"
         )
 
 

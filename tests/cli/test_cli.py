@@ -6,7 +6,9 @@ import contextlib
 import csv
 import io
 import json
+import math
 import os
+import re
 import shlex
 import shutil
 import sqlite3
@@ -255,6 +257,15 @@ def test_check_reports_what_does_not_compile(mptune: Call, tmp_path: Path) -> No
     assert "z" in done.err
 
 
+def test_check_tells_a_mistake_once(mptune: Call, tmp_path: Path) -> None:
+    own = tmp_path / "undefined.py"
+    own.write_text(OWN.read_text().replace("range(unroll)", "range(unrol)"))
+    done = mptune("check", own, "--backend", "host")
+    assert done.code == 1
+    assert done.err.count("'unrol' is not defined") == 1
+    assert re.search(r"poly at (\d+) of \1 configurations, such as .*: template of kernel poly, line \d+: ", done.err)
+
+
 WRONG_INPUT = {
     "kernel": (("tune", "convolution3d"), "did you mean 'convolution2d'"),
     "kernel file": (("tune", "./nothing.py"), "no kernel definition file"),
@@ -418,6 +429,22 @@ def test_front_says_what_is_feasible_and_fits_a_terminal(mptune: Call, run_file:
     assert narrow[0].split()[-1] == "configuration"
     assert all(len(line.rstrip()) <= 80 for line in narrow)
     assert "x_type=fp" in "".join(narrow)
+
+
+def test_a_front_says_on_how_many_draws_errors_were_measured(mptune: Call, run_file: Path) -> None:
+    run = Run.load(run_file)
+    verified, *others = run.pareto()
+    assert others
+    few = [trial for trial in others if trial.metric("error_draws") != verified.metric("error_draws")]
+    printed = mptune("pareto", run_file).out
+    assert ("draws" in printed.partition("\n")[0].split()) == bool(few)
+    assert ("\nerrors are the worst of " in printed) == bool(few)
+    document = json.loads(mptune("pareto", run_file, "--json").out)
+    assert [entry["error_draws"] for entry in document["front"]] == [
+        None if math.isnan(t.metric("error_draws")) else t.metric("error_draws") for t in (verified, *others)
+    ]
+    # Without an error in it, it does not matter.
+    assert "draws" not in mptune("pareto", run_file, "--metrics", "time_ms,memory_bytes").out.split()
 
 
 def pareto_at_width(path: Path, width: int) -> list[str]:

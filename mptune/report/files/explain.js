@@ -22,6 +22,12 @@ function drawExplanation(element, run) {
     const value = change.outcome.digits.toFixed(1).replace("-0.0", "0.0");
     return value.startsWith("-") ? value.replace("-", "−") : `+${value}`;
   };
+  // Of several limits, the error that digits are of: the one that comes closest to its own.
+  const error = (change) => {
+    if (!known(change)) return NONE;
+    const { limited } = change.outcome;
+    return limited === null ? number(change.outcome.error, 3) : `${limited.measured_by} ${number(limited.error, 3)} (limit ${number(limited.limit, 3)})`;
+  };
   const speed = (change) => {
     const between = of(change, "speed_interval");
     return ratio(of(change, "speed")) + (between ? ` (${between.map(ratio).join(" to ")})` : "");
@@ -31,7 +37,7 @@ function drawExplanation(element, run) {
     ["digits", digits, "right"],
     ["speed", speed, "right"],
     ...other.map(([name, text]) => [name, text, "right"]),
-    ["error", (change) => number(known(change) ? change.outcome.error : null, 3), "right"],
+    ["error", error, "right"],
     ["feasible", (change) => (change.feasible === null ? NONE : change.feasible ? "yes" : "no")],
     ["remarks", why, "wrap"],
   ];
