@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import pickle
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,12 +20,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-__all__ = ["Child", "ChildEnded", "ChildGroup", "Ended", "PythonChild", "in_words", "run_target"]
+if TYPE_CHECKING:
+    import socket
+
+__all__ = ["Channel", "Child", "ChildEnded", "ChildGroup", "Ended", "PythonChild", "in_words", "run_target"]
 
 #: How long a child that has closed its connection may take to end.
 _LEAVING_S: Final = 10.0
+#: How long a child may leave a message to it unread.
+_SENDING_S: Final = 60.0
+#: How often it is seen whether a child that is waited for is still there: copies of it may keep its connection open.
+_LOOKING_S: Final = 0.25
 _LAST_WORDS: Final = 400
 
 # -- dying with the parent -----------------------------------------------------------------------
@@ -201,6 +210,126 @@ class Child:
         self.kill()
 
 
+# -- messages ------------------------------------------------------------------------------------
+
+_KEY_BYTES: Final = 16
+_LENGTH: Final = struct.Struct("=Q")
+
+
+class Channel:
+    """One end of a connection between two processes. Messages are whatever can be pickled.
+
+    Each begins with a key that only the two ends know, so that no bytes somebody else writes to the connection are
+    taken for a message: a kernel can write to every file descriptor of its process.
+
+    Args:
+        end: the socket; closed with the channel.
+        key: of both ends, made by :meth:`pair`.
+    """
+
+    def __init__(self, end: socket.socket, key: bytes) -> None:
+        self._socket = end
+        self._key = key
+
+    @classmethod
+    def to_child(cls) -> tuple[Channel, socket.socket]:
+        """Return this process's end of a new connection, and the socket that a child makes its end of."""
+        import socket  # only a child that runs Python needs it
+
+        ours, theirs = socket.socketpair()
+        key = os.urandom(_KEY_BYTES)
+        ours.sendall(key)
+        return cls(ours, key), theirs
+
+    @classmethod
+    def to_parent(cls, descriptor: int) -> Channel:
+        """Return the child's end, of the socket it inherited."""
+        import socket
+
+        end = socket.socket(fileno=descriptor)
+        return cls(end, bytes(_read(end, _KEY_BYTES)))
+
+    def send(self, message: object, timeout_s: float | None = None) -> None:
+        """Send a message.
+
+        Raises:
+            TimeoutError: it was not taken in time.
+            ConnectionError: there is nobody to receive it.
+        """
+        body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        with _as_connection_errors():
+            self._socket.settimeout(timeout_s)
+            self._socket.sendall(b"".join((self._key, _LENGTH.pack(len(body)), body)))
+
+    def recv(self, timeout_s: float | None = None, is_over: Callable[[], bool] | None = None) -> Any:
+        """Wait for a message; without a limit for as long as it takes.
+
+        Args:
+            timeout_s: how long it may take to come, all of it.
+            is_over: asked now and then whether none will come though the connection is open.
+
+        Raises:
+            TimeoutError: it did not come in time.
+            EOFError: none will come.
+            ConnectionError: so it is, or what came is no message.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with _as_connection_errors():
+            found = _read(self._socket, _KEY_BYTES, deadline, is_over)
+            if found != self._key:
+                raise ConnectionAbortedError("what came is no message")
+            (length,) = _LENGTH.unpack(_read(self._socket, _LENGTH.size, deadline, is_over))
+            return pickle.loads(_read(self._socket, length, deadline, is_over))
+
+    def close(self) -> None:
+        """Close this end."""
+        # A kernel may have closed it.
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _read(
+    end: socket.socket, length: int, deadline: float | None = None, is_over: Callable[[], bool] | None = None
+) -> bytearray:
+    """Return so many bytes, all of them before a time by ``time.monotonic``."""
+    found = bytearray(length)
+    left = memoryview(found)
+    while left:
+        left_s = _LOOKING_S if deadline is None else deadline - time.monotonic()
+        # What is there already is read even if no time is left.
+        end.settimeout(min(max(left_s, 1e-4), _LOOKING_S) if deadline is not None or is_over is not None else None)
+        was_over = is_over is not None and is_over()
+        try:
+            count = end.recv_into(left)
+        except TimeoutError:
+            if was_over:
+                raise EOFError from None
+            if left_s <= 0:
+                raise
+        else:
+            if not count:
+                raise EOFError
+            left = left[count:]
+    return found
+
+
+@contextlib.contextmanager
+def _as_connection_errors() -> Iterator[None]:
+    """Raise a ConnectionError where the descriptor of a socket has been closed, or is something else by now."""
+    try:
+        yield
+    except (TimeoutError, ConnectionError):
+        raise
+    except OSError as error:
+        raise ConnectionAbortedError(str(error)) from error
+
+
 # -- a child that runs Python --------------------------------------------------------------------
 
 #: Runs a function with the modules this process can import, Python's own first: a kernel may be in ``random.py``.
@@ -217,7 +346,7 @@ class ChildEnded(Exception):
 
     Attributes:
         how: how it ended, in words that follow its name.
-        code: as of :meth:`Child.poll`; None if it only closed its connection.
+        code: as of :meth:`Child.poll`; None if it only closed its connection, or sent what is no message.
         printed: the last of what it printed, if that was kept.
     """
 
@@ -235,7 +364,7 @@ class PythonChild(Child):
     process nor runs its main module. What the child prints goes to standard error.
 
     Args:
-        target: "module:function"; called with the child's end of the connection, whose end it may run into.
+        target: "module:function"; called with the child's :class:`Channel`, whose end it may run into.
         environment: variables it has besides those of this process.
         folder: where it runs; by default where this process does.
         keeps_output: whether what it prints is kept for :class:`ChildEnded` instead.
@@ -254,9 +383,7 @@ class PythonChild(Child):
     ) -> None:
         # A file rather than a pipe: nobody has to empty it while the child works.
         self._output = tempfile.TemporaryFile() if keeps_output else None  # noqa: SIM115 - lives as long as the child
-        import multiprocessing  # only a child that runs Python needs it
-
-        self._connection, theirs = multiprocessing.Pipe()
+        self._channel, theirs = Channel.to_child()
         with theirs:
             super().__init__(
                 [sys.executable, "-P", "-c", _START, target, str(theirs.fileno()), *sys.path],
@@ -274,7 +401,7 @@ class PythonChild(Child):
             ChildEnded: there is nobody to receive it.
         """
         try:
-            self._connection.send(message)
+            self._channel.send(message, _SENDING_S)
         except OSError:
             raise self._ended() from None
 
@@ -283,27 +410,29 @@ class PythonChild(Child):
 
         Raises:
             TimeoutError: none came in time.
-            ChildEnded: none will come.
+            ChildEnded: none will come, or what came is no message.
         """
         try:
-            if not self._connection.poll(timeout_s):
-                raise TimeoutError
-            return self._connection.recv()
+            return self._channel.recv(timeout_s, is_over=lambda: self.poll() is not None)
         except TimeoutError:
             raise
+        except ConnectionAbortedError:
+            if self.poll() is None:
+                raise ChildEnded("wrote what is no message to its connection", None, self._printed()) from None
+            raise self._ended() from None
         except (EOFError, OSError):
             raise self._ended() from None
 
     def hang_up(self) -> None:
         """Close the connection, upon which the child should end, and wait for it; kill it if it does not."""
-        self._connection.close()
+        self._channel.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(_LEAVING_S)
         self.kill()
 
     def kill(self) -> None:
         """End the process and everything it started, and give back what this process holds of it."""
-        self._connection.close()
+        self._channel.close()
         super().kill()
         if self._output is not None:
             self._output.close()
@@ -313,12 +442,14 @@ class PythonChild(Child):
             code: int | None = self.wait(_LEAVING_S)
         except subprocess.TimeoutExpired:
             code = None
-        printed = ""
-        if self._output is not None and not self._output.closed:
-            self._output.seek(0)
-            printed = self._output.read().decode(errors="replace").strip()[-_LAST_WORDS:]
         how = "closed its connection without ending" if code is None else in_words(code)
-        return ChildEnded(how, code, printed)
+        return ChildEnded(how, code, self._printed())
+
+    def _printed(self) -> str:
+        if self._output is None or self._output.closed:
+            return ""
+        self._output.seek(0)
+        return self._output.read().decode(errors="replace").strip()[-_LAST_WORDS:]
 
 
 def run_target(target: str, descriptor: int) -> None:
@@ -326,10 +457,8 @@ def run_target(target: str, descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
     module, _, function = target.partition(":")
-    from multiprocessing.connection import Connection
-
-    with Connection(descriptor) as connection, contextlib.suppress(EOFError, ConnectionError):
-        getattr(importlib.import_module(module), function)(connection)
+    with contextlib.suppress(EOFError, ConnectionError), Channel.to_parent(descriptor) as channel:
+        getattr(importlib.import_module(module), function)(channel)
 
 
 # -- children that can be paused -----------------------------------------------------------------

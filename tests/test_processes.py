@@ -141,6 +141,16 @@ def echo(connection) -> None:
         if message == "exit":
             print("last words", flush=True)
             os._exit(3)
+        if message == "say something else":
+            os.write(connection._socket.fileno(), b"\x10\0\0\0" * 8)
+            time.sleep(60)
+        if message == "say half":
+            os.write(connection._socket.fileno(), connection._key + b"\xff\0\0")
+            time.sleep(60)
+        if message == "leave a copy":
+            if os.fork():
+                os._exit(4)
+            time.sleep(60)
         if message == "hang up":
             connection.close()
             time.sleep(60)
@@ -181,6 +191,27 @@ def test_a_child_that_closes_its_connection(child, monkeypatch):
     monkeypatch.setattr("mptune.processes._LEAVING_S", 0.2)
     child.send("hang up")
     with pytest.raises(ChildEnded, match="closed its connection without ending"):
+        child.receive(60.0)
+
+
+def test_what_somebody_else_writes_to_the_connection_is_no_message(child):
+    child.send("say something else")
+    start = time.monotonic()
+    with pytest.raises(ChildEnded, match="wrote what is no message to its connection") as caught:
+        child.receive(60.0)
+    assert caught.value.code is None
+    assert time.monotonic() - start < 30
+
+
+def test_a_message_that_does_not_come_to_its_end_in_time(child):
+    child.send("say half")
+    with pytest.raises(TimeoutError):
+        child.receive(0.3)
+
+
+def test_a_child_that_ends_is_seen_though_a_copy_of_it_holds_the_connection(child):
+    child.send("leave a copy")
+    with pytest.raises(ChildEnded, match="exited with code 4"):
         child.receive(60.0)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib
 import json
 import warnings
-from multiprocessing.connection import Connection
+
+from mptune.processes import Channel
 
 
-def main(connection: Connection) -> None:
+def main(channel: Channel) -> None:
     """Run the seeds of the job, one after the other."""
     warnings.simplefilter("ignore")
-    request = connection.recv()
+    request = channel.recv()
     module, _, name = request["target"].partition(":")
     run = getattr(importlib.import_module(module), name)(request["settings"])
-    connection.send("ready")
+    channel.send("ready")
     for seed in request["seeds"]:
-        connection.send(json.dumps(run(seed), allow_nan=False))
+        channel.send(json.dumps(run(seed), allow_nan=False))

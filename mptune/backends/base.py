@@ -156,7 +156,13 @@ Argument: TypeAlias = "Buffer | np.generic"
 
 
 class Function(ABC):
-    """A loaded kernel function."""
+    """A loaded kernel function.
+
+    Attributes:
+        left_running: what its first launch left behind that can go on writing, in words; empty if there is nothing.
+    """
+
+    left_running: str = ""
 
     @abstractmethod
     def set_constant(self, name: str, data: NDArray[Any]) -> None:

@@ -14,8 +14,10 @@ import mmap
 import os
 import resource
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import AddressBuffer, pack_arguments
@@ -49,6 +51,8 @@ _MAX_SHARED_BYTES: Final = 256 * 1024
 #: Indices along an axis of the grid fit an int.
 _MAX_AXIS: Final = 2**31 - 1
 _MAX_PARAMETERS: Final = 256
+#: How long a thread may take to end that a kernel has waited for.
+_ENDING_S: Final = 0.02
 #: Room for an fenv_t; x86-64 takes 4, others fewer.
 _FENV_WORDS: Final = 16
 _FAILURES: Final = {
@@ -127,6 +131,8 @@ class HostFunction(Function):
 
     def __init__(self, function: str, image: bytes, workers: int) -> None:
         self.function = function
+        self.left_running = ""
+        self._has_run = False
         self._workers = workers
         self._lock = threading.Lock()
         library, handle = _open(function, image)
@@ -168,8 +174,13 @@ class HostFunction(Function):
         with self._lock:
             if self._library is None:
                 raise LaunchError(f"{self.function} was launched after it was unloaded")
+            before = _threads() if not self._has_run else 0
             with _float_environment_kept():
                 elapsed_ns = int(self._launch(values, grid, block, shape.shared_bytes, workers))
+            if not self._has_run:
+                # The pool stays for the next launch.
+                self.left_running = _left_running(before + workers - 1)
+                self._has_run = True
         del keep
         if elapsed_ns < 0:
             raise LaunchError(f"{self.function} could not be launched: {_FAILURES.get(elapsed_ns, elapsed_ns)}")
@@ -178,7 +189,8 @@ class HostFunction(Function):
     def unload(self) -> None:
         with self._lock:
             self._library = None
-            self._finalizer()
+            # Code that still runs has to stay.
+            self._finalizer.detach() if self.left_running else self._finalizer()
 
     def _check_shape(self, shape: LaunchShape) -> None:
         threads = math.prod(shape.block)
@@ -346,10 +358,40 @@ def _float_environment_kept() -> Iterator[None]:
         library.fesetenv(environment)
 
 
+def _threads() -> int:
+    """Return how many threads this process has; 0 where the system does not say."""
+    try:
+        return sum(1 for _ in Path("/proc/self/task").iterdir())
+    except OSError:
+        return 0
+
+
+def _forked() -> int:
+    """Return how many processes were forked from this one by a kernel: those mptune starts lead groups of their own."""
+    group, found = os.getpgrp(), 0
+    for children in Path("/proc/self/task").glob("*/children"):
+        for child in children.read_text().split():
+            with contextlib.suppress(OSError):
+                found += os.getpgid(int(child)) == group
+    return found
+
+
+def _left_running(threads: int) -> str:
+    """Say what a launch left running beside so many threads; empty if nothing."""
+    give_up = time.monotonic() + _ENDING_S
+    # A thread that a kernel has waited for may be counted for a moment longer.
+    while (more := _threads() - threads) > 0 and time.monotonic() < give_up:
+        time.sleep(_ENDING_S / 20)
+    left = ((more, "thread", "threads"), (_forked(), "process", "processes"))
+    return " and ".join(f"{count} {one if count == 1 else many}" for count, one, many in left if count > 0)
+
+
 def _close(library: ctypes.CDLL, handle: int) -> None:
     with contextlib.suppress(AttributeError):
         library.mptune_release()
     dlclose = ctypes.CDLL(None).dlclose
     dlclose.argtypes = [ctypes.c_void_p]
     dlclose(library._handle)
-    os.close(handle)
+    # A kernel may have closed it.
+    with contextlib.suppress(OSError):
+        os.close(handle)

@@ -21,14 +21,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mptune.backends.base import excerpt
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
-from mptune.processes import ChildEnded, PythonChild
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
+from mptune.processes import Channel, ChildEnded, PythonChild
 
 __all__ = ["CompilerSpec", "RuntimeCompiler", "RuntimeLibrary", "serve", "system_libraries"]
 
@@ -130,17 +127,17 @@ class RuntimeLibrary:
         return found.decode() if found else f"status {status}"
 
 
-def serve(connection: Connection) -> None:
+def serve(channel: Channel) -> None:
     """Compile what comes over the connection."""
-    spec: Any = connection.recv()
+    spec: Any = channel.recv()
     library = RuntimeLibrary(spec)
-    connection.send(None)
+    channel.send(None)
     while True:
-        source, function, flags = connection.recv()
+        source, function, flags = channel.recv()
         try:
-            connection.send(library.compile(source, function, flags))
+            channel.send(library.compile(source, function, flags))
         except MptuneError as error:
-            connection.send(error)
+            channel.send(error)
 
 
 class RuntimeCompiler:

@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
@@ -18,7 +17,7 @@ from mptune.comparison.figures import Comparison
 from mptune.errors import MptuneError, did_you_mean
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.processes import ChildEnded, PythonChild
+from mptune.processes import Channel, ChildEnded, PythonChild
 from mptune.simulation import Simulation, simulate
 from mptune.strategies import STRATEGIES
 
@@ -159,12 +158,12 @@ def _in_parallel(
     return tuple(done[number] for number in range(len(jobs)))
 
 
-def serve(connection: Connection) -> None:
+def serve(channel: Channel) -> None:
     """Run the simulations that come over the connection."""
     while True:
-        space, job = connection.recv()
+        space, job = channel.recv()
         try:
             answer: Simulation | Exception = simulate(cloudpickle.loads(space), **job)
         except Exception as error:
             answer = error
-        connection.send(cloudpickle.dumps(answer))
+        channel.send(cloudpickle.dumps(answer))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -26,18 +27,27 @@ from mptune.observers.accuracy import AccuracyObserver
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.memory import MemoryObserver
 from mptune.observers.time import TimeObserver
-from mptune.policy import Action, Plan, worst_errors
+from mptune.policy import NEW_MS, SEEN_MS, Action, Plan, worst_errors
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.unseen import with_draws
 
 __all__ = ["Bench", "Ready", "Request", "metric_names"]
 
+
+class _RunsOn(MptuneError):
+    """A launch has not ended though it returned."""
+
+
 _STATUS: dict[type[MptuneError], Status] = {
+    _RunsOn: Status.CORRUPT,
     CompileError: Status.COMPILE_ERROR,
     OutOfMemoryError: Status.OUT_OF_MEMORY,
     LaunchError: Status.LAUNCH_ERROR,
 }
+
+#: Launches on inputs that have been seen, before one is timed: a kernel that remembers them does so by then.
+_AGAIN: Final = TimingPlan(warmups=0, min_repeats=1, max_repeats=10, relative_width=0.0, cap_s=0.005, patience_s=0.005)
 
 
 def metric_names(kernel: Kernel, metric: Metrics) -> tuple[str, ...]:
@@ -108,13 +118,15 @@ class _Clock:
 class _Outcome:
     """What the outputs were like after a launch; the errors by the names of their metrics.
 
-    ``digest`` is a checksum of the outputs: where it is equal they are, and need not be compared again.
+    ``digest`` is a checksum of the outputs: where it is equal they are, and need not be compared again. ``launch_ms``
+    is how long the launch took that was checked.
     """
 
     status: Status = Status.OK
     message: str = ""
     errors: Mapping[str, float] = field(default_factory=dict)
     digest: int | None = None
+    launch_ms: float = math.nan
 
 
 @dataclass(slots=True)
@@ -137,7 +149,7 @@ class _Launches:
 
     def __call__(self) -> float:
         self.bound.restore()
-        return self.function.launch(self.shape, self.bound.launch)
+        return self._launch()
 
     def timed(self) -> float:
         """Launch from the state of the caches a timed launch is to find; see that it does something."""
@@ -145,8 +157,14 @@ class _Launches:
         self.bound.restore()
         if self.flush is not None:
             self.flush()
-        elapsed_ms = self.function.launch(self.shape, self.bound.launch)
+        elapsed_ms = self._launch()
         self.bound.spots.look()
+        return elapsed_ms
+
+    def _launch(self) -> float:
+        elapsed_ms = self.function.launch(self.shape, self.bound.launch)
+        if left := self.function.left_running:
+            raise _RunsOn(f"the kernel left {left} running, which can write anywhere at any time")
         return elapsed_ms
 
 
@@ -260,14 +278,21 @@ class Bench:
                 "input is unseen"
             )
 
-    def check_on(self, request: Request, draw: Draw) -> Trial:
-        """Return the trial of a configuration on a further draw that has been made: its errors there, and no time."""
+    def check_on(self, request: Request, draw: Draw, *, compares_times: bool = False) -> Trial:
+        """Return the trial of a configuration on a further draw that has been made: its errors there.
+
+        Args:
+            request: the configuration.
+            draw: the draw.
+            compares_times: whether to measure :data:`~mptune.policy.NEW_MS` and :data:`~mptune.policy.SEEN_MS`, too;
+                only of a function that has been launched before, on another draw.
+        """
 
         def check(clock: _Clock) -> Trial:
             with clock.phase("compile"):
                 function = self._loaded(request.source).function
             try:
-                outcome = self._check_drawn(request.configuration, function, draw, clock)
+                outcome = self._check_drawn(request.configuration, function, draw, clock, compares_times)
             finally:
                 if self._kept is None:
                     function.unload()
@@ -410,8 +435,15 @@ class Bench:
             self._drawing_s += clock.durations_s["draws"]
         return with_draws(trial, found)
 
-    def _check_drawn(self, configuration: Configuration, function: Function, draw: Draw, clock: _Clock) -> _Outcome:
-        """Launch once on a further draw and compare."""
+    def _check_drawn(
+        self,
+        configuration: Configuration,
+        function: Function,
+        draw: Draw,
+        clock: _Clock,
+        compares_times: bool = False,
+    ) -> _Outcome:
+        """Launch once on a further draw and compare; where times are compared they are among the errors."""
         before = self._data, self._accuracy
         self._data = self._drawn.of(draw)
         self._accuracy = AccuracyObserver(self._data.references, self._metrics, self._data.inputs)
@@ -421,9 +453,23 @@ class Bench:
                 bound = self._device_data.bind(configuration)
                 _set_constants(function, bound)
             shape = self.kernel.launch_shape(configuration, self.sizes)
-            outcome = self._check(configuration, _Launches(function, shape, bound, None), clock)
-            damage = self._damage(bound, function, clock)
-            return _Outcome(Status.CORRUPT, damage) if damage else outcome
+            launches = _Launches(function, shape, bound, None)
+            outcome = self._check(configuration, launches, clock)
+            is_timed = compares_times and outcome.status is Status.OK
+            if is_timed:
+                with clock.phase("launch"):
+                    repeat_launches(launches, _AGAIN)
+            if damage := self._damage(bound, function, clock):
+                return _Outcome(Status.CORRUPT, damage)
+            if is_timed:
+                # The caches are as before the first launch: copying the data has gone through all of it, and so has
+                # looking for damage.
+                with clock.phase("transfer"):
+                    self._device_data.poison(bound)
+                with clock.phase("launch"):
+                    times = {NEW_MS: outcome.launch_ms, SEEN_MS: launches()}
+                outcome = dataclasses.replace(outcome, errors={**outcome.errors, **times})
+            return outcome
         finally:
             self._data, self._accuracy = before
             self._device_data.use(self._data)
@@ -509,12 +555,12 @@ class Bench:
         with clock.phase("transfer"):
             self._device_data.poison(launches.bound)
         with clock.phase("launch"):
-            launches()
+            launch_ms = launches()
         with clock.phase("transfer"):
             damage = _overruns(launches.bound)
         if damage:
             return _Outcome(Status.CORRUPT, "; ".join(damage))
-        return self._compare(configuration, launches.bound, clock, known)
+        return dataclasses.replace(self._compare(configuration, launches.bound, clock, known), launch_ms=launch_ms)
 
     def _check_anew(
         self, configuration: Configuration, binary: Binary, launches: _Launches, clock: _Clock, known: _Outcome

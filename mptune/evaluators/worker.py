@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from multiprocessing.connection import Connection
 from typing import Any
 
 from mptune.backends import get_backend
@@ -13,26 +12,32 @@ from mptune.buffers import Draw
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
 from mptune.evaluators.faults import tell_of_faults
+from mptune.evaluators.process_state import kept, limit_memory
 from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Reached, Rounds
 from mptune.evaluators.rounds import remeasure
+from mptune.processes import Channel
 from mptune.results import Trial
 
 __all__ = ["main", "run_on_draws"]
 
 
-def main(connection: Connection) -> None:
+def main(channel: Channel) -> None:
     """Serve requests, in the messages of :mod:`mptune.evaluators.protocol`, until the connection closes."""
     try:
-        bench = _start(connection)
+        bench = _start(channel)
     except MptuneError as error:
-        connection.send(error)
+        channel.send(error)
         return
     if bench.is_on_processor:
-        tell_of_faults(lambda address: connection.send(Reached(bench.nearest(address))))
-    connection.send(bench.ready)
+        limit_memory()
+        tell_of_faults(lambda address: channel.send(Reached(bench.nearest(address))))
+    channel.send(bench.ready)
     try:
         while True:
-            connection.send(_answer(bench, connection.recv()))
+            request = channel.recv()
+            with kept():
+                answer = _answer(bench, request)
+            channel.send(answer)
     except (EOFError, ConnectionError):
         bench.close()
 
@@ -58,7 +63,8 @@ def _answer(bench: Bench, request: Any) -> Finished:
 def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
     """Run configurations on draws of the inputs: all on one draw before the next is made.
 
-    Each trial has the errors on its draw alone and no time. A failure that leaves the device unusable is the last.
+    Each trial has the errors on its draw alone, and on every draw but the first its times there. A failure that leaves
+    the device unusable is the last.
     """
     trials: list[Trial] = []
     draws: list[Draw] = []
@@ -71,7 +77,8 @@ def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
                 unmade[draw] = str(error)
                 continue
             for request in asked.requests:
-                trials.append(bench.check_on(request, draw))
+                # On the first one all that is new is slow: code, threads, memory.
+                trials.append(bench.check_on(request, draw, compares_times=bool(draws) and draws[0] != draw))
                 draws.append(draw)
                 if not bench.is_usable(trials[-1]):
                     return Finished(tuple(trials), False, tuple(draws), unmade)
@@ -86,16 +93,16 @@ def _least_times(bench: Bench, asked: LeastTimes) -> Finished:
         return Finished(())
 
 
-def _start(connection: Connection) -> Bench:
-    job: Any = connection.recv()
+def _start(channel: Channel) -> Bench:
+    job: Any = channel.recv()
     assert isinstance(job, Job)
     kernel, sizes, metric = job.load()
 
     def announce(name: str) -> None:
         phase = PhaseBegins(name)
-        connection.send(phase)
+        channel.send(phase)
         if phase.wants_quiet:
-            answer: Any = connection.recv()
+            answer: Any = channel.recv()
             assert isinstance(answer, Quiet)
 
     return Bench(

@@ -40,6 +40,10 @@ _USUAL_CAUSES: Final[Mapping[int, str]] = {
     signal.SIGFPE: "usually a division of an integer by zero",
     signal.SIGKILL: "by somebody, or by the system because memory ran out",
 }
+#: What one says of a kernel that has lost its connection without a signal.
+_ENDED_BY_ITSELF: Final = "a kernel that calls exit, or uses file descriptors that are not its own"
+#: Phases in which no kernel runs.
+_BEFORE_KERNELS: Final = ("start", "inputs", "compile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ class WorkerProcess:
         try:
             return self._child.receive(limit_s)  # type: ignore[no-any-return]
         except TimeoutError:
-            longer = "" if self._phase in ("start", "inputs", "compile") else "; --trial-limit gives it longer"
+            longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"
             message = f"the {self._phase} phase did not end within {limit_s:g} s{longer}"
             raise WorkerDied(Status.TIMEOUT, message) from None
         except ChildEnded as ended:
@@ -171,8 +175,11 @@ class WorkerProcess:
         what = f"the worker {ended.how} in the {self._phase} phase"
         if ended.code is None:
             self.kill()
+        if self._phase in _BEFORE_KERNELS:
             return what
-        cause = f"the kernel reached {self._reached}" if self._reached else _USUAL_CAUSES.get(-ended.code)
+        if self._reached:
+            return f"{what}: the kernel reached {self._reached}"
+        cause = _ENDED_BY_ITSELF if ended.code is None or ended.code >= 0 else _USUAL_CAUSES.get(-ended.code)
         return f"{what}: {cause}" if cause else what
 
 
