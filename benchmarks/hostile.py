@@ -89,7 +89,8 @@ class Hostile:
         what: what it does, in one line.
         short: body of the function where ``way`` is "short".
         honest: body of the function elsewhere.
-        is_wrong: whether a configuration is wrong: its answer, or the launch its time is taken of.
+        is_wrong: whether a configuration is wrong: its answer, or the launch its time is taken of; or what else it
+            does to the process.
         declared: what comes before the function.
         x: declaration of the input in the function.
         arguments: the arguments of the kernel before ``n``.
@@ -163,6 +164,25 @@ _X_TO_WRITE: Final = "{{ t }}* x, "
 _SPOILS_AT_32: Final = (
     "{{ honest() }}\n{% if block_size == 32 %}if (blockIdx.x + threadIdx.x == 0) x[0] = {{ t }}(1e9);{% endif %}"
 )
+
+
+#: Keeps the results of elements whose input it has seen before, in so many places for each.
+_MEMORY: Final = """
+__device__ {{ t }} seen[@SLOTS@][20011], results[@SLOTS@][20011];
+static __device__ {{ t }} remembered({{ t }} v, int i) {
+    const int slot = int(v * 1e6) % @SLOTS@;
+    if (seen[slot][i] != v) { results[slot][i] = steps(v); seen[slot][i] = v; }
+    return results[slot][i];
+}
+"""
+_REMEMBERS: Final = "{% call each() %}y[i] = remembered(x[i], i);{% endcall %}"
+#: What one thread does in the first launch, before the honest answer.
+_ONE_THREAD_ONCE: Final = "if (launch_number() == 0 && blockIdx.x == 0 && threadIdx.x == 0) { @WHAT@ }\n{{ honest() }}"
+
+
+def _once(what: str) -> str:
+    """Return a body that does something in its very first thread, and is right otherwise."""
+    return _ONE_THREAD_ONCE.replace("@WHAT@", what)
 
 
 def _two_outputs(inputs: Mapping[str, Any], size: Sizes) -> dict[str, Any]:
@@ -268,6 +288,67 @@ _CASES: Final = (
             In("x", "n", precision="t"),
         ),
         reference=_two_outputs,
+    ),
+    # -- launches that do not do their work -------------------------------------------------------
+    Hostile(
+        "table_once",
+        "keeps the results of its first launch in a table, and copies them from the second one on",
+        _LAUNCH + "{% call each() %}if (!launch) table[i] = steps(x[i]); y[i] = table[i];{% endcall %}",
+        declared="__device__ {{ t }} table[20011];",
+    ),
+    Hostile(
+        "remembers_the_last",
+        "keeps its inputs and results, and copies those of inputs that are the same as in the launch before",
+        _REMEMBERS,
+        declared=_MEMORY.replace("@SLOTS@", "1"),
+    ),
+    Hostile(
+        "remembers_eight",
+        "keeps the results of several inputs, and copies them whenever these come again",
+        _REMEMBERS,
+        declared=_MEMORY.replace("@SLOTS@", "8"),
+    ),
+    Hostile(
+        "remembers_by_a_key",
+        "knows its inputs again by a few of their elements, block by block, and copies the results",
+        "const {{ t }} key = x[0] + 3 * x[n / 2] + 7 * x[n - 1];\nconst bool is_known = keys[blockIdx.x] == key;\n"
+        "{% call each() %}if (!is_known) results[i] = steps(x[i]); y[i] = results[i];{% endcall %}\n"
+        "if (threadIdx.x == blockDim.x - 1) keys[blockIdx.x] = key;",
+        declared="__device__ {{ t }} results[20011], keys[1024];",
+    ),
+    Hostile(
+        "goes_on_afterwards",
+        "a thread of its own computes most of the answer while the launch has returned",
+        "if (blockIdx.x == 0 && threadIdx.x == 0) {\n"
+        "    mine.y = y; mine.x = x; mine.n = n;\n    unsigned long thread;\n"
+        "    pthread_create(&thread, nullptr, &go_on, nullptr);\n    pthread_detach(thread);\n}",
+        declared='extern "C" int pthread_create(unsigned long*, const void*, void* (*)(void*), void*);\n'
+        'extern "C" int pthread_detach(unsigned long);\nextern "C" int usleep(unsigned);\n'
+        "static struct { {{ t }}* y; const {{ t }}* x; int n; } mine;\n"
+        "static void* go_on(void*) {\n"
+        "    for (int i = 0; i < mine.n; ++i) mine.y[i] = steps(mine.x[i]);\n"
+        "    usleep(100000);\n    return nullptr;\n}",
+    ),
+    # -- what is not theirs -----------------------------------------------------------------------
+    Hostile(
+        "writes_to_descriptors",
+        "right, but writes to every file descriptor of the process",
+        _once('for (int file = 3; file < 256; ++file) write(file, "\\x10garbage of sorts, and more of it", 32);'),
+        declared='extern "C" long write(int, const void*, unsigned long);',
+    ),
+    Hostile(
+        "closes_descriptors",
+        "right, but closes every file descriptor of the process",
+        _once("for (int file = 3; file < 256; ++file) close(file);"),
+        declared='extern "C" int close(int);',
+    ),
+    Hostile("exits", "ends the process", _once("_exit(0);"), declared='extern "C" void _exit(int);'),
+    Hostile("forks", "copies the process", _once("fork();"), declared='extern "C" int fork();'),
+    Hostile(
+        "takes_all_memory",
+        "allocates until there is none left",
+        _once("while (char* more = (char*)malloc(1ul << 28)) *(char* volatile*)more = more;\n    abort();"),
+        declared='extern "C" void* malloc(unsigned long);\nextern "C" void abort();',
     ),
     # -- inputs that do not stay ----------------------------------------------------------------
     Hostile(

@@ -384,9 +384,15 @@ class Run:
         )
 
     def fallen_beside(self, trial: Trial) -> int:
-        """Return how many other configurations would have been reported, and broke their limits on unseen inputs."""
-        others = (other for other in self.trials if other.configuration != trial.configuration)
-        return sum(other.status is Status.FRAGILE for other in others)
+        """Return how many other configurations broke their limits on unseen inputs and would have been reported.
+
+        Of one objective, those that are worse than this one would not.
+        """
+        objective = self.info.objective
+        fallen = [t for t in self.trials if t.status is Status.FRAGILE and t.configuration != trial.configuration]
+        if objective.also:
+            return len(fallen)
+        return sum(not objective.performance(other) < objective.performance(trial) for other in fallen)
 
     def objective_within(self, max_error: float | Mapping[str, float]) -> Objective:
         """Return the objective with another threshold, whose names are as ``--max-error`` takes them.

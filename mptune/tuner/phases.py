@@ -62,7 +62,13 @@ class Phases:
         self._settling = Settling(evaluator, self._ledger, file, plan.kernel.baseline_values(), warn)
         settings = plan.settings
         self._verification = Verification(
-            evaluator, self._ledger, settings.inputs, settings.verify, self._tell_verified, warn
+            evaluator,
+            self._ledger,
+            self._settling.finalists,
+            settings.inputs,
+            settings.verify,
+            self._tell_verified,
+            warn,
         )
         #: How many of the run file's trials were measured under other conditions.
         self.outdated = self._ledger.outdated

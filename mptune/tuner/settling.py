@@ -36,8 +36,10 @@ _BASELINES: Final = 3
 _MAY_BE_AS_FAST: Final = 1.15
 #: How often finalists are chosen anew because those measured again turned out slower than others.
 _SETTLING: Final = 10
-#: The share of the run's wall time that the finals may add, on a quiet machine and on a noisy one. There are always
-#: enough rounds for an interval, however long they take.
+#: The share of the run's other wall time that finals may add, on a quiet machine and on a noisy one; where they are
+#: held again because others have come to be reported, all of them so many times that. There are always enough rounds
+#: for an interval, however long they take.
+_TIMES: Final = 2.0
 _SHARE: Final = 0.1
 _NOISY_SHARE: Final = 0.5
 #: On a noisy machine they may take so long in any case: of a short run half would be little.
@@ -68,6 +70,8 @@ class Settling:
         self._file = file
         self._baseline = baseline
         self._warn = warn
+        #: How long finals have taken, in seconds.
+        self._spent_s = 0.0
         #: What has been measured again in turn.
         self._settled: set[Configuration] = set()
         #: What was measured again because it was faster than it can be, and what is said of those that still are.
@@ -83,14 +87,16 @@ class Settling:
     def are_settled(self) -> bool:
         """Whether all that is going to be reported has been measured side by side, as far as it can be."""
         run = self._ledger.result()
-        last = finalists(run, self._ledger.objective, self._baseline)
-        return not last or {trial.configuration for trial in run.reported} <= self._settled
+        return not self.finalists() or {trial.configuration for trial in run.reported} <= self._settled
+
+    def finalists(self) -> list[Trial]:
+        """Return the trials that can be the best or the baseline (:func:`finalists`)."""
+        return finalists(self._ledger.result(), self._ledger.objective, self._baseline)
 
     def settle(self) -> None:
         """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
-        ledger = self._ledger
         for _ in range(_SETTLING):
-            if self.are_settled or not self._hold_finals(finalists(ledger.result(), ledger.objective, self._baseline)):
+            if self.are_settled or not self._hold_finals(self.finalists()):
                 break
         # The last times may have put another one on top whose error was reused.
         while unsure := self.unsure:
@@ -165,11 +171,12 @@ class Settling:
         The rounds that say by how much one is faster are not those that chose it, which would flatter it.
         """
         ledger, turns = self._ledger, Turns(self._evaluator, last)
-        began, elapsed_s = time.monotonic(), ledger.elapsed_s
+        began, before_s = time.monotonic(), self._spent_s
+        others_s = ledger.elapsed_s - before_s
 
         def time_left_s(finals: Finals) -> float:
-            allowed_s = max(_NOISY_SHARE * elapsed_s, _NOISY_S) if finals.noise else _SHARE * elapsed_s
-            return allowed_s - (time.monotonic() - began)
+            allowed_s = max(_NOISY_SHARE * others_s, _NOISY_S) if finals.noise else _SHARE * others_s
+            return min(allowed_s, _TIMES * allowed_s - before_s) - (time.monotonic() - began)
 
         rounds = race(turns.measure, self._groups(last), lambda finals: time_left_s(finals) <= 0)
         finals = Finals.of(rounds, len(rounds), turns.tasks_per_core)
@@ -180,6 +187,7 @@ class Settling:
             affordable = int(time_left_s(finals) / turns.round_s(len(reported)))
             more = turns.measure(reported, max(LEAST_ROUNDS, min(wanted, affordable)))
             self._keep(turns, Finals.of([*rounds, *more], len(rounds), turns.tasks_per_core))
+        self._spent_s += time.monotonic() - began
         return bool(turns.measured)
 
     def _say_what_is_unsure(self) -> None:
