@@ -89,7 +89,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def settings(**changes: Any) -> TuneSettings:
-    return TuneSettings(**({"backend": "host", "budget": 8, "strategy": "random", "seed": 1} | changes))
+    return TuneSettings(**({"backend": "host", "budget": 8, "strategy": "random", "seed": 1, "verify": 0} | changes))
 
 
 def effort(run: Run) -> list[float]:

@@ -31,14 +31,16 @@ def kernel() -> Kernel:
 
 
 def settings(**changes: Any) -> TuneSettings:
-    return TuneSettings(**({"backend": "host", "budget": 10, "max_error": 1e-5, "strategy": "random"} | changes))
+    # Other tests are about unseen inputs.
+    usual = {"backend": "host", "budget": 10, "max_error": 1e-5, "strategy": "random", "verify": 0}
+    return TuneSettings(**usual | changes)
 
 
 @pytest.fixture(scope="module")
 def finished(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path, list[Progress]]:
     path = tmp_path_factory.mktemp("run") / "poly.db"
     told: list[Progress] = []
-    run = tune(kernel, settings(budget=14, strategy="bayesian"), output=path, on_progress=told.append)
+    run = tune(kernel, settings(budget=14, strategy="bayesian", verify=5), output=path, on_progress=told.append)
     return run, path, told
 
 
@@ -375,7 +377,8 @@ def test_inaccurate_are_timed_only_where_their_speed_matters(kernel: Kernel, pen
     assert all(t.error > 1e-5 for t in inaccurate)
     assert all(math.isnan(t.time_ms) == (penalty != "decay") for t in inaccurate)
     assert all("timing" not in t.measurement.durations_s for t in inaccurate if math.isnan(t.time_ms))
-    assert any(t.measurement.reused_error for t in inaccurate)
+    # Of those that are timed, the fastest are checked themselves; which these are is up to the machine.
+    assert penalty == "decay" or any(t.measurement.reused_error for t in inaccurate)
     assert run.best is not None
     assert run.speedup(run.best) > 0
     assert run.summary()["feasible"] == sum(t.status is Status.OK for t in run.trials)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from mptune.accuracy.evaluate import Metrics, Output, error_names, first_look, j
 from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.errors import CompileError, KernelError, LaunchError, MptuneError, OutOfMemoryError
-from mptune.evaluators.ceilings import Ceilings
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
@@ -31,6 +30,9 @@ from mptune.policy import NEW_MS, SEEN_MS, Action, Plan, worst_errors
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.unseen import with_draws
+
+if TYPE_CHECKING:
+    from mptune.evaluators.ceilings import Ceilings
 
 __all__ = ["Bench", "Ready", "Request", "metric_names"]
 
@@ -319,6 +321,9 @@ class Bench:
             afresh: measure the device again.
         """
         if self._ceilings is None:
+            # Every worker would import what renders templates for it, and most of them never measure the device.
+            from mptune.evaluators.ceilings import Ceilings
+
             self._ceilings = Ceilings(self._backend, self.ready.identity)
         work = self.kernel.work(configuration, self.sizes)
         return self._ceilings.least_ms(work, self._data.footprint_bytes(configuration), afresh=afresh)
