@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.identity import source_of
 from mptune.evaluators.rounds import VISIT, remeasure
 from mptune.evaluators.timing import TimingPlan
-from mptune.rendering import render
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 
@@ -56,7 +56,7 @@ def measure_in_turn(
         visit: how often each is launched in its turn.
         on_failure: told about the trial of a configuration that fails; it is left out from then on.
     """
-    requests = [Request(c, render(bench.kernel, c, bench.sizes)) for c in dict.fromkeys(configurations)]
+    requests = [Request(c, source_of(bench.kernel, c, bench.sizes)) for c in dict.fromkeys(configurations)]
     found: dict[Configuration, Remeasured] = {}
     for trial in remeasure(bench, requests, rounds, visit):
         if trial.is_valid:

@@ -203,6 +203,7 @@ def winners(bench: Bench, trials: Sequence[Trial], options: Options) -> dict[Cla
     def complain(trial: Trial) -> None:
         print(f"{bench.kernel.name} at {trial.configuration}: {trial.message}", file=sys.stderr)
 
+    assert isinstance(bench.kernel, Kernel)
     classes = classes_of(bench.kernel)
     candidates = [c for wanted in classes for c in fastest(trials, wanted, options.candidates)]
     qualified = best_of(classes, measure_in_turn(bench, candidates, QUALIFYING_ROUNDS, VISIT, complain).values())

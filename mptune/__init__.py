@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from mptune.errors import MptuneError as MptuneError
+    from mptune.kernel import Application as Application
+    from mptune.kernel import Buffer as Buffer
     from mptune.kernel import Constant as Constant
     from mptune.kernel import In as In
     from mptune.kernel import InOut as InOut
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from mptune.kernel import Out as Out
     from mptune.kernel import Range as Range
     from mptune.kernel import Scalar as Scalar
+    from mptune.kernel import Scratch as Scratch
     from mptune.notebook import tune as tune
     from mptune.plots import plot as plot
     from mptune.probing import explain as explain
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "errors": ("MptuneError",),
-    "kernel": ("Constant", "In", "InOut", "Kernel", "Out", "Range", "Scalar"),
+    "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Range", "Scalar", "Scratch"),
     "notebook": ("tune",),
     "plots": ("plot",),
     "probing": ("explain",),

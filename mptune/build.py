@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mptune.errors import MptuneError
 
 if TYPE_CHECKING:  # backends are listed without them
-    from mptune.kernel import Kernel
+    from mptune.kernel import Kernel, Tunable
     from mptune.space.configuration import Configuration
 
 __all__ = [
@@ -123,7 +123,7 @@ def read_flags(text: str) -> tuple[str, ...]:
     return flags
 
 
-def compilers_of(kernel: Kernel) -> tuple[str, ...]:
+def compilers_of(kernel: Tunable) -> tuple[str, ...]:
     """Return the compilers a kernel's sources may name."""
     return tuple(str(v) for p in kernel.parameters if p.kind == "build" and p.name == COMPILER for v in p.values)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -21,15 +20,17 @@ from mptune.folders import bundled_folder
 from mptune.plugins import load_point
 
 if TYPE_CHECKING:  # importing it takes longer than finding out that there is no kernel of a name
-    from mptune.kernel import Kernel
+    from mptune.kernel import Kernel, Tunable
     from mptune.space.configuration import Value
     from mptune.store import RunInfo
 
 __all__ = [
+    "bundled_applications",
     "bundled_kernels",
     "definition_hash",
     "kernel_of_run",
     "load_kernel",
+    "load_tunable",
     "loaded_modules",
     "loaded_version",
     "remarks",
@@ -39,7 +40,7 @@ _ENTRY_POINTS = "mptune.kernels"
 _MODULE_PREFIX = "_mptune_"
 
 _Version = tuple[int, ...]
-_versions: WeakKeyDictionary[Kernel, _Version] = WeakKeyDictionary()
+_versions: WeakKeyDictionary[Tunable, _Version] = WeakKeyDictionary()
 
 
 def bundled_kernels() -> tuple[str, ...]:
@@ -49,6 +50,11 @@ def bundled_kernels() -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+def bundled_applications() -> tuple[str, ...]:
+    """Return the names of the bundled applications, in alphabetical order."""
+    return tuple(sorted(p.stem for p in bundled_folder("applications").glob("*.py") if not p.stem.startswith("_")))
+
+
 def load_kernel(name: str | Path) -> Kernel:
     """Load a kernel definition: a bundled kernel's name, or the path of a Python file that defines one.
 
@@ -56,14 +62,31 @@ def load_kernel(name: str | Path) -> Kernel:
 
     Raises:
         UnknownNameError: no bundled kernel has that name.
-        KernelError: the file does not exist, fails to run, or defines no kernel or more than one.
+        KernelError: the file does not exist, fails to run, or defines no kernel or more than one; or it is an
+            application that is defined.
+    """
+    from mptune.kernel import Kernel
+
+    found = load_tunable(name)
+    if not isinstance(found, Kernel):
+        raise KernelError(f"{found.name} is an application; expected a single kernel here")
+    return found
+
+
+def load_tunable(name: str | Path) -> Tunable:
+    """Load the definition of a kernel or an application, as :func:`load_kernel` loads a kernel's.
+
+    Raises:
+        UnknownNameError: none of them is bundled under that name.
+        KernelError: the file does not exist, fails to run, or does not define just one.
     """
     text = str(name)
     if text.endswith(".py") or "/" in text:
         return _load_file(Path(text))
-    path = bundled_folder("kernels") / f"{text}.py"
-    if not text.startswith("_") and path.is_file():
-        return _load_file(path)
+    for folder in ("kernels", "applications"):
+        path = bundled_folder(folder) / f"{text}.py"
+        if not text.startswith("_") and path.is_file():
+            return _load_file(path)
     for point in importlib.metadata.entry_points(group=_ENTRY_POINTS, name=text):
         from mptune.kernel import Kernel
 
@@ -72,10 +95,12 @@ def load_kernel(name: str | Path) -> Kernel:
             raise KernelError(f"entry point {point.value!r} of kernel {text!r} is not a mptune.Kernel")
         return found
     own = f"./{text}.py" if Path(f"{text}.py").is_file() else "the path of its file"
-    raise UnknownNameError("kernel", text, bundled_kernels(), hint=f"A kernel of your own is given as {own}.")
+    raise UnknownNameError(
+        "kernel", text, (*bundled_kernels(), *bundled_applications()), hint=f"A kernel of your own is given as {own}."
+    )
 
 
-def definition_hash(kernel: Kernel) -> str:
+def definition_hash(kernel: Tunable) -> str:
     """Return the SHA-256 of a kernel's definition file as hexadecimal digits; empty for one made in Python."""
     return hashlib.sha256(kernel.path.read_bytes()).hexdigest() if kernel.path else ""
 
@@ -121,7 +146,7 @@ def kernel_of_run(
     return kernel
 
 
-def remarks(info: RunInfo, kernel: Kernel) -> tuple[str, ...]:
+def remarks(info: RunInfo, kernel: Tunable) -> tuple[str, ...]:
     """Say why a kernel may not be what a run measured: another mptune, or other files than the run's record has."""
     from mptune import __version__
     from mptune.rendering import template_hash
@@ -176,7 +201,7 @@ def _definition_in(folder: Path, name: str) -> Path:
     raise KernelError(f"folder {str(folder)!r} holds {what}: expected {name}.py, or one definition file")
 
 
-def _check_same(info: RunInfo, kernel: Kernel) -> None:
+def _check_same(info: RunInfo, kernel: Tunable) -> None:
     """Raise KernelError unless name and parameters are those of the run."""
     if info.kernel != kernel.name:
         raise KernelError(f"the run is of kernel {info.kernel!r}, not of {kernel.name!r}")
@@ -199,21 +224,20 @@ def _said(values: tuple[Value, ...] | None) -> str:
 # -- definition files ----------------------------------------------------------------------------
 
 
-def _load_file(path: Path) -> Kernel:
+def _load_file(path: Path) -> Tunable:
     if not path.is_file():
         siblings = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise KernelError(f"no kernel definition file {str(path)!r}{did_you_mean(path.name, siblings, path.parent)}")
     path = path.resolve()
     version = _version(path)
     module = _run_file(path)
-    kernel = _only_kernel(module, path)
-    reference = kernel.reference or _sibling_reference(path)
-    kernel = dataclasses.replace(kernel, path=path, reference=reference)
-    _versions[kernel] = version
-    return kernel
+    found = _only_one(module, path)
+    found = found.changed(path=path, reference=found.reference or _sibling_reference(path))
+    _versions[found] = version
+    return found
 
 
-def loaded_version(kernel: Kernel) -> tuple[int, ...] | None:
+def loaded_version(kernel: Tunable) -> tuple[int, ...] | None:
     """Return when the files a kernel was loaded from were last changed; None for one that no file holds as it is."""
     return _versions.get(kernel)
 
@@ -232,17 +256,22 @@ def _reference_file(path: Path) -> Path:
     return path.parent.parent / "references" / path.name
 
 
-def _only_kernel(module: ModuleType, path: Path) -> Kernel:
-    from mptune.kernel import Kernel
+def _only_one(module: ModuleType, path: Path) -> Tunable:
+    """Return what a definition file defines: its application, or else its kernel."""
+    from mptune.kernel import Application, Kernel
 
-    named = getattr(module, "kernel", None)
-    if isinstance(named, Kernel):
-        return named
-    found = {name: value for name, value in vars(module).items() if isinstance(value, Kernel)}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if found:
-        raise KernelError(f"{path.name} defines several kernels ({', '.join(found)}); name the one to tune 'kernel'")
+    kinds: tuple[type[Tunable], ...] = (Application, Kernel)
+    for kind in kinds:
+        named = getattr(module, kind.what, None)
+        if isinstance(named, kind):
+            return named
+        found = {name: value for name, value in vars(module).items() if isinstance(value, kind)}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        if found:
+            raise KernelError(
+                f"{path.name} defines several {kind.what}s ({', '.join(found)}); name the one to tune {kind.what!r}"
+            )
     raise KernelError(f"{path.name} defines no kernel: expected a variable 'kernel' holding a mptune.Kernel")
 
 

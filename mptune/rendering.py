@@ -24,7 +24,7 @@ import jinja2.nodes
 from mptune.build import build_lines
 from mptune.dialect import cite, declared_types, portable, without_comments
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
 from mptune.prelude import prelude
 from mptune.space.configuration import Configuration, Value
@@ -125,7 +125,8 @@ def render_body(kernel: Kernel, configuration: Configuration, sizes: Mapping[str
 def _context(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> dict[str, Any]:
     types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
     values = {name: _printable(value, name in types) for name, value in configuration.items()}
-    return {**sizes, **values}
+    fixed = {name: value for name, value in sizes.items() if name not in kernel.data_sizes}
+    return {**fixed, **values}
 
 
 def _printable(value: Value, is_type: bool) -> Any:
@@ -182,19 +183,28 @@ def _locate(kernel: Kernel) -> _Source:
 def _candidates(kernel: Kernel) -> tuple[Path, ...]:
     folder = kernel.path.parent if kernel.path else Path.cwd()
     if kernel.template is not None:
-        return (folder / kernel.template,)
+        own = folder / kernel.template
+        # A plain name is looked for where templates usually are, too.
+        is_name = Path(kernel.template).name == str(kernel.template)
+        return (own, folder.parent / "templates" / own.name) if is_name else (own,)
     if kernel.path is None:
         raise KernelError(f"kernel {kernel.name}: give template= (it was not loaded from a file, so has no sibling)")
     name = f"{kernel.path.stem}.cu.j2"
     return folder.parent / "templates" / name, folder / name
 
 
-def template_hash(kernel: Kernel) -> str:
+def template_hash(kernel: Tunable) -> str:
     """Return the SHA-256 of a kernel's template and of the templates it includes, as hexadecimal digits.
+
+    That of an application is of all its kernels' templates.
 
     Raises:
         TemplateError: a template is missing or cannot be parsed.
     """
+    if isinstance(kernel, Application):
+        hashes = [template_hash(each) for each in kernel.kernels.values()]
+        return hashlib.sha256(repr(hashes).encode()).hexdigest()
+    assert isinstance(kernel, Kernel)
     source = _locate(kernel)
     environment = _environment(source.folder)
     text = str(source.version) if source.path is None else _read(source.path)

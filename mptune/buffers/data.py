@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mptune.buffers.conversion import pieces
 from mptune.buffers.draws import FIRST, Draw
 from mptune.errors import KernelError, MptuneError, ReferenceDataError, UnknownNameError, did_you_mean
-from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.kernel import Argument, Role, Sizes, Tunable
 from mptune.precision import holds_real_numbers
 
 __all__ = ["checked_references", "compute_references", "make_inputs", "require_repeatable"]
@@ -24,7 +24,7 @@ _MANY: Final = 1 << 22
 _ROUNDED: Final = 1e-9
 
 
-def make_inputs(kernel: Kernel, sizes: Sizes, seed: int, draw: Draw = FIRST) -> Mapping[str, Any]:
+def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) -> Mapping[str, Any]:
     """Call ``kernel.inputs`` and return fp64 (or integer) arrays and scalars by argument name.
 
     Arrays are C-contiguous and read-only. A scalar that is missing and named like a size has its value.
@@ -40,17 +40,17 @@ def make_inputs(kernel: Kernel, sizes: Sizes, seed: int, draw: Draw = FIRST) -> 
     except (MptuneError, MemoryError):
         raise
     except Exception as error:
-        raise KernelError(f"inputs of kernel {kernel.name} failed: {type(error).__name__}: {error}") from error
+        raise KernelError(f"inputs of {kernel.called} failed: {type(error).__name__}: {error}") from error
     if not isinstance(given, Mapping):
         raise KernelError(
-            f"inputs of kernel {kernel.name} returned {type(given).__name__}; expected a dict of arrays by argument"
+            f"inputs of {kernel.called} returned {type(given).__name__}; expected a dict of arrays by argument"
         )
     by_name = {argument.name: argument for argument in kernel.arguments}
     for name in given:
         if name not in by_name:
             declared = [n for n, a in by_name.items() if a.is_input]
             raise UnknownNameError(
-                f"input of kernel {kernel.name}:",
+                f"input of {kernel.called}:",
                 name,
                 declared,
                 hint=f"No argument has the name {name!r}, but "
@@ -58,14 +58,15 @@ def make_inputs(kernel: Kernel, sizes: Sizes, seed: int, draw: Draw = FIRST) -> 
             )
         if not by_name[name].is_input:
             raise KernelError(
-                f"inputs of kernel {kernel.name} has {name!r}, which the kernel only writes: declare it InOut, "
+                f"inputs of {kernel.called} has {name!r}, which the kernel only writes: declare it InOut, "
                 "or leave it out"
             )
+    sizes = kernel.sizes_of({name: np.shape(array) for name, array in given.items()}, sizes)
     made = {name: _input(kernel, a, given, sizes, draw.scale) for name, a in by_name.items() if a.is_input}
     return MappingProxyType(made)
 
 
-def _input(kernel: Kernel, argument: Argument, given: Mapping[str, Any], sizes: Sizes, scale: float) -> Any:
+def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes: Sizes, scale: float) -> Any:
     name = argument.name
     if name in given:
         value = np.asarray(given[name])
@@ -75,15 +76,15 @@ def _input(kernel: Kernel, argument: Argument, given: Mapping[str, Any], sizes: 
     elif argument.role is Role.SCALAR and name in sizes:
         value = np.asarray(sizes[name])
     else:
-        raise KernelError(f"inputs of kernel {kernel.name} lacks {name!r}")
-    what = f"input {name!r} of kernel {kernel.name}"
+        raise KernelError(f"inputs of {kernel.called} lacks {name!r}")
+    what = f"input {name!r} of {kernel.called}"
     if argument.dtype is None and not holds_real_numbers(value.dtype):
         raise KernelError(f"{what} has type {value.dtype}; expected real numbers (they are held in fp64)")
     array = _as_declared(kernel, argument, value, sizes, what, KernelError)
     return array.item() if argument.role is Role.SCALAR else array
 
 
-def compute_references(kernel: Kernel, inputs: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
+def compute_references(kernel: Tunable, inputs: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
     """Call ``kernel.reference`` and return the fp64 (or integer) outputs by name, checked and read-only.
 
     Raises:
@@ -93,7 +94,7 @@ def compute_references(kernel: Kernel, inputs: Mapping[str, Any], sizes: Sizes) 
     if kernel.reference is None:
         stem = kernel.path.stem if kernel.path is not None else kernel.name
         raise ReferenceDataError(
-            f"kernel {kernel.name} has no reference: give Kernel(reference=...), or define reference(inputs, size) "
+            f"{kernel.called} has no reference: give Kernel(reference=...), or define reference(inputs, size) "
             f"in references/{stem}.py, the folder beside that of the kernel's file"
         )
     try:
@@ -104,19 +105,19 @@ def compute_references(kernel: Kernel, inputs: Mapping[str, Any], sizes: Sizes) 
         what = f"failed: {type(error).__name__}: {error}"
         if isinstance(error, ValueError) and "read-only" in str(error):
             what = f"changes its inputs, which every trial needs unchanged: work on a copy ({error})"
-        raise ReferenceDataError(f"the reference of kernel {kernel.name} {what}") from error
+        raise ReferenceDataError(f"the reference of {kernel.called} {what}") from error
     if not isinstance(given, Mapping):
         if len(kernel.outputs) != 1:
             names = ", ".join(argument.name for argument in kernel.outputs)
             raise ReferenceDataError(
-                f"the reference of kernel {kernel.name} returned {type(given).__name__}; expected a dict of its "
+                f"the reference of {kernel.called} returned {type(given).__name__}; expected a dict of its "
                 f"outputs {names}"
             )
         given = {kernel.outputs[0].name: given}
     return checked_references(kernel, given, sizes)
 
 
-def checked_references(kernel: Kernel, given: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
+def checked_references(kernel: Tunable, given: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
     """Return references as C-contiguous read-only arrays, once they fit the declared outputs.
 
     Raises:
@@ -126,17 +127,17 @@ def checked_references(kernel: Kernel, given: Mapping[str, Any], sizes: Sizes) -
     for name in given:
         if name not in outputs:
             raise ReferenceDataError(
-                f"the reference of kernel {kernel.name} gives {name!r}, which is no output"
+                f"the reference of {kernel.called} gives {name!r}, which is no output"
                 f"{did_you_mean(str(name), outputs)} (outputs: {', '.join(outputs)})"
             )
     missing = [name for name in outputs if name not in given]
     if missing:
-        raise ReferenceDataError(f"the reference of kernel {kernel.name} lacks output {', '.join(missing)}")
+        raise ReferenceDataError(f"the reference of {kernel.called} lacks output {', '.join(missing)}")
     return MappingProxyType({name: _reference(kernel, outputs[name], given[name], sizes) for name in outputs})
 
 
 def require_repeatable(
-    kernel: Kernel, sizes: Sizes, seed: int, inputs: Mapping[str, Any], references: Mapping[str, NDArray[Any]]
+    kernel: Tunable, sizes: Sizes, seed: int, inputs: Mapping[str, Any], references: Mapping[str, NDArray[Any]]
 ) -> None:
     """Check that a kernel's functions give the same inputs and references when they are called again.
 
@@ -171,13 +172,13 @@ def require_repeatable(
     for name in inputs:
         if _differ(inputs[name], again[name]):
             raise KernelError(
-                f"inputs of kernel {kernel.name}: {name!r} is not the same when the same input is made again; take "
+                f"inputs of {kernel.called}: {name!r} is not the same when the same input is made again; take "
                 "every random number from the generator they are given (rng), not from numpy.random or random"
             )
     for name in references:
         if _differ(references[name], anew[name]):
             raise ReferenceDataError(
-                f"the reference of kernel {kernel.name}: output {name!r} is not the same when it is computed again "
+                f"the reference of {kernel.called}: output {name!r} is not the same when it is computed again "
                 "from the same inputs, so that no error against it means anything"
             )
 
@@ -190,16 +191,16 @@ def _differ(first: Any, second: Any) -> bool:
     return bool(np.abs(one - other).max(initial=0.0) > _ROUNDED * np.abs(one).max(initial=0.0))
 
 
-def _reference(kernel: Kernel, argument: Argument, given: Any, sizes: Sizes) -> NDArray[Any]:
+def _reference(kernel: Tunable, argument: Argument, given: Any, sizes: Sizes) -> NDArray[Any]:
     value = np.asarray(given)
-    what = f"the reference of output {argument.name!r} of kernel {kernel.name}"
+    what = f"the reference of output {argument.name!r} of {kernel.called}"
     if argument.dtype is None and (value.dtype.kind != "f" or value.dtype.itemsize < 8):
         raise ReferenceDataError(f"{what} has type {value.dtype}; expected float64: it must be exact beside fp64")
     return _as_declared(kernel, argument, value, sizes, what, ReferenceDataError)
 
 
 def _as_declared(
-    kernel: Kernel, argument: Argument, array: NDArray[Any], sizes: Sizes, what: str, refusal: type[MptuneError]
+    kernel: Tunable, argument: Argument, array: NDArray[Any], sizes: Sizes, what: str, refusal: type[MptuneError]
 ) -> NDArray[Any]:
     """Return an array as fp64 or the declared integer type, C-contiguous and read-only, once it fits the declaration.
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mptune.kernel import Kernel
+from mptune.kernel import Tunable
 
 __all__ = ["FIRST", "Draw", "Stream"]
 
@@ -54,7 +54,7 @@ class Draw:
         """Return the random numbers the draw is made from in a run with this seed."""
         return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=self.spawn_key))
 
-    def range_values(self, kernel: Kernel, rng: np.random.Generator) -> dict[str, float]:
+    def range_values(self, kernel: Tunable, rng: np.random.Generator) -> dict[str, float]:
         """Return the values of the kernel's ranges by name.
 
         As many random numbers are taken where they are given as where they are drawn.
@@ -62,7 +62,7 @@ class Draw:
         drawn = tuple(rng.random(len(kernel.ranges)).tolist()) if kernel.ranges else ()
         return {entry.name: entry.at(share) for entry, share in zip(kernel.ranges, self.ranges or drawn, strict=True)}
 
-    def with_ranges(self, kernel: Kernel, seed: int) -> Draw:
+    def with_ranges(self, kernel: Tunable, seed: int) -> Draw:
         """Return the same draw with the values of its ranges given, as they are drawn in a run with this seed."""
         drawn = tuple(self.generator(seed).random(len(kernel.ranges)).tolist())
         return dataclasses.replace(self, ranges=self.ranges or drawn)

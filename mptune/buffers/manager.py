@@ -19,7 +19,8 @@ from mptune.buffers.draws import FIRST, Draw
 from mptune.buffers.reference_cache import ReferenceCache, reference_key, update_digest
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.folders import cache_folder
-from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.kernel import Argument, Role, Sizes, Tunable
+from mptune.kernel.tunable import parsed
 from mptune.memory import available_memory_bytes, in_words
 from mptune.precision import PRECISIONS, Precision, precision
 from mptune.space.configuration import Configuration
@@ -49,7 +50,7 @@ class DataManager:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Tunable,
         sizes: Sizes,
         *,
         seed: int = 0,
@@ -59,7 +60,7 @@ class DataManager:
         caches: bool = True,
     ) -> None:
         self.kernel = kernel
-        self.sizes = sizes
+        self._given = sizes
         self._seed = seed
         self._draw = draw
         self._caches = caches
@@ -73,6 +74,13 @@ class DataManager:
     # -- data ----------------------------------------------------------------------------------
 
     @cached_property
+    def sizes(self) -> Sizes:
+        """The problem sizes, those that come from the data included."""
+        if not self.kernel.data_sizes:
+            return self._given
+        return self.kernel.sizes_of({name: np.shape(array) for name, array in self.inputs.items()}, self._given)
+
+    @cached_property
     def inputs(self) -> Mapping[str, Any]:
         """Inputs by argument name: read-only fp64 or integer arrays, and plain numbers for scalars.
 
@@ -82,13 +90,13 @@ class DataManager:
             UnknownNameError: an input no argument has the name of.
         """
         # Thousands of small draws need not ask for what the first one of their size had.
-        if self._draw == FIRST or self._elements() > _FEW_ELEMENTS:
+        if self._draw == FIRST or sum(self._elements().values()) > _FEW_ELEMENTS:
             self.require(available_memory_bytes())
         try:
-            return make_inputs(self.kernel, self.sizes, self._seed, self._draw)
+            return make_inputs(self.kernel, self._given, self._seed, self._draw)
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"{self.sizes}: making the inputs of {self.kernel.name} ran out of memory"
+                f"{self._given}: making the inputs of {self.kernel.name} ran out of memory"
             ) from error
 
     @cached_property
@@ -160,8 +168,11 @@ class DataManager:
         # Those of two draws differ at once, as a rule.
         return all(are_equal(each, _SAMPLE) for each in given) and all(are_equal(each, None) for each in given)
 
-    def _elements(self) -> int:
-        return sum(math.prod(self.shape_of(argument)) for argument in self.kernel.arguments)
+    def _elements(self) -> dict[Argument, int]:
+        """Return the elements of each argument, of those that are known before there are inputs."""
+        unknown = frozenset(self.kernel.data_sizes)
+        known = [a for a in self.kernel.arguments if not any(parsed(axis).names & unknown for axis in a.shape)]
+        return {argument: math.prod(self._shape_at(argument, self._given)) for argument in known}
 
     # -- types ---------------------------------------------------------------------------------
 
@@ -171,9 +182,12 @@ class DataManager:
         Raises:
             KernelError: an axis is below 1.
         """
-        shape, name = self.kernel.shape_of(argument, self.sizes), self.kernel.name
+        return self._shape_at(argument, self.sizes)
+
+    def _shape_at(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
+        shape = self.kernel.shape_of(argument, sizes)
         if any(axis < 1 for axis in shape):
-            raise KernelError(f"argument {argument.name!r} of kernel {name} has shape {shape} at {self.sizes}")
+            raise KernelError(f"argument {argument.name!r} of {self.kernel.called} has shape {shape} at {sizes}")
         return shape
 
     def dtype_of(self, argument: Argument, precision: Precision | None) -> np.dtype[Any]:
@@ -265,14 +279,14 @@ class DataManager:
         Raises:
             OutOfMemoryError: it does not fit; names the sizes and the bytes.
         """
-        elements = {argument: math.prod(self.shape_of(argument)) for argument in self.kernel.arguments}
+        elements = self._elements()
         inputs = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_input)
         references = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_output)
         copies = sum(n * self._copy_bytes(a) for a, n in elements.items())
         needed = inputs + references + copies
         if needed > available_bytes:
             raise OutOfMemoryError(
-                f"{self.sizes}: kernel {self.kernel.name} needs {in_words(needed)} of host memory (inputs "
+                f"{self._given}: {self.kernel.called} needs {in_words(needed)} of host memory (inputs "
                 f"{in_words(inputs)}, references {in_words(references)}, typed copies {in_words(copies)}) and "
                 f"{in_words(available_bytes)} are available; choose smaller sizes"
             )

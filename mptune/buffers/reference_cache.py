@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from mptune.buffers.conversion import pieces
 from mptune.folders import open_own, own_folder
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Sizes, Tunable
 
 __all__ = ["ReferenceCache", "reference_key", "update_digest"]
 
@@ -102,7 +102,7 @@ def update_digest(digest: hashlib._Hash, name: str, array: NDArray[Any]) -> None
         digest.update(piece.tobytes())
 
 
-def reference_key(kernel: Kernel, inputs_key: str, sizes: Sizes) -> str | None:
+def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
     """Return the identity of what the references depend on, None if the source is not known for sure.
 
     It covers the inputs, the sizes, the declared outputs, the versions of NumPy and SciPy, the source file of

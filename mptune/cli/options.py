@@ -17,7 +17,7 @@ import click
 from mptune.errors import MptuneError
 
 if TYPE_CHECKING:
-    from mptune.kernel import Kernel
+    from mptune.kernel import Tunable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -79,7 +79,7 @@ def parse_assignments(texts: Sequence[str], option: str) -> dict[str, str]:
     return values
 
 
-def parse_sizes(kernel: Kernel, texts: Sequence[str]) -> tuple[str, dict[str, int]]:
+def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, int]]:
     """Return the preset's name and the single sizes given beside it.
 
     Raises:

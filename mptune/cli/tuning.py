@@ -126,9 +126,9 @@ def tune(
     The kernel is a bundled kernel's name or the file that defines one. With several objectives, the result is the
     best trade-offs between them.
     """
-    from mptune.registry import load_kernel
+    from mptune.registry import load_tunable
 
-    definition = load_kernel(kernel)
+    definition = load_tunable(kernel)
     preset, sizes = options.parse_sizes(definition, size)
     _check_names(given)
 

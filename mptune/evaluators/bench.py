@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from mptune.accuracy.evaluate import Metrics, Output, error_names, first_look, judging
-from mptune.backends.base import Backend, Binary, CompileOptions, DeviceInfo, Function
+from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.buffers import DataManager, Draw, Stream
-from mptune.errors import CompileError, KernelError, LaunchError, MptuneError, OutOfMemoryError
+from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
+from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
+from mptune.evaluators.programs import ApplicationProgram, KernelProgram, Program
 from mptune.evaluators.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
-from mptune.kernel import Kernel, LaunchShape, Sizes
+from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.observers import OBSERVERS
 from mptune.observers.accuracy import AccuracyObserver
 from mptune.observers.base import LaunchContext, Observer, Target
@@ -44,6 +44,7 @@ class _RunsOn(MptuneError):
 _STATUS: dict[type[MptuneError], Status] = {
     _RunsOn: Status.CORRUPT,
     CompileError: Status.COMPILE_ERROR,
+    ConstraintError: Status.CONSTRAINT,
     OutOfMemoryError: Status.OUT_OF_MEMORY,
     LaunchError: Status.LAUNCH_ERROR,
 }
@@ -52,7 +53,7 @@ _STATUS: dict[type[MptuneError], Status] = {
 _AGAIN: Final = TimingPlan(warmups=0, min_repeats=1, max_repeats=10, relative_width=0.0, cap_s=0.005, patience_s=0.005)
 
 
-def metric_names(kernel: Kernel, metric: Metrics) -> tuple[str, ...]:
+def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
     """Return the names of the metrics a trial of a kernel can have: those it always has, then those to be asked for."""
     errors = error_names([output.name for output in kernel.outputs], metric)
     always = (*TimeObserver.metrics, *MemoryObserver.metrics, *AccuracyObserver.metrics, *errors)
@@ -85,6 +86,7 @@ class Ready:
         constraints: device limits, over ``threads_per_block``, ``shared_bytes`` and the axes of block and grid.
         options: with which another process compiles the very same binaries, without looking at the device.
         observers: names of the observers that can measure here, of those asked for.
+        sizes: those of the problem, those that come from the data included.
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
         remarks: what a user should know of the error metrics, one line each.
     """
@@ -95,6 +97,7 @@ class Ready:
     constraints: tuple[str, ...]
     options: CompileOptions
     observers: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
@@ -133,19 +136,17 @@ class _Outcome:
 
 @dataclass(slots=True)
 class _Loaded:
-    """A compiled and loaded source, and what its outputs were like when they were compared last, on the usual data."""
+    """A program, and what its outputs were like when they were compared last, on the usual data."""
 
-    binary: Binary
-    function: Function
+    program: Program
     outcome: _Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Launches:
-    """Launches of one function on the same arguments, each on restored data; returns milliseconds."""
+    """Launches of one program on the same arguments, each on restored data; returns milliseconds."""
 
-    function: Function
-    shape: LaunchShape
+    program: Program
     bound: BoundArguments
     flush: CacheFlush | None
 
@@ -164,8 +165,8 @@ class _Launches:
         return elapsed_ms
 
     def _launch(self) -> float:
-        elapsed_ms = self.function.launch(self.shape, self.bound.launch)
-        if left := self.function.left_running:
+        elapsed_ms = self.program.launch(self.bound)
+        if left := self.program.left_running:
             raise _RunsOn(f"the kernel left {left} running, which can write anywhere at any time")
         return elapsed_ms
 
@@ -187,7 +188,7 @@ class Bench:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Tunable,
         sizes: Sizes,
         backend: Backend,
         *,
@@ -198,17 +199,19 @@ class Bench:
         observers: Sequence[str] = (),
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.kernel = kernel
-        self.sizes = sizes
         self._backend = backend
         self._options = options or CompileOptions()
+        chosen = metric if metric is not None else kernel.metric
+        if isinstance(kernel, Application) and kernel.reference is None:
+            kernel = kernel.changed(reference=OwnAnswer(kernel, backend, self._options, chosen))
+        self.kernel = kernel
         self._plan = plan or TimingPlan()
         self._announce = announce
         #: By source, what stays loaded; None where nothing does.
         self._kept: dict[str, _Loaded] | None = None
         self._data = DataManager(kernel, sizes, seed=seed)
+        self.sizes = self._data.sizes
         device = backend.describe()
-        chosen = metric if metric is not None else kernel.metric
         metrics = judging([output.name for output in kernel.outputs], chosen)
         self._device_data = DeviceData(backend, self._data, device.memory_bytes // 4, metrics)
         self._metrics = chosen
@@ -224,7 +227,7 @@ class Bench:
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
         self._ceilings: Ceilings | None = None
-        if wants_flush(self._plan, backend, kernel, sizes, self._data):
+        if wants_flush(self._plan, backend, kernel, self.sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
         target = Target(
             kernel,
@@ -246,6 +249,7 @@ class Bench:
             backend.device.constraints(),
             backend.compiler.resolved(self._options),
             self._observation.names,
+            dict(self._data.sizes),
             unavailable,
             remarks,
         )
@@ -292,12 +296,12 @@ class Bench:
 
         def check(clock: _Clock) -> Trial:
             with clock.phase("compile"):
-                function = self._loaded(request.source).function
+                program = self._loaded(request).program
             try:
-                outcome = self._check_drawn(request.configuration, function, draw, clock, compares_times)
+                outcome = self._check_drawn(request.configuration, program, draw, clock, compares_times)
             finally:
                 if self._kept is None:
-                    function.unload()
+                    program.unload()
             measured = Measurement(outcome.errors, durations_s=clock.durations_s)
             return Trial(request.configuration, outcome.status, outcome.message, measured)
 
@@ -346,7 +350,7 @@ class Bench:
         finally:
             kept, self._kept = self._kept, None
             for loaded in kept.values():
-                loaded.function.unload()
+                loaded.program.unload()
 
     def close(self) -> None:
         """Free the device memory."""
@@ -378,36 +382,35 @@ class Bench:
 
     def _run(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
         configuration = request.configuration
-        shape = self.kernel.launch_shape(configuration, self.sizes)
         with clock.phase("compile"):
-            loaded = self._loaded(request.source)
-        function = loaded.function
+            loaded = self._loaded(request)
+        program = loaded.program
         try:
             with clock.phase("transfer"):
                 bound = self._device_data.bind(configuration)
-                _set_constants(function, bound)
-            launches = _Launches(function, shape, bound, self._flush_for(plan))
+                program.set_constants(bound)
+            launches = _Launches(program, bound, self._flush_for(plan))
             trial = self._measure(request, loaded, launches, plan, clock)
             if trial.status is Status.OK and request.plan.observe and self._observation.names:
                 with clock.phase("observe"):
                     context = self._context(configuration, trial.measurement.times_ms)
-                    more = self._observation.measure(context, self._backend, loaded.binary, function, shape, bound)
+                    more = self._observation.measure(context, self._backend, program, bound)
                 metrics = {**trial.measurement.metrics, **more}
                 trial = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
-            if damage := self._damage(bound, function, clock):
+            if damage := self._damage(bound, program, clock):
                 # Whatever its outputs say, they may be of other inputs than those that were meant.
                 trial = dataclasses.replace(trial, status=Status.CORRUPT, message=damage)
-            trial = self._on_further_draws(request, function, trial, clock)
+            trial = self._on_further_draws(request, program, trial, clock)
             return dataclasses.replace(
                 trial, measurement=dataclasses.replace(trial.measurement, durations_s=clock.durations_s)
             )
         finally:
             if self._kept is None:
-                function.unload()
+                program.unload()
 
     # -- further draws -------------------------------------------------------------------------
 
-    def _on_further_draws(self, request: Request, function: Function, trial: Trial, clock: _Clock) -> Trial:
+    def _on_further_draws(self, request: Request, program: Program, trial: Trial, clock: _Clock) -> Trial:
         """Return a trial after its configuration ran on the further draws of the search, if it is to."""
         if trial.status is not Status.OK or trial.measurement.reused_error or request.plan.draws < 2:
             return trial
@@ -431,7 +434,7 @@ class Bench:
                         self._drawn.of(draw)
                 except MptuneError as error:
                     return dataclasses.replace(with_draws(trial, found), warnings=(f"{draw} cannot be made: {error}",))
-                outcome = self._check_drawn(request.configuration, function, draw, inner)
+                outcome = self._check_drawn(request.configuration, program, draw, inner)
                 if outcome.status is not Status.OK:
                     return dataclasses.replace(trial, status=outcome.status, message=f"on {draw}: {outcome.message}")
                 found.append(outcome.errors)
@@ -443,7 +446,7 @@ class Bench:
     def _check_drawn(
         self,
         configuration: Configuration,
-        function: Function,
+        program: Program,
         draw: Draw,
         clock: _Clock,
         compares_times: bool = False,
@@ -456,15 +459,14 @@ class Bench:
         try:
             with clock.phase("transfer"):
                 bound = self._device_data.bind(configuration)
-                _set_constants(function, bound)
-            shape = self.kernel.launch_shape(configuration, self.sizes)
-            launches = _Launches(function, shape, bound, None)
+                program.set_constants(bound)
+            launches = _Launches(program, bound, None)
             outcome = self._check(configuration, launches, clock)
             is_timed = compares_times and outcome.status is Status.OK
             if is_timed:
                 with clock.phase("launch"):
                     repeat_launches(launches, _AGAIN)
-            if damage := self._damage(bound, function, clock):
+            if damage := self._damage(bound, program, clock):
                 return _Outcome(Status.CORRUPT, damage)
             if is_timed:
                 # The caches are as before the first launch: copying the data has gone through all of it, and so has
@@ -487,12 +489,22 @@ class Bench:
             self._cold = CacheFlush(self._backend, self.ready.device.limits["cache_bytes"])
         return self._flush or self._cold
 
-    def _loaded(self, source: str) -> _Loaded:
+    def _loaded(self, request: Request) -> _Loaded:
         kept = {} if self._kept is None else self._kept
-        if source not in kept:
-            binary = self._backend.compiler.compile(source, self.kernel.function, self._options)
-            kept[source] = _Loaded(binary, self._backend.device.load(binary))
-        return kept[source]
+        if request.source not in kept:
+            kept[request.source] = _Loaded(self._program(request))
+        return kept[request.source]
+
+    def _program(self, request: Request) -> Program:
+        if isinstance(self.kernel, Application):
+            return ApplicationProgram(
+                self._backend, self._options, self.kernel, request.configuration, self._data.sizes
+            )
+        assert isinstance(self.kernel, Kernel)
+        # Before it is compiled: an extent may be below 1.
+        self.kernel.launch_shape(request.configuration, self._data.sizes)
+        binary = self._backend.compiler.compile(request.source, self.kernel.function, self._options)
+        return KernelProgram(self._backend, binary, self.kernel, request.configuration, self._data.sizes)
 
     def _measure(
         self, request: Request, loaded: _Loaded, launches: _Launches, plan: TimingPlan, clock: _Clock
@@ -506,7 +518,8 @@ class Bench:
             return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s, reused))
 
         metrics.update(_observed(MemoryObserver(), self._context(configuration, times)))
-        share = self._backend.compiler.vector_share(loaded.binary)
+        binary = loaded.program.binary
+        share = math.nan if binary is None else self._backend.compiler.vector_share(binary)
         metrics.update({} if math.isnan(share) else {"vector_share": share})
         first = _Outcome(errors=decided.errors) if reused else self._check(configuration, launches, clock)
         metrics.update(first.errors)
@@ -520,6 +533,7 @@ class Bench:
         with clock.phase("timing"):
             times = repeat_launches(launches.timed, plan, best_ms=decided.best_ms)
             metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
+        metrics.update(loaded.program.metrics())
         idle = launches.bound.spots.untouched
         if not (idle or decided.compares_after_timing(metrics["time_ms"])):
             return trial(Status.OK)
@@ -527,7 +541,7 @@ class Bench:
         if reused and not decided.is_own:
             # Now that it matters: its own error, from the state in which it is launched for the first time.
             reused = False
-            first = self._check_anew(configuration, loaded.binary, launches, clock, last)
+            first = self._check_anew(configuration, launches, clock, last)
             metrics.update(first.errors)
             if first.status is not Status.OK:
                 return trial(first.status, first.message)
@@ -545,10 +559,10 @@ class Bench:
         metrics["error_first"] = first.errors["error"]
         return trial(Status.UNSTABLE, f"the results differ from launch to launch: {difference}")
 
-    def _damage(self, bound: BoundArguments, function: Function, clock: _Clock) -> str:
+    def _damage(self, bound: BoundArguments, program: Program, clock: _Clock) -> str:
         """Say what launches changed that they must not; empty if nothing."""
         with clock.phase("transfer"):
-            return "; ".join((*self._device_data.damage(bound), *_changed_constants(bound, function)))
+            return "; ".join((*self._device_data.damage(bound), *program.changed_constants(bound)))
 
     def _context(self, configuration: Configuration, times_ms: tuple[float, ...]) -> LaunchContext:
         return LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times_ms)
@@ -568,15 +582,15 @@ class Bench:
         return dataclasses.replace(self._compare(configuration, launches.bound, clock, known), launch_ms=launch_ms)
 
     def _check_anew(
-        self, configuration: Configuration, binary: Binary, launches: _Launches, clock: _Clock, known: _Outcome
+        self, configuration: Configuration, launches: _Launches, clock: _Clock, known: _Outcome
     ) -> _Outcome:
-        """Check the launch of a function that has not been launched before, whatever it keeps from launch to launch."""
-        function = self._backend.device.load(binary)
+        """Check the launch of a program that has not been launched before, whatever it keeps from launch to launch."""
+        program = launches.program.anew()
         try:
-            _set_constants(function, launches.bound)
-            return self._check(configuration, dataclasses.replace(launches, function=function), clock, known)
+            program.set_constants(launches.bound)
+            return self._check(configuration, dataclasses.replace(launches, program=program), clock, known)
         finally:
-            function.unload()
+            program.unload()
 
     def _compare(
         self, configuration: Configuration, bound: BoundArguments, clock: _Clock, known: _Outcome | None = None
@@ -615,22 +629,6 @@ def _observed(observer: Observer, context: LaunchContext) -> Mapping[str, float]
     return observer.results()
 
 
-def _set_constants(function: Function, bound: BoundArguments) -> None:
-    for name, values in bound.constants.items():
-        function.set_constant(name, values)
-
-
 def _overruns(bound: BoundArguments) -> list[str]:
     """Say what launches wrote outside the buffers."""
     return [f"the kernel wrote out of bounds of {name!r}: {overrun}" for name, overrun in bound.overruns().items()]
-
-
-def _changed_constants(bound: BoundArguments, function: Function) -> list[str]:
-    """Say which constants are not what was set."""
-    changed = []
-    for name, values in bound.constants.items():
-        found = np.empty_like(values)
-        function.read_constant(name, found)
-        if found.tobytes() != values.tobytes():
-            changed.append(f"the kernel changed its constant {name!r}")
-    return changed

@@ -156,7 +156,7 @@ class Lease:
         job, _, threads = self._arguments
         ready = self._worker.start()
         with self._lock:
-            if threads > 1 and not self._ahead:
+            if threads > 1 and not self._ahead and job.function is not None:
                 backend = get_backend(job.backend)
                 backend.compiler.expect(ready.options)
                 self._ahead.append(CompileAhead(backend.compiler, job.function, ready.options, threads))

@@ -17,15 +17,15 @@ from mptune.errors import MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices, LocalDevices
-from mptune.evaluators.identity import launch_identity, metric_identity, trial_key, unversioned
+from mptune.evaluators.identity import launch_identity, metric_identity, source_of, trial_key, unversioned
 from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, Rounds
 from mptune.evaluators.rounds import VISIT
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.evidence import dependence, disagree
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.policy import Action, Facts, MeasurementPolicy
-from mptune.rendering import cited, render
+from mptune.rendering import cited
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
 
@@ -59,7 +59,7 @@ class DeviceEvaluator(Evaluator):
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Tunable,
         sizes: Sizes,
         backend: str,
         *,
@@ -108,12 +108,13 @@ class DeviceEvaluator(Evaluator):
         """
         if self._ready is None:
             self._ready = self._devices.start()
+            self._sizes = Sizes({**self._sizes, **self._ready.sizes})
         return self._ready
 
     def key_of(self, configuration: Configuration) -> str:
         """Return the key a trial of this configuration has under the present conditions."""
         try:
-            source = render(self._kernel, configuration, self._sizes)
+            source = source_of(self._kernel, configuration, self._sizes)
             launch = launch_identity(self._kernel, configuration, self._sizes)
         except MptuneError as error:
             return self._key(str(error))
@@ -172,7 +173,7 @@ class DeviceEvaluator(Evaluator):
         if configuration not in self._sources:
             # Rendering errors are reported on submit.
             with contextlib.suppress(MptuneError):
-                self._sources[configuration] = render(self._kernel, configuration, self._sizes)
+                self._sources[configuration] = source_of(self._kernel, configuration, self._sizes)
             if configuration in self._sources:
                 self._devices.prepare(self._sources[configuration])
 
@@ -184,7 +185,7 @@ class DeviceEvaluator(Evaluator):
             best_ms: if it is clearly slower than this it is not timed as often.
         """
         try:
-            source = self._sources.pop(configuration, None) or render(self._kernel, configuration, self._sizes)
+            source = self._sources.pop(configuration, None) or source_of(self._kernel, configuration, self._sizes)
             launch = launch_identity(self._kernel, configuration, self._sizes)
         except MptuneError as error:
             status = Status.COMPILE_ERROR if isinstance(error, TemplateError) else Status.ERROR
@@ -229,7 +230,7 @@ class DeviceEvaluator(Evaluator):
         requests = [
             Request(
                 trial.configuration,
-                render(self._kernel, trial.configuration, self._sizes),
+                source_of(self._kernel, trial.configuration, self._sizes),
                 self.policy.plan_again(trial),
             )
             for trial in trials
@@ -253,7 +254,7 @@ class DeviceEvaluator(Evaluator):
 
         One that ends the worker has that trial as its last.
         """
-        requests = [Request(c, render(self._kernel, c, self._sizes)) for c in configurations]
+        requests = [Request(c, source_of(self._kernel, c, self._sizes)) for c in configurations]
         return self._devices.ask(OnDraws(tuple(requests), tuple(draws)))
 
     def least_ms(
@@ -275,8 +276,9 @@ class DeviceEvaluator(Evaluator):
 
     def _cited(self, trial: Trial) -> str:
         """Return a trial's message; a compiler's names the lines of the template."""
-        is_compiler_s = trial.status is Status.COMPILE_ERROR
-        return cited(trial.message, self._kernel, trial.configuration, self._sizes) if is_compiler_s else trial.message
+        if trial.status is not Status.COMPILE_ERROR or not isinstance(self._kernel, Kernel):
+            return trial.message
+        return cited(trial.message, self._kernel, trial.configuration, self._sizes)
 
     def _key(self, source: str, launch: str = "") -> str:
         ready = self.start()

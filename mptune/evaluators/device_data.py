@@ -5,6 +5,7 @@ Buffers are poisoned before a launch that is checked, looked at for writes outsi
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ class Spots:
 
     def __init__(self, data: DataManager, outputs: Sequence[OutputBuffer]) -> None:
         self._data = data
-        self._outputs = [output for output in outputs if output.argument.role is Role.OUT]
+        self._outputs = outputs
         self._places = [self._places_of(output) for output in self._outputs]
         self._launches = 0
         self.untouched = ""
@@ -179,20 +180,29 @@ class BoundArguments:
     """What one configuration's launches are given.
 
     Attributes:
-        launch: device buffers and scalars in the order of the kernel's signature.
-        outputs: the buffers the kernel writes.
+        passed: device buffers and scalars by name, in the order of the kernel's signature.
+        swapped: their values for every second launch, where buffers change places from launch to launch.
+        outputs: the buffers that are compared, as they are after the last launch.
+        fresh: those without initial values.
         pristine: for each inout buffer, the copy it is restored from.
         held: the memory of all of them, by the key it is kept under.
         constants: what goes into constant memory, by name.
         spots: tells whether a launch wrote its outputs.
     """
 
-    launch: Sequence[LaunchArgument]
+    passed: Mapping[str, LaunchArgument]
+    swapped: Sequence[LaunchArgument]
     outputs: tuple[OutputBuffer, ...]
+    fresh: tuple[OutputBuffer, ...]
     pristine: tuple[tuple[Buffer, Buffer], ...]
     held: Mapping[_Key, GuardedBuffer]
     constants: Mapping[str, NDArray[Any]]
     spots: Spots
+
+    @property
+    def launch(self) -> Sequence[LaunchArgument]:
+        """What a launch is given, in the order of the kernel's signature."""
+        return tuple(self.passed.values())
 
     def restore(self) -> None:
         """Give every inout buffer its initial values back."""
@@ -276,26 +286,33 @@ class DeviceData:
             OutOfMemoryError: the device cannot hold them.
         """
         held: dict[_Key, GuardedBuffer] = {}
-        launch: list[LaunchArgument] = []
-        outputs: list[OutputBuffer] = []
+        passed: dict[str, LaunchArgument] = {}
+        written: dict[str, OutputBuffer] = {}
         pristine: list[tuple[Buffer, Buffer]] = []
         constants: dict[str, NDArray[Any]] = {}
-        for argument in self._data.kernel.arguments:
-            precision = self._data.kernel.precision_of(argument, configuration)
+        kernel = self._data.kernel
+        for argument in kernel.arguments:
+            name, precision = argument.name, kernel.precision_of(argument, configuration)
             if argument.is_constant:
-                constants[argument.name] = self._data.typed(argument, precision)
-                continue
-            if argument.role is Role.SCALAR:
-                launch.append(self._data.scalar(argument, precision))
-                continue
-            buffer = self._buffer(argument, precision, "read" if argument.role is Role.IN else "write", held)
-            launch.append(buffer)
-            if argument.role is Role.INOUT:
-                pristine.append((buffer, self._buffer(argument, precision, "read", held)))
-            if argument.is_output:
-                outputs.append(OutputBuffer(argument, precision, buffer))
-        spots = Spots(self._data, outputs)
-        return BoundArguments(launch, tuple(outputs), tuple(pristine), held, constants, spots)
+                constants[name] = self._data.typed(argument, precision)
+            elif argument.role is Role.SCALAR:
+                passed[name] = self._data.scalar(argument, precision)
+            else:
+                buffer = self._buffer(argument, precision, "read" if argument.role is Role.IN else "write", held)
+                passed[name] = buffer
+                if argument.role is Role.INOUT:
+                    pristine.append((buffer, self._buffer(argument, precision, "read", held)))
+                if argument.role is not Role.IN:
+                    written[name] = OutputBuffer(argument, precision, buffer)
+        other = kernel.partners
+        swapped = [passed[other.get(name, name)] for name in passed]
+        is_even = bool(other) and kernel.launch_count(configuration, self._data.sizes) % 2 == 0
+        last = {name: written[other.get(name, name)] if is_even else written[name] for name in written}
+        outputs = [dataclasses.replace(written[o.name], buffer=last[o.name].buffer) for o in kernel.outputs]
+        fresh = [output for output in written.values() if output.argument.role is Role.OUT]
+        # Where buffers change places, what one launch leaves unwritten another has written.
+        spots = Spots(self._data, [o for o in fresh if o.argument.is_compared and o.argument.name not in other])
+        return BoundArguments(passed, swapped, tuple(outputs), tuple(fresh), tuple(pristine), held, constants, spots)
 
     def use(self, data: DataManager) -> None:
         """Take other inputs of the same kernel and sizes: what is bound from now on has theirs, in the same memory."""
@@ -303,19 +320,18 @@ class DeviceData:
         self._outdated = {key for key in self._buffers if key[2] != "write"}
 
     def poison(self, bound: BoundArguments, *, half: bool = False) -> None:
-        """Fill pure outputs with the poison pattern, so that an element never written shows.
+        """Fill what has no initial values with the poison pattern, so that an element never written shows.
 
         With ``half``, every second element is a value such as the kernel computes: one that leaves alone what looks
         like a result, of other inputs perhaps, shows too.
         """
-        for output in bound.outputs:
-            if output.argument.role is Role.OUT:
-                dtype = self._data.dtype_of(output.argument, output.precision)
-                seed = poisoned((min(output.buffer.nbytes, _SEED_BYTES) // dtype.itemsize,), dtype)
-                if half:
-                    with np.errstate(all="ignore"):
-                        seed[1::2] = self._data.typical_reference(output.argument)
-                _fill(output.buffer, seed)
+        for output in bound.fresh:
+            dtype = self._data.dtype_of(output.argument, output.precision)
+            seed = poisoned((min(output.buffer.nbytes, _SEED_BYTES) // dtype.itemsize,), dtype)
+            if half and output.argument.is_compared:
+                with np.errstate(all="ignore"):
+                    seed[1::2] = self._data.typical_reference(output.argument)
+            _fill(output.buffer, seed)
 
     def outputs(self, bound: BoundArguments) -> dict[str, Output]:
         """Return the outputs where they are compared with their references: on the device, or else on the host.
@@ -457,6 +473,8 @@ class DeviceData:
     def _reference(self, argument: Argument, held: dict[_Key, GuardedBuffer]) -> DeviceArray | None:
         values = self._data.references[argument.name]
         key = (argument.name, "", "reference")
+        if key in self._buffers and self._buffers[key].data.nbytes != values.nbytes:
+            self._buffers.pop(key).free()
         if key not in self._buffers:
             self._make_room(values.nbytes, held, self._budget_bytes)
             if self._held_bytes() + values.nbytes > self._budget_bytes:
@@ -482,8 +500,12 @@ class DeviceData:
         self, argument: Argument, precision: Precision | None, purpose: str, held: dict[_Key, GuardedBuffer]
     ) -> Buffer:
         key = (argument.name, precision.name if precision else "", purpose)
+        shape, dtype = self._data.shape_of(argument), self._data.dtype_of(argument, precision)
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if key in self._buffers and self._buffers[key].data.nbytes != nbytes:
+            self._buffers.pop(key).free()  # inputs of another size
         if key not in self._buffers:
-            self._buffers[key] = self._allocate(argument, precision, held)
+            self._buffers[key] = self._allocate(nbytes, dtype, held)
             if purpose == "read":
                 self._outdated.add(key)
         if key in self._outdated:
@@ -492,11 +514,7 @@ class DeviceData:
         held[key] = self._buffers[key]
         return held[key].data
 
-    def _allocate(
-        self, argument: Argument, precision: Precision | None, held: Mapping[_Key, GuardedBuffer]
-    ) -> GuardedBuffer:
-        shape, dtype = self._data.shape_of(argument), self._data.dtype_of(argument, precision)
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    def _allocate(self, nbytes: int, dtype: np.dtype[Any], held: Mapping[_Key, GuardedBuffer]) -> GuardedBuffer:
         self._make_room(nbytes, held, self._budget_bytes)
         try:
             return GuardedBuffer(self._backend, nbytes, dtype)

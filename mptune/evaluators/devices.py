@@ -230,12 +230,12 @@ class LocalDevices(Devices):
         if self._ready is None:
             starting = [self._threads.submit(worker.start) for worker in self._workers]
             backend = get_backend(self._job.backend)
-            if self._compilers:
+            if self._compilers and self._job.function is not None:
                 backend.compiler.expect(self._job.options)
             ready = [future.result() for future in starting]
             check_alike({f"worker {i}": each for i, each in enumerate(ready)})
             self._ready = ready[0]
-            if self._compilers:
+            if self._compilers and self._job.function is not None:
                 self._ahead = CompileAhead(backend.compiler, self._job.function, self._ready.options, self._compilers)
         return self._ready
 

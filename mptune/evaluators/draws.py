@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.buffers import DataManager, Draw, Stream
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Sizes, Tunable
 from mptune.memory import available_memory_bytes
 
 __all__ = ["DrawnData"]
@@ -34,7 +34,9 @@ class DrawnData:
         clock: in seconds.
     """
 
-    def __init__(self, kernel: Kernel, sizes: Sizes, seed: int, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, kernel: Tunable, sizes: Sizes, seed: int, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._kernel = kernel
         self._sizes = sizes
         self._seed = seed

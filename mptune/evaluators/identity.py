@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from mptune.accuracy.evaluate import Metrics, all_metrics
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Kernel, Sizes, Tunable
+from mptune.rendering import render, template_hash
 from mptune.space.configuration import Configuration
 
-__all__ = ["launch_identity", "metric_identity", "trial_key", "unversioned"]
+__all__ = ["launch_identity", "metric_identity", "source_of", "trial_key", "unversioned"]
 
 
 def trial_key(parts: Sequence[str]) -> str:
@@ -25,7 +26,19 @@ def trial_key(parts: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def launch_identity(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> str:
+def source_of(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> str:
+    """Return the rendered source of a configuration; of an application, what its kernels' sources are made from.
+
+    Raises:
+        TemplateError: a template is missing, does not parse, or does not define what it is to.
+        KernelError: a value is not one of those declared.
+    """
+    if isinstance(kernel, Kernel):
+        return render(kernel, configuration, sizes)
+    return f"{template_hash(kernel)} {kernel.own(configuration)}"
+
+
+def launch_identity(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> str:
     """Return grid, block, shared memory and arguments of a launch, none of which a source shows, as text.
 
     Raises:
@@ -37,7 +50,8 @@ def launch_identity(kernel: Kernel, configuration: Configuration, sizes: Sizes) 
         for argument in kernel.arguments
         for precision in (kernel.precision_of(argument, configuration),)
     ]
-    return repr((kernel.launch_shape(configuration, sizes), arguments))
+    shape = kernel.launch_shape(configuration, sizes) if isinstance(kernel, Kernel) else None
+    return repr((shape, arguments))
 
 
 def metric_identity(metric: Metrics) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from mptune.backends.base import Backend, Binary, Function
+from mptune.backends.base import Backend
 from mptune.errors import ObserverUnavailableError
 from mptune.evaluators.device_data import BoundArguments
-from mptune.kernel import LaunchShape
+from mptune.evaluators.programs import Program
 from mptune.observers import OBSERVERS
 from mptune.observers.base import LaunchContext, Observer, Target
 
@@ -69,9 +69,7 @@ class Observation:
         self,
         context: LaunchContext,
         backend: Backend,
-        binary: Binary,
-        function: Function,
-        shape: LaunchShape,
+        program: Program,
         bound: BoundArguments,
     ) -> dict[str, float]:
         """Return the metrics of a configuration that has been timed.
@@ -80,14 +78,15 @@ class Observation:
             ObserverUnavailableError: an observer did not give a metric it was to give.
             LaunchError: the device aborted a launch.
         """
-        context = dataclasses.replace(context, shape=shape, resources=backend.compiler.resources(binary))
+        resources = None if program.binary is None else backend.compiler.resources(program.binary)
+        context = dataclasses.replace(context, shape=program.shape, resources=resources)
         steady = [observer for observer in self._observers if observer.steady_s > 0]
         for observer in self._observers:
             if observer not in steady:
                 observer.before(context)
                 observer.after(context)
         if steady:
-            BackToBackLaunches(steady, context, function, bound, self._clock).run()
+            BackToBackLaunches(steady, context, program, bound, self._clock).run()
         metrics: dict[str, float] = {}
         for observer in self._observers:
             found = observer.results()
@@ -105,13 +104,13 @@ class BackToBackLaunches:
         self,
         observers: Sequence[Observer],
         context: LaunchContext,
-        function: Function,
+        program: Program,
         bound: BoundArguments,
         clock: Callable[[], float],
     ) -> None:
         self._observers = observers
         self._context = context
-        self._function = function
+        self._program = program
         self._bound = bound
         self._clock = clock
         #: Grows until it lasts long enough; launch times do not tell what it takes to launch.
@@ -141,7 +140,7 @@ class BackToBackLaunches:
         while True:
             batch_began_s = now_s
             begin_batch()
-            self._function.wait()
+            self._program.wait()
             done += self._batch
             now_s = self._clock()
             if now_s - batch_began_s < _BATCH_S:
@@ -150,13 +149,12 @@ class BackToBackLaunches:
                 return done
 
     def _launch(self) -> None:
-        assert self._context.shape is not None
         if not self._bound.pristine:
-            self._function.enqueue(self._context.shape, self._bound.launch, self._batch)
+            self._program.enqueue(self._bound, self._batch)
             return
         for _ in range(self._batch):
             self._bound.restore()
-            self._function.enqueue(self._context.shape, self._bound.launch)
+            self._program.enqueue(self._bound)
 
     def _restore(self) -> None:
         for _ in range(self._batch):

@@ -22,8 +22,8 @@ from mptune.buffers import Draw
 from mptune.errors import KernelError
 from mptune.evaluators.bench import Request
 from mptune.evaluators.timing import TimingPlan
-from mptune.kernel import Kernel, Sizes
-from mptune.registry import load_kernel, loaded_modules, loaded_version
+from mptune.kernel import Kernel, Sizes, Tunable
+from mptune.registry import load_tunable, loaded_modules, loaded_version
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 
@@ -52,7 +52,7 @@ class Job:
         seed: seeds the inputs.
         options: how to compile.
         plan: how often to launch.
-        function: name of the kernel's function.
+        function: name of the kernel's function; None for an application, whose kernels the worker compiles.
         observers: names of the optional observers to switch on.
     """
 
@@ -64,13 +64,13 @@ class Job:
     seed: int
     options: CompileOptions
     plan: TimingPlan
-    function: str
+    function: str | None
     observers: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls,
-        kernel: Kernel,
+        kernel: Tunable,
         sizes: Sizes,
         backend: str,
         metric: Metrics | None,
@@ -85,19 +85,18 @@ class Job:
             KernelError: the kernel is not as a file defines it and cannot be pickled.
         """
         version = loaded_version(kernel)
+        function = kernel.function if isinstance(kernel, Kernel) else None
         for module in loaded_modules():
             cloudpickle.register_pickle_by_value(module)
         try:
             packed = pickled(kernel) if version is None else str(kernel.path)
-            return cls(
-                packed, version, dict(sizes), backend, pickled(metric), seed, options, plan, kernel.function, observers
-            )
+            return cls(packed, version, dict(sizes), backend, pickled(metric), seed, options, plan, function, observers)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise KernelError(
-                f"kernel {kernel.name} cannot be sent to a worker process ({error}); put its definition in a file"
+                f"{kernel.called} cannot be sent to a worker process ({error}); put its definition in a file"
             ) from error
 
-    def load(self) -> tuple[Kernel, Sizes, Metrics | None]:
+    def load(self) -> tuple[Tunable, Sizes, Metrics | None]:
         """Return kernel, sizes and metric; the bytes come from the parent process alone.
 
         Raises:
@@ -105,7 +104,7 @@ class Job:
                 importable here.
         """
         try:
-            kernel = load_kernel(self.kernel) if isinstance(self.kernel, str) else pickle.loads(self.kernel)
+            kernel = load_tunable(self.kernel) if isinstance(self.kernel, str) else pickle.loads(self.kernel)
             if loaded_version(kernel) != self.version:
                 raise KernelError(
                     f"{self.kernel!r} has changed since the run began; --resume goes on with it as it is now"

@@ -14,7 +14,7 @@ from mptune.backends.base import Backend, Buffer
 from mptune.buffers import DataManager
 from mptune.errors import MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.intervals import is_tight, median_interval
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Sizes, Tunable
 from mptune.space.configuration import Configuration
 
 __all__ = [
@@ -223,7 +223,7 @@ def _move(share: tuple[int, Buffer, Buffer]) -> None:
     second.copy_from(first)
 
 
-def wants_flush(plan: TimingPlan, backend: Backend, kernel: Kernel, sizes: Sizes, data: DataManager) -> bool:
+def wants_flush(plan: TimingPlan, backend: Backend, kernel: Tunable, sizes: Sizes, data: DataManager) -> bool:
     """Whether the caches are emptied before timed launches: one answer for all configurations, or they do not compare.
 
     It is that of the widest types, in which the data are largest.
@@ -242,5 +242,7 @@ def wants_flush(plan: TimingPlan, backend: Backend, kernel: Kernel, sizes: Sizes
     widest = Configuration(
         {**kernel.configuration({}), **{name: values[0] for name, values in kernel.baseline_values().items()}}
     )
-    intensity = kernel.work(widest, sizes).intensity
-    return is_worth_flushing(data.footprint_bytes(widest), cache_bytes, intensity)
+    work = kernel.work(widest, sizes)
+    if not work.traffic_bytes:
+        return False
+    return is_worth_flushing(data.footprint_bytes(widest), cache_bytes, work.intensity)

@@ -1,11 +1,15 @@
 """What a kernel is: a template, its parameters, its arguments, a reference and an error metric."""
 
-from mptune.kernel.declarations import Argument, Constant, In, InOut, Out, Range, Role, Scalar, Sizes
+from mptune.kernel.application import Application, Buffer
+from mptune.kernel.declarations import Argument, Constant, In, InOut, Out, Range, Role, Scalar, Scratch, Sizes
 from mptune.kernel.definition import Kernel, LaunchShape
+from mptune.kernel.tunable import Tunable
 from mptune.kernel.work import Work
 
 __all__ = [
+    "Application",
     "Argument",
+    "Buffer",
     "Constant",
     "In",
     "InOut",
@@ -15,6 +19,8 @@ __all__ = [
     "Range",
     "Role",
     "Scalar",
+    "Scratch",
     "Sizes",
+    "Tunable",
     "Work",
 ]

@@ -23,6 +23,7 @@ __all__ = [
     "Range",
     "Role",
     "Scalar",
+    "Scratch",
     "Sizes",
     "check_expression",
     "check_precision",
@@ -50,6 +51,7 @@ class Argument:
     precision: str | None = None  #: name of the precision parameter that sets its type, or a fixed precision
     dtype: str | None = None  #: an integer type ("int32") in place of a precision
     is_constant: bool = False  #: whether it is a ``__constant__`` array of that name, not a parameter of the function
+    is_compared: bool = True  #: of what is written: whether a reference describes it, and its error counts
 
     def __post_init__(self) -> None:
         if not is_identifier(self.name):
@@ -71,8 +73,8 @@ class Argument:
 
     @property
     def is_output(self) -> bool:
-        """Whether the kernel writes it."""
-        return self.role in (Role.OUT, Role.INOUT)
+        """Whether the kernel writes it and a reference says what."""
+        return self.is_compared and self.role in (Role.OUT, Role.INOUT)
 
 
 def _shape(shape: str | int | Sequence[str | int]) -> tuple[str, ...]:
@@ -105,10 +107,25 @@ def Out(  # noqa: N802
 
 
 def InOut(  # noqa: N802
+    name: str,
+    shape: str | int | Sequence[str | int],
+    *,
+    precision: str | None = None,
+    dtype: str | None = None,
+    compared: bool = True,
+) -> Argument:
+    """Declare a buffer the kernel reads and writes; it is restored before every timed launch.
+
+    One that is not ``compared`` needs no reference: what is left in it is of no interest.
+    """
+    return Argument(name, Role.INOUT, _shape(shape), precision, dtype, is_compared=compared)
+
+
+def Scratch(  # noqa: N802
     name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
 ) -> Argument:
-    """Declare a buffer the kernel reads and writes; it is restored before every timed launch."""
-    return Argument(name, Role.INOUT, _shape(shape), precision, dtype)
+    """Declare a buffer for the kernel's own use, without initial values and without a reference; it is poisoned."""
+    return Argument(name, Role.OUT, _shape(shape), precision, dtype, is_compared=False)
 
 
 def Scalar(name: str, *, precision: str | None = None, dtype: str | None = None) -> Argument:  # noqa: N802

@@ -45,7 +45,7 @@ class Work:
     @property
     def intensity(self) -> float | None:
         """Operations per byte moved; None if the operations are not known."""
-        return None if self.flops is None else self.flops / self.traffic_bytes
+        return None if self.flops is None or not self.traffic_bytes else self.flops / self.traffic_bytes
 
 
 def check_flops(

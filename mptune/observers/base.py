@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar, Self
 
 from mptune.accuracy.evaluate import Output
-from mptune.kernel import Kernel, LaunchShape, Sizes
+from mptune.kernel import LaunchShape, Sizes, Tunable
 from mptune.resources import Resources
 from mptune.space.configuration import Configuration
 
@@ -20,7 +20,7 @@ __all__ = ["LaunchContext", "Observer", "Target"]
 class Target:
     """What is going to be observed."""
 
-    kernel: Kernel
+    kernel: Tunable
     sizes: Sizes  #: its problem sizes
     backend: str  #: name of the backend
     architecture: str = ""  #: of the device

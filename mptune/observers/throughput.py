@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Self
 
-from mptune.kernel import Kernel, Sizes, Work
+from mptune.kernel import Kernel, Sizes, Tunable, Work
 from mptune.observers.base import LaunchContext, Observer, Target
 
 __all__ = ["ThroughputObserver"]
@@ -23,9 +23,9 @@ class ThroughputObserver(Observer):
     name: ClassVar[str] = "throughput"
     metrics: ClassVar[tuple[str, ...]] = ("bandwidth_gb_s", "flop_rate_gflop_s")
 
-    def __init__(self, kernel: Kernel, sizes: Sizes) -> None:
-        if kernel.flops is None:
-            reason = f"kernel {kernel.name} does not declare its operations (flops=...)"
+    def __init__(self, kernel: Tunable, sizes: Sizes) -> None:
+        if not isinstance(kernel, Kernel) or kernel.flops is None:
+            reason = f"{kernel.called} does not declare its operations (flops=...)"
             self.missing = MappingProxyType({"flop_rate_gflop_s": reason})
         self._kernel = kernel
         self._sizes = sizes

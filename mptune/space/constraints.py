@@ -16,7 +16,7 @@ from mptune.expressions import Expression
 from mptune.expressions.analysis import Facts, is_total
 from mptune.expressions.expression import fold
 from mptune.expressions.functions import truth
-from mptune.expressions.syntax import conjuncts, map_children, unknown_name
+from mptune.expressions.syntax import conjuncts, map_children, rewrite_names, unknown_name
 from mptune.precision import precision
 
 __all__ = ["Constraint", "compile_constraint", "with_canonical_precisions"]
@@ -75,6 +75,19 @@ class Constraint:
             return self.with_tree(fold(self.predicate.tree, fixed, self.text))
         return replace(self, names=self.names - set(fixed), constants={**self.constants, **fixed})
 
+    def renamed(self, names: Mapping[str, str]) -> Constraint:
+        """Return it over parameters of other names, which may have dots."""
+        if isinstance(self.predicate, Expression):
+            tree = rewrite_names(self.predicate.tree, lambda name: ast.Name(names.get(name.id, name.id), ast.Load()))
+            return replace(self.with_tree(tree), text=ast.unparse(tree))
+        call, olds = self.predicate, {new: old for old, new in names.items()}
+
+        def renamed(**given: Any) -> Any:
+            return call(**{olds.get(name, name): value for name, value in given.items()})
+
+        found = frozenset(names.get(name, name) for name in self.names)
+        return replace(self, names=found, predicate=renamed)
+
     def with_tree(self, tree: ast.expr) -> Constraint:
         """Return the constraint with another predicate under the same text."""
         expression = Expression.from_tree(self.text, tree)
@@ -100,7 +113,7 @@ class Constraint:
 
 
 def compile_constraint(
-    constraint: str | Callable[..., Any], names: Iterable[str], constants: Mapping[str, Any] | None = None
+    constraint: str | Callable[..., Any] | Constraint, names: Iterable[str], constants: Mapping[str, Any] | None = None
 ) -> Constraint:
     """Compile a constraint over parameters ``names`` and constants.
 
@@ -109,11 +122,14 @@ def compile_constraint(
     Raises:
         ConstraintError: it does not parse, or uses a name that is neither a parameter nor a constant.
     """
+    if isinstance(constraint, Constraint):
+        return constraint
     parameters, known = tuple(names), dict(constants or {})
     usable = (*parameters, *known)
     if isinstance(constraint, str):
         try:
-            expression = Expression(constraint)
+            is_joint = any("." in name for name in parameters)
+            expression = Expression.with_dotted_names(constraint) if is_joint else Expression(constraint)
         except ExpressionError as error:
             raise ConstraintError(f"constraint: {error} (names that may be used: {', '.join(usable)})") from error
         _check_names(expression.names, constraint, usable)

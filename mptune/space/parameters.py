@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import numbers
@@ -10,7 +11,7 @@ import reprlib
 from abc import ABC
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +87,12 @@ class Parameter(ABC):
             seen.add(value)
         if self.log_scale and not (self.is_numeric and all(float(v) > 0 for v in values)):  # type: ignore[arg-type]
             raise MptuneError(f"parameter {self.name}: a log scale needs positive numbers")
+
+    def renamed(self, name: str) -> Self:
+        """Return it under another name, which may have dots: ``KERNEL.PARAMETER`` in an application."""
+        other = copy.copy(self)
+        object.__setattr__(other, "name", name)
+        return other
 
     @property
     def is_numeric(self) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.space.building import build_factors, count
 from mptune.space.configuration import Configuration, Value
-from mptune.space.constraints import compile_constraint, with_canonical_precisions
+from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.encoding import Encoding
 from mptune.space.parameters import MAX_PARAMETERS, Parameter, PrecisionParameter
 from mptune.space.sampling import best_spread, stratified, uniform
@@ -57,12 +57,12 @@ class SearchSpace:
     def __init__(
         self,
         parameters: Sequence[Parameter],
-        constraints: Sequence[str | Callable[..., Any]] = (),
+        constraints: Sequence[str | Callable[..., Any] | Constraint] = (),
         constants: Mapping[str, Value] | None = None,
     ) -> None:
         self.constants = dict(constants or {})
         self._define(parameters)
-        self._given: tuple[str | Callable[..., Any], ...] | None = tuple(constraints)
+        self._given: tuple[str | Callable[..., Any] | Constraint, ...] | None = tuple(constraints)
         precisions = frozenset(p.name for p in self.parameters if isinstance(p, PrecisionParameter))
         compiled = [compile_constraint(constraint, self.names, self.constants) for constraint in constraints]
         self.constraints = tuple(with_canonical_precisions(constraint, precisions) for constraint in compiled)

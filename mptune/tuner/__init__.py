@@ -1,6 +1,6 @@
 """Tuning a kernel: ask, evaluate, tell, under a budget."""
 
-from mptune.tuner.plan import device_constraints
+from mptune.kernel.limits import device_constraints
 from mptune.tuner.settings import Progress, TuneSettings
 from mptune.tuner.tuning import tune
 

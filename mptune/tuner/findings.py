@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mptune.evidence import culprit, disagree, shared_values, values_text
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Sizes, Tunable
 from mptune.precision import PRECISIONS, precision
 from mptune.resources import count_instructions
 from mptune.results import Status, Trial
@@ -25,7 +25,7 @@ _ROUNDINGS: Final = 16
 _FAILURES: Final = tuple(status for status in Status if not (status.is_valid or status is Status.CONSTRAINT))
 
 
-def findings(run: Run, kernel: Kernel, listing: Callable[[Trial], str | None] = lambda _: None) -> Iterator[str]:
+def findings(run: Run, kernel: Tunable, listing: Callable[[Trial], str | None] = lambda _: None) -> Iterator[str]:
     """Give what there is to say of a run of a kernel.
 
     Args:
@@ -42,7 +42,7 @@ def findings(run: Run, kernel: Kernel, listing: Callable[[Trial], str | None] = 
 # -- the baseline's error ----------------------------------------------------------------------------------
 
 
-def _unlike_rounding(run: Run, kernel: Kernel) -> Iterator[str]:
+def _unlike_rounding(run: Run, kernel: Tunable) -> Iterator[str]:
     """Say that the baseline's error is more than rounding explains.
 
     Rounding errors go with the unit roundoff, whatever the kernel, its condition and the metric: in fp32 they are some
@@ -61,7 +61,7 @@ def _unlike_rounding(run: Run, kernel: Kernel) -> Iterator[str]:
         for _, finest in [_roundoffs(kernel, trial.configuration)]
         if finest > _NARROWER * widest
     ]
-    sizes = Sizes(run.info.sizes)
+    sizes = Sizes({**run.info.sizes, **{name: int(str(run.info.constants[name])) for name in kernel.data_sizes}})
     roundings = max(_ROUNDINGS, *(math.prod(kernel.shape_of(argument, sizes)) for argument in kernel.arguments))
     for name in [f"error.{output.name}" for output in kernel.outputs]:
         error = baseline.metric(name)
@@ -78,7 +78,7 @@ def _unlike_rounding(run: Run, kernel: Kernel) -> Iterator[str]:
             )
 
 
-def _roundoffs(kernel: Kernel, configuration: Configuration) -> tuple[float, float]:
+def _roundoffs(kernel: Tunable, configuration: Configuration) -> tuple[float, float]:
     """Return the largest unit roundoff of a configuration's types, those of fixed arguments included, and the least.
 
     The least is that of the precision parameters: what is fixed is the same in every configuration.
@@ -123,7 +123,7 @@ def _is_scalar(trial: Trial, listing: Callable[[Trial], str | None]) -> bool:
 # -- failures ----------------------------------------------------------------------------------------------
 
 
-def _failing_together(run: Run, kernel: Kernel) -> Iterator[str]:
+def _failing_together(run: Run, kernel: Tunable) -> Iterator[str]:
     """Name the values that the failures of a kind have in common, and nothing else has."""
     types = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
     for status in _FAILURES:
@@ -136,7 +136,7 @@ def _failing_together(run: Run, kernel: Kernel) -> Iterator[str]:
     yield from _wrong_in_the_widest_types(run, kernel)
 
 
-def _wrong_in_the_widest_types(run: Run, kernel: Kernel) -> Iterator[str]:
+def _wrong_in_the_widest_types(run: Run, kernel: Tunable) -> Iterator[str]:
     """Say which configurations of the widest types are wrong: no type is to blame, so they are."""
     widest = run.info.baseline_values
     wide = [trial for trial in run.checked if widest and trial.configuration.is_among(widest)]
@@ -163,7 +163,7 @@ def _wrong_in_the_widest_types(run: Run, kernel: Kernel) -> Iterator[str]:
         )
 
 
-def _is_mistaken(trial: Trial, right: Sequence[Trial], kernel: Kernel) -> bool:
+def _is_mistaken(trial: Trial, right: Sequence[Trial], kernel: Tunable) -> bool:
     """Whether the error of a configuration of the widest types cannot be rounding: narrower ones have a smaller one."""
     roundoff = kernel.roundoff_of(trial.configuration)
     smaller = [other for other in right if not trial.is_valid or other.error < trial.error]

@@ -11,6 +11,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.errors import EmptySpaceError, MptuneError
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.kernel import Kernel
 from mptune.loop import ask_and_tell
 from mptune.rendering import render
 from mptune.results import Status, Trial
@@ -110,11 +111,12 @@ class Phases:
         """Return the assembly of a configuration where it runs on this machine's processor."""
         settings = self._settings
         backend = get_backend(self._file.info.backend)
-        if settings.scheduler is not None or not backend.shares_memory:
+        kernel = self._kernel
+        if settings.scheduler is not None or not backend.shares_memory or not isinstance(kernel, Kernel):
             return None
         try:
-            source = render(self._kernel, trial.configuration, self._plan.sizes)
-            return backend.compiler.listing(source, self._kernel.function, CompileOptions(flags=settings.flags))
+            source = render(kernel, trial.configuration, self._plan.sizes)
+            return backend.compiler.listing(source, kernel.function, CompileOptions(flags=settings.flags))
         except MptuneError:
             return None
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +20,13 @@ from mptune.build import compilers_of
 from mptune.errors import ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.observing import observers_for
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Application, Kernel, Sizes, Tunable
+from mptune.kernel.limits import device_constraints
 from mptune.metric_expressions import chosen_objectives, short_names
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.regions import over_regions
-from mptune.registry import definition_hash, load_kernel
+from mptune.registry import definition_hash, load_tunable
 from mptune.rendering import render_body, template_hash
 from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunInfo
@@ -36,10 +35,7 @@ from mptune.strategies.base import Known, Strategy
 from mptune.strategies.bayesian import BayesianStrategy
 from mptune.tuner.settings import TuneSettings
 
-__all__ = ["TuningPlan", "device_constraints", "footprints"]
-
-#: What a limit calls an axis.
-_AXIS: Final = re.compile(r"\b(block|grid)_[xyz] <=")
+__all__ = ["TuningPlan", "footprints"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class TuningPlan:
         observers: names of the observers asked for, and of those that objective and constraints need.
     """
 
-    kernel: Kernel
+    kernel: Tunable
     settings: TuneSettings
     sizes: Sizes
     objective: Objective
@@ -63,7 +59,7 @@ class TuningPlan:
     observers: tuple[str, ...]
 
     @classmethod
-    def of(cls, kernel: Kernel | str | Path, settings: TuneSettings) -> TuningPlan:
+    def of(cls, kernel: Tunable | str | Path, settings: TuneSettings) -> TuningPlan:
         """Check settings against a kernel.
 
         Args:
@@ -73,8 +69,8 @@ class TuningPlan:
         Raises:
             MptuneError: something the user gave is wrong; the message names it.
         """
-        if not isinstance(kernel, Kernel):
-            kernel = load_kernel(kernel)
+        if not isinstance(kernel, Tunable):
+            kernel = load_tunable(kernel)
         sizes = kernel.resolve_sizes(settings.size, settings.sizes)
         outputs = [output.name for output in kernel.outputs]
         given = over_regions(settings.metric or kernel.metric, settings.over, settings.reduce)
@@ -82,7 +78,8 @@ class TuningPlan:
         metric, threshold = planned_threshold(settings.max_error, outputs, given, is_own=is_own)
         for output in kernel.outputs:
             for each in judging(outputs, metric)[output.name]:
-                each.require_regions(output.name, kernel.shape_of(output, sizes))
+                if not kernel.data_sizes:
+                    each.require_regions(output.name, kernel.shape_of(output, sizes))
         first, *also = chosen_objectives(settings.objective, settings.objectives, settings.maximise)
         objective = Objective(
             metric=first,
@@ -105,9 +102,18 @@ class TuningPlan:
         Raises:
             MptuneError: none is, or the template cannot be rendered.
         """
-        space = self.kernel.search_space(self.sizes, device_constraints(self.kernel, ready.constraints))
+        kernel = self.kernel
+        if isinstance(kernel, Application):
+            limits = [
+                limit
+                for each in kernel.kernels.values()
+                for limit in kernel.lifted(each, device_constraints(each, ready.constraints), self.sizes)
+            ]
+            return kernel.search_space(self.sizes, limits)
+        assert isinstance(kernel, Kernel)
+        space = kernel.search_space(self.sizes, device_constraints(kernel, ready.constraints))
         # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
-        render_body(self.kernel, space.configuration(0), self.sizes)
+        render_body(kernel, space.configuration(0), self.sizes)
         return space
 
     def strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
@@ -157,7 +163,7 @@ class TuningPlan:
             kernel=self.kernel.name,
             kernel_path=str(self.kernel.path) if self.kernel.path else None,
             size=settings.size,
-            sizes=dict(self.sizes),
+            sizes={name: value for name, value in self.sizes.items() if name not in self.kernel.data_sizes},
             backend=ready.device.backend,
             device=ready.device.name,
             architecture=ready.device.architecture,
@@ -196,7 +202,7 @@ class TuningPlan:
         return found | {f"metric {each.name}": each.version for each in all_metrics(self.metric) if each.version}
 
 
-def _observers(kernel: Kernel, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
+def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
     """Return the observers to switch on: those asked for, and those that objective and constraints need.
 
     Raises:
@@ -220,24 +226,7 @@ def _named(settings: TuneSettings) -> str:
     return f"objectives {','.join(settings.objectives)}" if settings.objectives else f"objective {settings.objective!r}"
 
 
-def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]:
-    """Return a device's limits as constraints over the kernel's own parameters and sizes.
-
-    Args:
-        kernel: supplies what a block, its shared memory and the grid are made of.
-        limits: constraints over ``threads_per_block``, ``shared_bytes`` and the axes ``block_x`` to ``grid_z``; those
-            over an axis the kernel does not have are left out.
-    """
-    threads = "*".join(f"({axis})" for axis in kernel.block)
-    meaning = {"threads_per_block": f"({threads})", "shared_bytes": f"({kernel.shared_bytes})"}
-    for what, extents in (("block", kernel.block), ("grid", kernel.grid)):
-        meaning |= {f"{what}_{axis}": f"({extent})" for axis, extent in zip("xyz", extents, strict=False)}
-    known = re.compile(rf"\b({'|'.join(meaning)})\b")
-    spelt = (known.sub(lambda name: meaning[name[0]], limit) for limit in limits)
-    return tuple(limit for limit in spelt if not _AXIS.search(limit))
-
-
-def footprints(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> Known:
+def footprints(kernel: Tunable, sizes: Sizes, space: SearchSpace) -> Known:
     """Return a function of the indices of a space, ``(n,)``, that gives ``memory_bytes``, ``(n,)``.
 
     Only the types of the arguments count, so that it is computed once for each combination of them.

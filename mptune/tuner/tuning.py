@@ -25,7 +25,7 @@ from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.folders import cache_folder, own_folder
-from mptune.kernel import Kernel
+from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.lints import lints, refuse_clashes
 from mptune.policy import MeasurementPolicy
 from mptune.run import Run
@@ -52,7 +52,7 @@ def _warn(message: str) -> None:
 
 
 def tune(
-    kernel: Kernel | str | Path,
+    kernel: Tunable | str | Path,
     settings: TuneSettings | None = None,
     *,
     output: str | Path | None = None,
@@ -94,12 +94,14 @@ def tune(
         evaluator = _evaluator(plan, stack, warn)
         ready = evaluator.start()
         plan.check_observers(ready, warn)
+        plan = dataclasses.replace(plan, sizes=Sizes({**plan.sizes, **ready.sizes}))
         for remark in ready.remarks:
             warn(remark)
         space = plan.space_on(ready)
-        refuse_clashes(plan.kernel, plan.sizes, space)
-        for found in lints(plan.kernel, plan.sizes, space):
-            warn(found)
+        if isinstance(plan.kernel, Kernel):
+            refuse_clashes(plan.kernel, plan.sizes, space)
+            for found in lints(plan.kernel, plan.sizes, space):
+                warn(found)
         info = plan.describe(space, ready, command)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
@@ -116,7 +118,7 @@ def tune(
 
 def _keep_sources(run: Run, plan: TuningPlan, file: RunStore) -> Run:
     """Return a run with the sources of its most interesting trials, which its file keeps too."""
-    sources = rendered_sources(run, plan.kernel, plan.sizes)
+    sources = rendered_sources(run, plan.kernel, plan.sizes) if isinstance(plan.kernel, Kernel) else {}
     file.keep_sources(sources)
     return Run(run.info, run.trials, run.state, run.probes, sources, is_verified=file.is_verified)
 
@@ -165,6 +167,10 @@ def _with_compilers(plan: TuningPlan, on_warning: Callable[[str], None]) -> Tuni
             raise MptuneError("--compiler and --compiler-flag-set are for this machine, not for a scheduler's workers")
         return plan
     backend = get_backend(runnable_backend(settings.backend))
+    if not isinstance(plan.kernel, Kernel):
+        if settings.compiler or settings.compiler_flag_sets:
+            raise MptuneError("--compiler and --compiler-flag-set are for a single kernel")
+        return plan
     kernel, remark = backend.prepared(plan.kernel, plan.sizes, settings.compiler, settings.compiler_flag_sets)
     if remark:
         on_warning(remark)

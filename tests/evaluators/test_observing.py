@@ -53,15 +53,18 @@ class Device:
         self.energy_j += seconds * watts
 
 
-class LoadedFunction:
-    """What an observation needs of a function."""
+class Program:
+    """What an observation needs of a program."""
+
+    shape = SHAPE
+    binary = Binary("scale", b"")
 
     def __init__(self, device):
         self.device = device
         self.fault = ""
 
-    def enqueue(self, shape, arguments, count=1):
-        assert (shape, arguments) == (SHAPE, ["y"])
+    def enqueue(self, bound, count=1):
+        assert bound.launch == ["y"]
         for _ in range(count):
             self.device.run("launch", self.device.launch_s, 300.0)
 
@@ -188,15 +191,15 @@ def observers(monkeypatch):
     Seen.opened.clear()
 
 
-def measured(names, device=None, *, in_place=False, times_ms=(10.0,), function=None):
+def measured(names, device=None, *, in_place=False, times_ms=(10.0,), program=None):
     device = device or Device()
     Steady.device = device
     observation = Observation(names, TARGET, device.clock)
     context = LaunchContext(Configuration({"block": 32}), 80, dict, times_ms)
-    function = function or LoadedFunction(device)
+    program = program or Program(device)
     bound: Any = Bound(device, in_place)
     backend: Any = Backend()
-    metrics = observation.measure(context, backend, Binary("scale", b""), function, SHAPE, bound)
+    metrics = observation.measure(context, backend, program, bound)
     return observation, metrics, device.log
 
 
@@ -270,7 +273,7 @@ def test_energy_of_an_in_place_kernel_is_that_of_its_launches():
 
     observing.OBSERVERS["energy"] = Energy
     # Every wait is a moment at which the counter is read.
-    function: Any = LoadedFunction(device)
+    program: Any = Program(device)
     observation = Observation(["energy"], TARGET, device.clock)
     (observer,) = observation._observers
     restoring = []
@@ -288,11 +291,11 @@ def test_energy_of_an_in_place_kernel_is_that_of_its_launches():
         if observer._sampler is not None and len(device.log) > 1 and device.log[-2] == "restore":
             observer._sampler._take()
 
-    function.wait = wait
+    program.wait = wait
     bound.restore = restore
     backend: Any = Backend()
     context = LaunchContext(Configuration({"block": 32}), 80, dict, (60.0,))
-    found = observation.measure(context, backend, Binary("scale", b""), function, SHAPE, bound)
+    found = observation.measure(context, backend, program, bound)
     assert found == pytest.approx({"energy_j": 0.06 * 300.0, "power_w": 300.0})
     assert len(restoring) > 10
 
@@ -323,10 +326,10 @@ def test_a_metric_that_was_promised_and_did_not_come():
 
 def test_a_fault_in_steady_launches_is_a_launch_error():
     device = Device()
-    function = LoadedFunction(device)
-    function.fault = "illegal address"
+    program = Program(device)
+    program.fault = "illegal address"
     with pytest.raises(LaunchError, match="illegal address"):
-        measured(["steady"], device, function=function)
+        measured(["steady"], device, program=program)
 
 
 def test_unknown_observer(monkeypatch):

@@ -1,0 +1,190 @@
+"""What a configuration is once it is compiled: something to launch on bound arguments."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from mptune.backends.base import Backend, Binary, Buffer, CompileOptions
+from mptune.evaluators.device_data import BoundArguments
+from mptune.kernel import Application, Kernel, LaunchShape, Sizes
+from mptune.space.configuration import Configuration
+from mptune.stepping import Stepper
+
+__all__ = ["ApplicationProgram", "KernelProgram", "Program"]
+
+
+class Program(ABC):
+    """One configuration, compiled and loaded."""
+
+    #: How it is launched; None where there are several launches of different shapes.
+    shape: LaunchShape | None = None
+    #: Its code; None where there is more than one.
+    binary: Binary | None = None
+
+    @property
+    @abstractmethod
+    def left_running(self) -> str:
+        """What its first launch left behind that can go on writing, in words; empty if there is nothing."""
+
+    @abstractmethod
+    def set_constants(self, bound: BoundArguments) -> None:
+        """Write what goes into constant memory."""
+
+    @abstractmethod
+    def changed_constants(self, bound: BoundArguments) -> list[str]:
+        """Say which constants are not what was set."""
+
+    @abstractmethod
+    def launch(self, bound: BoundArguments) -> float:
+        """Run it once to its end and return milliseconds.
+
+        Raises:
+            LaunchError: the device refused or aborted a launch.
+        """
+
+    @abstractmethod
+    def enqueue(self, bound: BoundArguments, count: int = 1) -> None:
+        """Run it so many times, without waiting where the device allows it; only after :meth:`launch`."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait until everything enqueued has run."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return what is known of its latest launch besides the time."""
+        return {}
+
+    @abstractmethod
+    def anew(self) -> Program:
+        """Return it loaded once more, with nothing left from earlier launches."""
+
+    @abstractmethod
+    def unload(self) -> None:
+        """Release the code."""
+
+
+class KernelProgram(Program):
+    """A configuration of one kernel: a launch, or several in which buffers change places.
+
+    Raises:
+        KernelError: an extent of the grid or the number of launches is below 1.
+        LaunchError: the binary cannot be loaded.
+    """
+
+    def __init__(
+        self, backend: Backend, binary: Binary, kernel: Kernel, configuration: Configuration, sizes: Sizes
+    ) -> None:
+        self.shape = self._shape = kernel.launch_shape(configuration, sizes)
+        self._count: Final = kernel.launch_count(configuration, sizes)
+        self.binary = binary
+        self._again: Callable[[], Program] = lambda: KernelProgram(backend, binary, kernel, configuration, sizes)
+        self._function = backend.device.load(binary)
+
+    @property
+    def left_running(self) -> str:
+        return self._function.left_running
+
+    def set_constants(self, bound: BoundArguments) -> None:
+        for name, values in bound.constants.items():
+            self._function.set_constant(name, values)
+
+    def changed_constants(self, bound: BoundArguments) -> list[str]:
+        changed = []
+        for name, values in bound.constants.items():
+            found = np.empty_like(values)
+            self._function.read_constant(name, found)
+            if found.tobytes() != values.tobytes():
+                changed.append(f"the kernel changed its constant {name!r}")
+        return changed
+
+    def launch(self, bound: BoundArguments) -> float:
+        if self._count == 1:
+            return self._function.launch(self._shape, bound.launch)
+        turns = (bound.launch, bound.swapped)
+        return math.fsum(self._function.launch(self._shape, turns[turn % 2]) for turn in range(self._count))
+
+    def enqueue(self, bound: BoundArguments, count: int = 1) -> None:
+        if self._count == 1:
+            self._function.enqueue(self._shape, bound.launch, count)
+            return
+        turns = (bound.launch, bound.swapped)
+        for turn in [*range(self._count)] * count:
+            self._function.enqueue(self._shape, turns[turn % 2])
+
+    def wait(self) -> None:
+        self._function.wait()
+
+    def anew(self) -> Program:
+        return self._again()
+
+    def unload(self) -> None:
+        self._function.unload()
+
+
+class ApplicationProgram(Program):
+    """A configuration of an application: a launch is a run of its steps, on the wall clock.
+
+    Its kernels are compiled as launches need them, so that a failure of one shows in the first launch.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        options: CompileOptions,
+        application: Application,
+        configuration: Configuration,
+        sizes: Sizes,
+    ) -> None:
+        self._stepper = Stepper(application, configuration, sizes, backend, options)
+        self._again: Callable[[], Program] = lambda: ApplicationProgram(
+            backend, options, application, configuration, sizes
+        )
+
+    @property
+    def left_running(self) -> str:
+        return self._stepper.left_running
+
+    def set_constants(self, bound: BoundArguments) -> None:
+        pass  # each launch of a kernel sets its own
+
+    def changed_constants(self, bound: BoundArguments) -> list[str]:  # noqa: ARG002
+        return []
+
+    def launch(self, bound: BoundArguments) -> float:
+        memory = {name: value for name, value in bound.passed.items() if isinstance(value, Buffer)}
+        scalars = {name: value.item() for name, value in bound.passed.items() if not isinstance(value, Buffer)}
+        elapsed_ms, left = self._stepper.run(memory, scalars)
+        # What changed places with another buffer is looked for where it was.
+        moved = [o for o in bound.outputs if left[o.argument.name] is not memory[o.argument.name]]
+        values = [np.empty(output.buffer.nbytes, np.uint8) for output in moved]
+        for output, array in zip(moved, values, strict=True):
+            left[output.argument.name].read(array)
+        for output, array in zip(moved, values, strict=True):
+            output.buffer.write(array)
+        return elapsed_ms
+
+    def enqueue(self, bound: BoundArguments, count: int = 1) -> None:
+        for _ in range(count):
+            self.launch(bound)
+
+    def wait(self) -> None:
+        pass  # a run ends with what it launched
+
+    def metrics(self) -> Mapping[str, float]:
+        counts = dict.fromkeys(self._stepper.times_ms, 0)
+        for launched, count in self._stepper.counts.items():
+            counts[launched.kernel] += count
+        return {f"launches.{name}": float(count) for name, count in counts.items()} | {
+            f"time_ms.{name}": time_ms for name, time_ms in self._stepper.times_ms.items()
+        }
+
+    def anew(self) -> Program:
+        return self._again()
+
+    def unload(self) -> None:
+        self._stepper.unload()

@@ -1,0 +1,274 @@
+"""The definition of an application: several kernels, the Python that launches them, and the answer that matters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+from mptune.errors import ConstraintError, KernelError, UnknownNameError
+from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_expression
+from mptune.kernel.definition import Kernel
+from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable
+from mptune.precision import PRECISIONS
+from mptune.regions import Over, Reduce
+from mptune.space.configuration import Configuration, NamedValues, Value
+from mptune.space.constraints import Constraint as Compiled
+from mptune.space.constraints import compile_constraint
+from mptune.space.parameters import Parameter, PrecisionParameter
+from mptune.space.search_space import SearchSpace
+
+__all__ = ["Application", "Buffer"]
+
+#: What a run of the steps offers by these names.
+_TAKEN: Final = ("read", "write", "copy", "swap", "fill")
+
+
+def Buffer(  # noqa: N802 - reads as a declaration
+    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
+) -> Argument:
+    """Declare a buffer of an application: one of its outputs, if it is named there, or else an input no kernel writes.
+
+    One that has initial values and is written is an :func:`~mptune.InOut`; one for intermediate results a
+    :func:`~mptune.Scratch`.
+    """
+    axes = (shape,) if isinstance(shape, str | int) else tuple(shape)
+    return Argument(name, Role.IN, tuple(str(axis) for axis in axes), precision, dtype)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True, init=False)
+class Application(Tunable):
+    """Several kernels that run together, tuned together and judged by the application's own answer.
+
+    Its parameters are the types of its buffers, its own choices, and each kernel's own parameters as
+    ``KERNEL.PARAMETER``. The types of a kernel's array arguments are none of them: they are those of the buffers that a
+    launch passes.
+
+    Args:
+        name: the application's name.
+        kernels: the kernels; they need no sizes, inputs or references of their own.
+        buffers: what they work on (:func:`Buffer`, :func:`~mptune.InOut`, :func:`~mptune.Scratch`), and scalars the
+            steps need (:func:`~mptune.Scalar`). The precision of one names a parameter of ``shared``, or one that
+            kernels have.
+        sizes: problem sizes by preset name; ``default`` must be among them.
+        inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays by buffer.
+        steps: ``steps(run, size)`` launches the kernels: ``run.KERNEL(argument=run.BUFFER, ...)``. It is ordinary
+            Python and may read what kernels wrote (``run.read``).
+        outputs: names of the buffers that are compared.
+        shared: parameters that are no kernel's: types of buffers, and choices the steps look at (``run.NAME``).
+        reference: ``reference(inputs, size)`` returns the outputs. None: what the application itself gives in fp64.
+        metric: as :class:`~mptune.Kernel` takes it.
+        constraints: predicates over parameters and sizes.
+        signature: kernels' own parameters that can change results, besides precisions, policies and shared ones.
+        ranges: as :class:`~mptune.Kernel` takes them.
+        data_sizes: as :class:`~mptune.Kernel` takes them.
+        description: one line for ``mptune list``.
+        path: the definition file; set by the loader.
+        over: as :class:`~mptune.Kernel` takes it.
+        reduce: as :class:`~mptune.Kernel` takes it.
+
+    Raises:
+        KernelError: the definition is incomplete or contradicts itself.
+        UnknownNameError: an output is no buffer, or a buffer's precision is no parameter.
+        ExpressionError: a shape or constraint does not parse or uses an unknown name.
+    """
+
+    what: ClassVar[str] = "application"
+
+    kernels: Mapping[str, Kernel]
+    steps: Callable[..., None]
+    #: Parameters that are no kernel's.
+    shared: Sequence[Parameter]
+    constraints: Sequence[Constraint]
+    _made_from: Mapping[str, Any]
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        kernels: Sequence[Kernel],
+        buffers: Sequence[Argument],
+        sizes: Mapping[str, Mapping[str, int]],
+        inputs: Callable[..., Inputs],
+        steps: Callable[..., None],
+        outputs: Sequence[str],
+        shared: Sequence[Parameter] = (),
+        reference: Callable[[Inputs, Sizes], Any] | None = None,
+        metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE",
+        constraints: Sequence[Constraint] = (),
+        signature: Sequence[str] = (),
+        ranges: Sequence[Range] = (),
+        data_sizes: Sequence[str] = (),
+        description: str = "",
+        path: Path | None = None,
+        over: Over | None = None,
+        reduce: Reduce = "max",
+    ) -> None:
+        given = {key: value for key, value in locals().items() if key != "self"}
+        kernels = [kernel if kernel.path or path is None else _located(kernel, path) for kernel in kernels]
+        by_name = {kernel.name: kernel for kernel in kernels}
+        if not kernels:
+            raise KernelError(f"application {name} has no kernels")
+        if len(by_name) < len(kernels):
+            raise KernelError(f"application {name}: two kernels have the same name")
+        types = _types_of(name, buffers, shared, kernels)
+        own = [parameter.renamed(f"{kernel.name}.{parameter.name}") for kernel in kernels for parameter in free(kernel)]
+        always = [p.name for p in (*shared, *own) if p.name in {s.name for s in shared}]
+        inherited = [f"{kernel.name}.{n}" for kernel in kernels for n in kernel.signature if n not in typed(kernel)]
+        self._freeze(
+            name=name,
+            parameters=(*types, *(p for p in shared if p.name not in {t.name for t in types}), *own),
+            arguments=_with_outputs(name, buffers, outputs),
+            sizes=sizes,
+            data_sizes=data_sizes,
+            inputs=inputs,
+            reference=reference,
+            metric=metric,
+            signature=(*always, *inherited, *signature),
+            ranges=ranges,
+            description=description,
+            path=path,
+            kernels=NamedValues(by_name),
+            steps=steps,
+            shared=tuple(shared),
+            constraints=tuple(constraints),
+            _made_from=NamedValues(given),
+        )
+        self.__post_init__(over, reduce)
+
+    def changed(self, **changes: Any) -> Self:
+        """Return it with some of what it was made from replaced."""
+        return type(self)(**{**self._made_from, **changes})
+
+    def search_space(self, sizes: Sizes, constraints: Sequence[Constraint | Compiled] = ()) -> SearchSpace:
+        """Return the joint configurations that are valid as far as that is known before anything is launched."""
+        own = (lifted for kernel in self.kernels.values() for lifted in self.lifted(kernel, kernel.constraints, sizes))
+        return SearchSpace(self.parameters, (*self.constraints, *own, *constraints), constants=dict(sizes))
+
+    def lifted(self, kernel: Kernel, constraints: Iterable[Constraint], sizes: Sizes) -> list[Compiled]:
+        """Return a kernel's constraints as such of the application.
+
+        Left out are those over types of arguments or over sizes that only a launch has; they are seen to there.
+        """
+        names = {p.name: f"{kernel.name}.{p.name}" for p in free(kernel)}
+        found = []
+        for constraint in constraints:
+            try:
+                compiled = compile_constraint(constraint, kernel.parameter_names, dict(sizes))
+            except ConstraintError:
+                continue
+            if compiled.names <= names.keys():
+                found.append(compiled.renamed(names))
+        return found
+
+    def of_kernel(self, name: str, types: Mapping[str, Value], configuration: Configuration) -> Configuration:
+        """Return a kernel's configuration within one of the application.
+
+        Args:
+            name: of the kernel.
+            types: of its array arguments, by the kernel's parameter.
+            configuration: of the application.
+
+        Raises:
+            KernelError: the kernel does not have one of the types.
+        """
+        kernel = self.kernels[name]
+        values = {p.name: types.get(p.name, configuration.get(f"{name}.{p.name}")) for p in kernel.parameters}
+        return kernel.own(values)
+
+    def _check(self) -> None:
+        Tunable._check(self)
+        if not self.sizes:
+            raise KernelError(f"{self.called}: sizes need a preset named 'default'")
+        things = [*self.kernels, *(a.name for a in self.arguments), *(p.name for p in self.shared)]
+        for name in things:
+            if things.count(name) > 1 or name in _TAKEN:
+                what = "what steps call a function" if name in _TAKEN else "the name of two things that steps use"
+                raise KernelError(f"{self.called}: {name!r} is {what}; give it another name")
+        if not self.outputs:
+            raise KernelError(f"{self.called}: no buffer is an output")
+        for kernel in self.kernels.values():
+            if str(kernel.launches) != "1":
+                raise KernelError(f"{self.called}: kernel {kernel.name} has launches=; let the steps repeat it")
+        names = (*self.sizes["default"], *self.data_sizes)
+        for argument in self.arguments:
+            if argument.is_constant:
+                raise KernelError(f"{self.called}: {argument.name!r} cannot be in constant memory")
+            for axis in argument.shape:
+                check_expression(axis, names, f"shape of buffer {argument.name!r}", self.name)
+
+
+def _located(kernel: Kernel, path: Path) -> Kernel:
+    """Return a kernel that an application's file defines; its template is ``<stem>_<kernel>.cu.j2`` unless it says."""
+    return kernel.changed(path=path, template=kernel.template or f"{path.stem}_{kernel.name}.cu.j2")
+
+
+def typed(kernel: Kernel) -> frozenset[str]:
+    """Return the names of the parameters that are types of a kernel's array arguments: those of the buffers passed."""
+    names = {p.name for p in kernel.parameters}
+    return frozenset(a.precision for a in kernel.passed if a.role is not Role.SCALAR and a.precision in names)
+
+
+def free(kernel: Kernel) -> list[Parameter]:
+    """Return the parameters of a kernel that no buffer decides."""
+    decided = typed(kernel)
+    return [parameter for parameter in kernel.parameters if parameter.name not in decided]
+
+
+def _types_of(
+    name: str, buffers: Iterable[Argument], shared: Iterable[Parameter], kernels: Iterable[Kernel]
+) -> list[Parameter]:
+    """Return the precision parameters of the buffers, in order.
+
+    Raises:
+        UnknownNameError: one is neither a parameter nor a precision.
+        KernelError: kernels that have one of that name have no type in common.
+    """
+    offered = {p.name: p for p in shared if isinstance(p, PrecisionParameter)}
+    for kernel in kernels:
+        for parameter in kernel.parameters:
+            if isinstance(parameter, PrecisionParameter) and parameter.name not in {p.name for p in shared}:
+                known = offered.get(parameter.name, parameter)
+                common = [value for value in known.values if value in parameter.values]
+                if not common:
+                    raise KernelError(
+                        f"application {name}: kernel {kernel.name} has no type for {parameter.name!r} that the other "
+                        "kernels have, too"
+                    )
+                offered[parameter.name] = PrecisionParameter(parameter.name, [str(value) for value in common])
+    found: dict[str, Parameter] = {}
+    for buffer in buffers:
+        if buffer.precision in offered:
+            found[buffer.precision] = offered[buffer.precision]
+        elif buffer.precision is not None and buffer.precision not in PRECISIONS:
+            aliases = [alias for entry in PRECISIONS.values() for alias in entry.aliases]
+            if buffer.precision not in aliases:
+                raise UnknownNameError(
+                    f"precision of buffer {buffer.name!r} of application {name}:",
+                    buffer.precision,
+                    [*offered, *PRECISIONS],
+                    aliases=aliases,
+                )
+    return list(found.values())
+
+
+def _with_outputs(name: str, buffers: Sequence[Argument], outputs: Sequence[str]) -> list[Argument]:
+    """Return the buffers, those that are outputs declared as such and no others compared.
+
+    Raises:
+        UnknownNameError: an output is no buffer.
+        KernelError: it is a scalar.
+    """
+    by_name = {buffer.name: buffer for buffer in buffers}
+    for output in outputs:
+        if output not in by_name:
+            raise UnknownNameError(f"output of application {name}:", output, by_name)
+        if by_name[output].role is Role.SCALAR:
+            raise KernelError(f"application {name}: output {output!r} is a scalar")
+    found = []
+    for buffer in buffers:
+        is_output = buffer.name in outputs
+        role = Role.OUT if is_output and buffer.role is Role.IN else buffer.role
+        found.append(dataclasses.replace(buffer, role=role, is_compared=is_output or role in (Role.IN, Role.SCALAR)))
+    return found

@@ -1,0 +1,31 @@
+"""What a device allows, as constraints over a kernel's own parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from mptune.kernel.definition import Kernel
+
+__all__ = ["device_constraints"]
+
+#: What a limit calls an axis.
+_AXIS: Final = re.compile(r"\b(block|grid)_[xyz] <=")
+
+
+def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]:
+    """Return a device's limits as constraints over the kernel's own parameters and sizes.
+
+    Args:
+        kernel: supplies what a block, its shared memory and the grid are made of.
+        limits: constraints over ``threads_per_block``, ``shared_bytes`` and the axes ``block_x`` to ``grid_z``; those
+            over an axis the kernel does not have are left out.
+    """
+    threads = "*".join(f"({axis})" for axis in kernel.block)
+    meaning = {"threads_per_block": f"({threads})", "shared_bytes": f"({kernel.shared_bytes})"}
+    for what, extents in (("block", kernel.block), ("grid", kernel.grid)):
+        meaning |= {f"{what}_{axis}": f"({extent})" for axis, extent in zip("xyz", extents, strict=False)}
+    known = re.compile(rf"\b({'|'.join(meaning)})\b")
+    spelt = (known.sub(lambda name: meaning[name[0]], limit) for limit in limits)
+    return tuple(limit for limit in spelt if not _AXIS.search(limit))

@@ -1,0 +1,306 @@
+"""What a kernel and an application have in common: parameters, buffers with types, inputs, a reference, a metric."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import reprlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mptune.errors import KernelError, UnknownNameError
+from mptune.expressions import Expression
+from mptune.kernel.declarations import Argument, Range, Sizes, check_precision
+from mptune.kernel.work import Work
+from mptune.precision import Precision, precision
+from mptune.regions import Over, Reduce, RegionalMetric, over_regions
+from mptune.space.configuration import Configuration, NamedValues, Value
+from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values, is_identifier
+from mptune.space.search_space import SearchSpace
+
+__all__ = ["Inputs", "Metric", "Tunable", "parsed"]
+
+#: Every configuration asks for the same few.
+parsed = functools.lru_cache(maxsize=1024)(Expression)
+
+Inputs = Mapping[str, Any]
+Constraint = str | Callable[..., bool]
+#: Name of an error metric, one of regions, or a callable ``metric(output, reference) -> float``.
+Metric = str | Callable[..., float] | RegionalMetric
+
+_TUPLES = ("parameters", "arguments", "data_sizes", "signature", "ranges")
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
+class Tunable(ABC):
+    """What can be tuned; :class:`~mptune.Kernel` and :class:`~mptune.Application` say what their arguments are.
+
+    Raises:
+        KernelError: the definition is incomplete or contradicts itself.
+    """
+
+    #: What messages call it.
+    what: ClassVar[str]
+
+    name: str
+    parameters: Sequence[Parameter]
+    arguments: Sequence[Argument]
+    sizes: Mapping[str, Mapping[str, int]]
+    data_sizes: Sequence[str] = ()
+    inputs: Callable[..., Inputs]
+    reference: Callable[[Inputs, Sizes], Any] | None = None
+    metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE"
+    signature: Sequence[str] = ()
+    ranges: Sequence[Range] = ()
+    description: str = ""
+    path: Path | None = None
+    over: InitVar[Over | None] = None
+    reduce: InitVar[Reduce] = "max"
+    _by_name: Mapping[str, Parameter] = field(init=False, repr=False)
+
+    def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
+        metric = over_regions(self.metric, over, reduce)
+        self._freeze(
+            **{
+                name: tuple(getattr(self, name))
+                for name in ("parameters", "arguments", "data_sizes", "signature", "ranges")
+            },
+            sizes=NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
+            metric=NamedValues(metric) if isinstance(metric, Mapping) else metric,
+        )
+        self._freeze(_by_name=NamedValues({p.name: p for p in self.parameters}))
+        self._check()
+
+    def _check(self) -> None:
+        self._check_names()
+        if self.sizes:
+            self._check_sizes()
+        self._check_metric()
+        self._check_ranges()
+        self._check_types()
+
+    def _freeze(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @abstractmethod
+    def changed(self, **changes: Any) -> Self:
+        """Return it with some of what it was made from replaced."""
+
+    # -- names ---------------------------------------------------------------------------------
+
+    @property
+    def called(self) -> str:
+        """What messages call it: ``kernel axpy``."""
+        return f"{self.what} {self.name}"
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
+        return tuple(self._by_name)
+
+    @property
+    def outputs(self) -> tuple[Argument, ...]:
+        """The arguments that are written and have a reference."""
+        return tuple(argument for argument in self.arguments if argument.is_output)
+
+    @property
+    def signature_names(self) -> tuple[str, ...]:
+        """The accuracy signature: precision and policy parameters, and what the kernel declares."""
+        always = PrecisionParameter | PolicyParameter
+        return tuple(p.name for p in self.parameters if isinstance(p, always) or p.name in self.signature)
+
+    def signature_of(self, configuration: Configuration) -> tuple[Value, ...]:
+        """Return the values that can change the numbers of ``configuration``."""
+        return configuration.subset(self.signature_names)
+
+    def roundoff_of(self, configuration: Configuration) -> float:
+        """Return the unit roundoff of the coarsest type in a configuration: of a buffer, or of a variable."""
+        chosen = [configuration[p.name] for p in self.parameters if isinstance(p, PrecisionParameter)]
+        found = [self.precision_of(argument, configuration) for argument in self.arguments]
+        types = [precision("fp64"), *(precision(str(name)) for name in chosen), *(p for p in found if p is not None)]
+        return max(p.unit_roundoff for p in types)
+
+    # -- sizes ---------------------------------------------------------------------------------
+
+    def resolve_sizes(self, preset: str = "default", overrides: Mapping[str, int] | None = None) -> Sizes:
+        """Return the sizes of a preset with some of them replaced.
+
+        Raises:
+            UnknownNameError: no such preset or size.
+            KernelError: a size below 1.
+        """
+        if not self.sizes:
+            raise KernelError(f"{self.called} has no sizes of its own: it is part of an application; tune that")
+        if preset not in self.sizes:
+            raise UnknownNameError(f"size preset of {self.called}:", preset, self.sizes)
+        values = dict(self.sizes[preset])
+        for name, value in (overrides or {}).items():
+            if name not in values:
+                raise UnknownNameError(f"size of {self.called}:", name, values)
+            values[name] = int(value)
+        for name, value in values.items():
+            if value < 1:
+                raise KernelError(f"size {name}={value} of {self.called} is below 1")
+        return Sizes(values)
+
+    def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
+        """Return the shape of a buffer at these sizes, those of its data included."""
+        return tuple(int(parsed(axis).evaluate(sizes)) for axis in argument.shape)
+
+    def sizes_of(self, shapes: Mapping[str, Sequence[int]], sizes: Sizes) -> Sizes:
+        """Return sizes with those that come from the data.
+
+        Args:
+            shapes: of the arrays, by argument.
+            sizes: those that are known.
+
+        Raises:
+            KernelError: two arrays disagree.
+        """
+        found: dict[str, int] = {}
+        for argument in self.arguments:
+            shape = shapes.get(argument.name)
+            if shape is None or len(shape) != len(argument.shape):
+                continue  # said where the array is checked
+            for axis, extent in zip(argument.shape, shape, strict=True):
+                if axis in self.data_sizes and found.setdefault(axis, extent) != extent:
+                    raise KernelError(f"{self.called}: size {axis} is {found[axis]}, but {extent} in {argument.name!r}")
+        return Sizes({**sizes, **found}) if found else sizes
+
+    @property
+    def partners(self) -> Mapping[str, str]:
+        """With which buffer each changes places from launch to launch, by name."""
+        return {}
+
+    # -- configurations ------------------------------------------------------------------------
+
+    def work(self, configuration: Configuration, sizes: Sizes) -> Work:  # noqa: ARG002
+        """Return the operations of a configuration and the least bytes it has to move; 0 bytes if that is not known."""
+        return Work(0)
+
+    def launch_count(self, configuration: Configuration, sizes: Sizes) -> int:  # noqa: ARG002
+        """Return in how many launches, one after another, buffers change places."""
+        return 1
+
+    @abstractmethod
+    def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
+        """Return the valid configurations at these sizes, under further constraints (device limits).
+
+        Raises:
+            EmptySpaceError: no configuration is valid; says which constraint removed everything.
+        """
+
+    def baseline_values(self) -> dict[str, tuple[Value, ...]]:
+        """Return the values precision and policy parameters have in a baseline: fp64 (or the widest), accurate."""
+        return baseline_values(self.parameters)
+
+    def precision_of(self, argument: Argument, configuration: Configuration) -> Precision | None:
+        """Return the precision of an argument in a configuration, None for an integer argument."""
+        chosen = argument.precision
+        return None if chosen is None else precision(str(configuration[chosen]) if chosen in self._by_name else chosen)
+
+    def dtype_of(self, argument: Argument, configuration: Configuration) -> np.dtype[Any]:
+        """Return the NumPy type of an argument in a configuration."""
+        chosen = self.precision_of(argument, configuration)
+        return np.dtype(argument.dtype) if chosen is None else chosen.dtype
+
+    def configuration(self, values: Mapping[str, Any]) -> Configuration:
+        """Return the full configuration with these values, the first value of each parameter elsewhere.
+
+        Raises:
+            UnknownNameError: no such parameter, or not one of its values.
+        """
+        for name in values:
+            if name not in self._by_name:
+                raise UnknownNameError(f"parameter of {self.called}:", name, self._by_name)
+        return Configuration(
+            {name: p.parse(values[name]) if name in values else p.values[0] for name, p in self._by_name.items()}
+        )
+
+    def own(self, configuration: Mapping[str, Any]) -> Configuration:
+        """Return a configuration made of the kernel's own values, which are the only ones that are ever rendered.
+
+        Values may come from a file, and a file from anyone; of equal ones (1 and 1.0) the declared one is taken.
+
+        Raises:
+            KernelError: a parameter has no value, or one that is not among those declared.
+        """
+        own: dict[str, Value] = {}
+        for name, parameter in self._by_name.items():
+            value = configuration.get(name)
+            if value not in parameter.values:
+                raise KernelError(
+                    f"{self.called}: {value!r} is none of the values of parameter {name!r}: "
+                    f"{reprlib.repr(parameter.values)}"
+                )
+            own[name] = parameter.values[parameter.values.index(value)]
+        return Configuration(own)
+
+    # -- validation ----------------------------------------------------------------------------
+
+    def _check_names(self) -> None:
+        if not is_identifier(self.name):
+            raise KernelError(f"{self.what} name {self.name!r} is not an identifier")
+        if len(self._by_name) != len(self.parameters):
+            raise KernelError(f"{self.called}: two parameters have the same name")
+        if len({a.name for a in self.arguments}) != len(self.arguments):
+            raise KernelError(f"{self.called}: two arguments have the same name")
+        for name in self.signature:
+            if name not in self._by_name:
+                raise UnknownNameError(f"signature parameter of {self.called}:", name, self._by_name)
+
+    def _check_sizes(self) -> None:
+        if "default" not in self.sizes:
+            raise KernelError(f"{self.called}: sizes need a preset named 'default'")
+        wanted = set(self.sizes["default"])
+        for preset, values in self.sizes.items():
+            if set(values) != wanted:
+                names = ", ".join(sorted(wanted))
+                raise KernelError(f"{self.called}: size preset {preset!r} does not name {names}")
+        axes = {axis for argument in self.arguments if argument.is_input for axis in argument.shape}
+        for name in self.data_sizes:
+            if name in wanted:
+                raise KernelError(f"{self.called}: size {name} comes from the data, so no preset can give it")
+            if name not in axes:
+                raise KernelError(f"{self.called}: size {name} comes from the data, but no input has it as an axis")
+        clash = (wanted | set(self.data_sizes)) & set(self._by_name)
+        if clash:
+            raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
+
+    def _check_metric(self) -> None:
+        if not isinstance(self.metric, Mapping):
+            return
+        outputs = [output.name for output in self.outputs]
+        for name in self.metric:
+            if name not in outputs:
+                raise UnknownNameError(f"output with an error metric of {self.called}:", name, outputs)
+        for name in outputs:
+            if name not in self.metric:
+                raise KernelError(f"{self.called}: output {name!r} has no error metric; the others have one")
+
+    def _check_ranges(self) -> None:
+        names = [entry.name for entry in self.ranges]
+        if len(set(names)) < len(names):
+            raise KernelError(f"{self.called}: two ranges have the same name")
+        try:
+            inspect.signature(self.inputs).bind(None, None, **dict.fromkeys(names))
+        except ValueError:
+            return  # a callable that does not tell what it takes
+        except TypeError as error:
+            given = ", ".join(("rng", "size", *names))
+            raise KernelError(
+                f"{self.called}: inputs is called as inputs({given}), but: {error} (each argument beside rng and "
+                "size needs a Range of its name in ranges=)"
+            ) from error
+
+    def _check_types(self) -> None:
+        precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
+        for argument in self.arguments:
+            if argument.precision is not None:
+                check_precision(argument.precision, precisions, f"argument {argument.name!r}")

@@ -1,0 +1,411 @@
+"""Applications: several kernels run by ordinary Python, tuned as one and judged by their own answer."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mptune import (
+    Application,
+    Buffer,
+    In,
+    InOut,
+    Kernel,
+    OrdinalParameter,
+    Out,
+    PolicyParameter,
+    PrecisionParameter,
+    Scalar,
+    Scratch,
+)
+from mptune.backends import get_backend
+from mptune.errors import ConstraintError, KernelError, UnknownNameError
+from mptune.evaluators.answers import OwnAnswer
+from mptune.kernel import Sizes
+from mptune.results import Status
+from mptune.space.configuration import Configuration
+from mptune.stepping import Stepper
+from mptune.tuner import tune
+
+MATVEC = Kernel(
+    name="matvec",
+    parameters=[
+        PrecisionParameter("a_type", ["fp64", "fp32"]),
+        PrecisionParameter("x_type", ["fp64", "fp32", "fp16"]),
+        PrecisionParameter("sum_type", ["fp64", "fp32"]),
+        OrdinalParameter("block", [32, 64]),
+    ],
+    arguments=[
+        In("a", ("rows", "columns"), precision="a_type"),
+        In("x", "columns", precision="x_type"),
+        Out("y", "rows", precision="x_type"),
+        Scalar("rows", dtype="int32"),
+        Scalar("columns", dtype="int32"),
+    ],
+    grid=["(rows + block - 1) // block"],
+    block=["block"],
+    constraints=["block <= 64"],
+    template="""
+extern "C" __global__ void matvec(const {{ a_type }} * a, const {{ x_type }} * x, {{ x_type }} * y,
+                                  int rows, int columns) {
+    const int i = blockIdx.x * {{ block }} + threadIdx.x;
+    if (i < rows) {
+        {{ sum_type }} total = 0;
+        for (int j = 0; j < columns; ++j) total += ({{ sum_type }})a[i * columns + j] * ({{ sum_type }})x[j];
+        y[i] = total;
+    }
+}
+""",
+)
+SCALE = Kernel(
+    name="scale",
+    parameters=[PrecisionParameter("type", ["fp64", "fp32"]), OrdinalParameter("block", [32, 64])],
+    arguments=[InOut("v", "m", precision="type"), Scalar("factor", precision="fp64"), Scalar("m", dtype="int32")],
+    grid=["(m + block - 1) // block"],
+    block=["block"],
+    template="""
+extern "C" __global__ void scale({{ type }} * v, double factor, int m) {
+    const int i = blockIdx.x * {{ block }} + threadIdx.x;
+    if (i < m) v[i] = ({{ type }})((double)v[i] * factor);
+}
+""",
+)
+N = 37
+
+
+def inputs(rng, size):
+    half = rng.uniform(0.1, 1.0, (size.n, size.n))
+    return {"a": half + half.T, "x": rng.uniform(0.5, 1.0, size.n)}
+
+
+def power(run, size):
+    """Iterate to the eigenvector of the largest eigenvalue."""
+    before = 0.0
+    for _ in range(100):
+        run.matvec(a=run.a, x=run.x, y=run.y)
+        value = float(np.linalg.norm(run.read(run.y)))
+        run.scale(v=run.y, factor=1 / value)
+        run.swap(run.x, run.y)
+        if abs(value - before) < 1e-7 * value:
+            break
+        before = value
+    run.write(run.value, value)
+
+
+def application(**changes):
+    values = {
+        "name": "power",
+        "kernels": [MATVEC, SCALE],
+        "buffers": [
+            Buffer("a", ("n", "n"), precision="a_type"),
+            InOut("x", "n", precision="x_type"),
+            Scratch("y", "n", precision="x_type"),
+            Buffer("value", 1, precision="fp64"),
+        ],
+        "sizes": {"default": {"n": N}},
+        "inputs": inputs,
+        "steps": power,
+        "outputs": ["value", "x"],
+    }
+    return Application(**{**values, **changes})
+
+
+def run_once(app, configuration, given=None, backend="host"):
+    """Run an application's steps, and return its outputs and the stepper."""
+    sizes = app.resolve_sizes()
+    given = given or app.inputs(np.random.default_rng(5), sizes)
+    stepper = Stepper(app, app.configuration(configuration), sizes, get_backend(backend))
+    memory = {}
+    for argument in app.arguments:
+        dtype = app.dtype_of(argument, app.configuration(configuration))
+        elements = int(np.prod(app.shape_of(argument, sizes)))
+        memory[argument.name] = get_backend(backend).device.allocate(elements * dtype.itemsize)
+        if argument.name in given:
+            stepper.write(argument.name, given[argument.name], memory[argument.name])
+    elapsed_ms, left = stepper.run(memory, {})
+    found = {output.name: stepper.read(output.name, left[output.name]) for output in app.outputs}
+    return found, stepper, elapsed_ms
+
+
+class TestDefinition:
+    def test_types_of_buffers_are_shared_and_the_rest_is_each_kernels(self):
+        app = application()
+        assert app.parameter_names == ("a_type", "x_type", "matvec.sum_type", "matvec.block", "scale.block")
+        assert app.signature_names == ("a_type", "x_type", "matvec.sum_type")
+        assert app.baseline_values() == {"a_type": ("fp64",), "x_type": ("fp64",), "matvec.sum_type": ("fp64",)}
+
+    def test_policies_and_what_a_kernel_declares_are_in_the_signature(self):
+        other = MATVEC.changed(
+            parameters=[*MATVEC.parameters, PolicyParameter("policy"), OrdinalParameter("terms", [1, 2])],
+            signature=["terms"],
+        )
+        names = application(kernels=[other, SCALE]).signature_names
+        assert names == ("a_type", "x_type", "matvec.sum_type", "matvec.policy", "matvec.terms")
+
+    def test_choices_of_the_steps_are_in_the_signature(self):
+        app = application(shared=[OrdinalParameter("tries", [1, 2])])
+        assert "tries" in app.signature_names
+
+    def test_constraints_of_kernels_hold_under_their_names(self):
+        only = MATVEC.changed(constraints=["block > 32", lambda block: block != 64 or True])
+        space = application(kernels=[only, SCALE]).search_space(Sizes({"n": N}))
+        assert {c["matvec.block"] for c in space.configurations(np.arange(space.size))} == {64}
+        assert next(constraint.text for constraint in space.constraints) == "matvec.block > 32"
+
+    def test_a_constraint_over_both(self):
+        space = application(constraints=["matvec.block == scale.block"]).search_space(Sizes({"n": N}))
+        assert all(c["matvec.block"] == c["scale.block"] for c in space.configurations(np.arange(space.size)))
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"outputs": ["valeu"]}, "did you mean 'value'"),
+            ({"outputs": []}, "no buffer is an output"),
+            ({"kernels": []}, "no kernels"),
+            ({"kernels": [MATVEC, MATVEC]}, "two kernels have the same name"),
+            ({"shared": [OrdinalParameter("scale", [1, 2])]}, "'scale' is the name of two things"),
+            ({"shared": [OrdinalParameter("swap", [1, 2])]}, "'swap' is what steps call a function"),
+            ({"sizes": {"smoke": {"n": 3}}}, "preset named 'default'"),
+            (
+                {"buffers": [Buffer("a", ("n", "n"), precision="a_typ"), Buffer("value", 1, precision="fp64")]},
+                "did you mean 'a_type'",
+            ),
+            ({"buffers": [Buffer("value", "m", precision="fp64"), Scratch("x", "n", precision="fp64")]}, "'m'"),
+        ],
+    )
+    def test_what_is_refused(self, changes, message):
+        with pytest.raises((KernelError, UnknownNameError, ConstraintError), match=message):
+            application(**changes)
+
+    def test_kernels_without_a_type_in_common(self):
+        other = SCALE.changed(
+            parameters=[PrecisionParameter("x_type", ["bf16"]), OrdinalParameter("block", [32])],
+            arguments=[InOut("v", "m", precision="x_type"), Scalar("m", dtype="int32")],
+        )
+        with pytest.raises(KernelError, match="kernel scale has no type for 'x_type'"):
+            application(kernels=[MATVEC, other])
+
+
+class TestSteps:
+    def test_the_answer_is_that_of_numpy(self):
+        app = application()
+        given = app.inputs(np.random.default_rng(5), app.resolve_sizes())
+        found, stepper, elapsed_ms = run_once(app, {}, given)
+        values, vectors = np.linalg.eigh(given["a"])
+        assert found["value"] == pytest.approx(values[-1], rel=1e-6)
+        assert np.abs(found["x"]) == pytest.approx(np.abs(vectors[:, -1]), rel=1e-3)
+        counts = {launched.kernel: count for launched, count in stepper.counts.items()}
+        assert counts["matvec"] == counts["scale"] > 2
+        assert 0 < sum(stepper.times_ms.values()) <= elapsed_ms
+
+    def test_narrow_types_give_another_answer(self):
+        wide, _, _ = run_once(application(), {})
+        narrow, _, _ = run_once(application(), {"x_type": "fp32", "matvec.sum_type": "fp32"})
+        assert 0 < abs(wide["value"] - narrow["value"]) < 1e-4 * wide["value"]
+
+    def test_sizes_of_a_launch_come_from_its_buffers(self):
+        _, stepper, _ = run_once(application(), {})
+        sizes = {launched.kernel: dict(launched.sizes) for launched in stepper.counts}
+        assert sizes == {"matvec": {"rows": N, "columns": N}, "scale": {"m": N}}
+
+    def test_a_type_the_kernel_does_not_have_is_a_constraint(self):
+        with pytest.raises(ConstraintError, match=r"scale.*'fp16' is none of the values of parameter 'type'"):
+            run_once(application(), {"x_type": "fp16"})
+
+    def test_conversions_are_explicit(self):
+        app = application(
+            buffers=[
+                Buffer("a", ("n", "n"), precision="a_type"),
+                Buffer("x", "n", precision="x_type"),
+                Scratch("y", "n", precision="x_type"),
+                Buffer("wide", "n", precision="fp64"),
+            ],
+            outputs=["wide"],
+            steps=lambda run, size: (run.matvec(a=run.a, x=run.x, y=run.y), run.copy(run.y, run.wide)),
+        )
+        given = app.inputs(np.random.default_rng(5), app.resolve_sizes())
+        found, _, _ = run_once(app, {"x_type": "fp16"}, given)
+        assert found["wide"] == pytest.approx(given["a"] @ given["x"], rel=5e-3)
+        assert np.array_equal(found["wide"], found["wide"].astype(np.float16))
+
+    @pytest.mark.parametrize(
+        ("steps", "message"),
+        [
+            (lambda run, size: run.matvc(a=run.a, x=run.x, y=run.y), "did you mean 'matvec'"),
+            (lambda run, size: run.matvec(a=run.valu, x=run.x, y=run.y), "did you mean 'value'"),
+            (lambda run, size: run.matvec(a=run.a, x=run.x), "needs a buffer 'y'"),
+            (lambda run, size: run.matvec(a=run.a, x=run.x, y=3), "'y' needs a buffer"),
+            (lambda run, size: run.matvec(a=run.a, x=run.x, y=run.y, z=3), "'z'"),
+            (lambda run, size: run.matvec(a=run.x, x=run.x, y=run.y), "'columns'|rows|shape"),
+            (lambda run, size: run.matvec(a=run.a, x=run.value, y=run.y), "shape"),
+            (lambda run, size: run.scale(v=run.a, factor=2.0), "writes to 'a'"),
+            (lambda run, size: run.scale(v=run.y), "needs 'factor'"),
+            (lambda run, size: run.scale(v=run.y, factor=2.0, m=N + 1), "shape"),
+            (lambda run, size: run.swap("a", "y"), "one shape and type"),
+            (lambda run, size: run.copy("a", "y"), "different sizes"),
+            (lambda run, size: run.read("z"), "'z'"),
+            (lambda run, size: [][1], "IndexError"),
+        ],
+    )
+    def test_mistakes_of_the_steps(self, steps, message):
+        with pytest.raises((KernelError, UnknownNameError), match=message):
+            run_once(application(steps=steps), {})
+
+    def test_scalars_may_change_from_launch_to_launch(self):
+        app = application(
+            steps=lambda run, size: [run.scale(v=run.x, factor=factor) for factor in (2.0, 3.0, 5.0)],
+            outputs=["x"],
+            buffers=[InOut("x", "n", precision="x_type"), Buffer("a", ("n", "n"), precision="a_type")],
+        )
+        given = app.inputs(np.random.default_rng(5), app.resolve_sizes())
+        found, stepper, _ = run_once(app, {}, given)
+        assert found["x"] == pytest.approx(30 * given["x"], rel=1e-15)
+        assert list(stepper.counts.values()) == [3]
+
+
+class TestOwnAnswer:
+    def test_it_is_what_the_widest_types_give(self):
+        app = application()
+        sizes = app.resolve_sizes()
+        given = app.inputs(np.random.default_rng(5), sizes)
+        answer = OwnAnswer(app, get_backend("host"), *_options(), app.metric)(given, sizes)
+        assert np.array_equal(answer["value"], run_once(app, {}, given)[0]["value"])
+
+    def test_one_that_changes_from_run_to_run_is_refused(self):
+        numbers = iter(range(10))
+        app = application(steps=lambda run, size: (power(run, size), run.write("value", next(numbers))))
+        sizes = app.resolve_sizes()
+        given = app.inputs(np.random.default_rng(5), sizes)
+        with pytest.raises(KernelError, match="gives another answer from run to run"):
+            OwnAnswer(app, get_backend("host"), *_options(), app.metric)(given, sizes)
+
+
+def _options():
+    from mptune.backends.base import CompileOptions
+
+    return (CompileOptions(),)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "power.db"
+    settings = {"backend": "host", "max_error": 1e-3, "budget": 12, "inputs": 2, "verify": 5}
+    return tune(application(), output=path, on_warning=lambda _: None, **settings)
+
+
+class TestTuning:
+    def test_it_ends_with_a_checked_winner(self, run):
+        assert run.baseline.error <= 1e-12
+        assert run.best.error <= 1e-3
+        assert run.best.metric("unseen_inputs") == 5
+
+    def test_what_a_kernel_cannot_do_is_a_constraint(self, run):
+        narrow = [trial for trial in run.trials if trial.configuration["x_type"] == "fp16"]
+        assert all(trial.status is Status.CONSTRAINT for trial in narrow)
+
+    def test_launches_and_times_of_each_kernel_are_kept(self, run):
+        assert run.baseline.metric("launches.matvec") == run.baseline.metric("launches.scale") > 2
+        assert (
+            0 < run.baseline.metric("time_ms.matvec") + run.baseline.metric("time_ms.scale") <= run.baseline.time_ms * 3
+        )
+
+
+class TestScratchAndLaunches:
+    """What a single kernel has, too."""
+
+    STEP = """
+extern "C" __global__ void step(const {{ type }} * u, {{ type }} * v, {{ type }} * work, int n) {
+    const int i = blockIdx.x * 32 + threadIdx.x;
+    if (i < n) {
+        work[i] = u[i] * ({{ type }})0.5;
+        v[i] = work[i] + u[(i + 1) % n] * ({{ type }})0.5;
+    }
+}
+"""
+
+    def kernel(self, launches):
+        return Kernel(
+            name="step",
+            parameters=[PrecisionParameter("type", ["fp64", "fp32"])],
+            arguments=[
+                InOut("u", "n", precision="type", compared=False),
+                Out("v", "n", precision="type"),
+                Scratch("work", "n", precision="type"),
+                Scalar("n", dtype="int32"),
+            ],
+            sizes={"default": {"n": 101, "steps": launches}},
+            inputs=lambda rng, size: {"u": rng.uniform(size=size.n)},
+            reference=self.reference,
+            grid=["(n + 31) // 32"],
+            block=[32],
+            launches="steps",
+            swap=[("u", "v")],
+            template=self.STEP,
+        )
+
+    @staticmethod
+    def reference(inputs, size):
+        u = inputs["u"]
+        for _ in range(size.steps):
+            u = 0.5 * u + 0.5 * np.roll(u, -1)
+        return u
+
+    @pytest.mark.parametrize("launches", [1, 2, 3, 8])
+    def test_buffers_change_places(self, launches):
+        run = tune(self.kernel(launches), backend="host", budget=2, verify=5, on_warning=lambda _: None)
+        errors = {trial.configuration["type"]: trial.error for trial in run.trials}
+        assert errors["fp64"] < 1e-15
+        assert 1e-9 < errors["fp32"] < 1e-6
+
+    def test_sizes_may_come_from_the_data(self):
+        kernel = Kernel(
+            name="csr",
+            parameters=[PrecisionParameter("type", ["fp64", "fp32"])],
+            arguments=[
+                In("values", "nnz", precision="type"),
+                In("first", "rows + 1", dtype="int32"),
+                Out("sums", "rows", precision="type"),
+                Scalar("rows", dtype="int32"),
+            ],
+            sizes={"default": {"rows": 53}},
+            data_sizes=["nnz"],
+            inputs=csr,
+            reference=lambda inputs, size: np.add.reduceat(inputs["values"], inputs["first"][:-1]),
+            grid=["(rows + 31) // 32"],
+            block=[32],
+            template="""
+extern "C" __global__ void csr(const {{ type }} * values, const int * first, {{ type }} * sums, int rows) {
+    const int i = blockIdx.x * 32 + threadIdx.x;
+    if (i < rows) {
+        {{ type }} total = 0;
+        for (int j = first[i]; j < first[i + 1]; ++j) total += values[j];
+        sums[i] = total;
+    }
+}
+""",
+        )
+        run = tune(kernel, backend="host", budget=2, max_error=1e-5, verify=7, on_warning=lambda _: None)
+        assert run.best.metric("unseen_inputs") == 7
+        assert {trial.status for trial in run.trials} == {Status.OK}
+
+
+def csr(rng, size):
+    counts = rng.integers(1, 9, size.rows)
+    return {"values": rng.uniform(size=counts.sum()), "first": np.concatenate([[0], np.cumsum(counts)])}
+
+
+def test_a_configuration_of_a_kernel_within_one_of_the_application():
+    app = application()
+    joint = app.configuration({"matvec.block": 64, "x_type": "fp32"})
+    found = app.of_kernel("matvec", {"a_type": "fp64", "x_type": "fp32"}, joint)
+    assert found == Configuration({"a_type": "fp64", "x_type": "fp32", "sum_type": "fp64", "block": 64})
+
+
+def test_the_application_of_the_documentation(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "applications.md").read_text()
+    file = tmp_path / "power.py"
+    file.write_text(re.findall(r"```python\n(import.*?)```", page, re.DOTALL)[0])
+    found = tune(file, backend="host", size="smoke", max_error=1e-6, budget=6, verify=0, on_warning=lambda _: None)
+    assert found.best is not None
+    assert found.info.kernel == "power"
