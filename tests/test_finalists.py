@@ -15,15 +15,17 @@ from described import described_run
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.protocol import Finished
 from mptune.evaluators.timing import TimingPlan
-from mptune.finals import LEAST_ROUNDS
+from mptune.finals import LEAST_ROUNDS, Finals
 from mptune.objective import Objective
+from mptune.policy import MeasurementPolicy
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.store import RunFile
+from mptune.store import RunFile, RunState
 from mptune.tuner import tune
-from mptune.tuner.settling import finalists
+from mptune.tuner.settling import Settling, finalists
+from mptune.tuner.warnings import Warnings
 
 BASELINE = {"x_type": ("fp64",)}
 
@@ -255,3 +257,60 @@ def test_noise_that_hides_the_winner_is_said_and_resuming_finds_it(
     assert quiet.evaluations == noisy.evaluations
     # All take as long, so it is the simplest of them.
     assert len(set(quiet.types_of(quiet.best))) == 1
+
+
+class NoisyMachine:
+    """Stands in for evaluator, ledger and run file: each turn takes 50 ms, and now one is faster, now another."""
+
+    def __init__(self, searched_s: float) -> None:
+        self.now_s = searched_s
+        self.objective = Objective(threshold=1e-5)
+        self.trials = {t.configuration: t for t in TRIALS if t.is_valid}
+        self.phases = dict.fromkeys(self.trials, "search")
+        self.state = RunState()
+        self.policy = MeasurementPolicy()
+        self._turns = Counter[Configuration]()
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    elapsed_s = property(monotonic)
+
+    def remeasure(self, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
+        self.now_s += 0.05 * len(trials) * rounds
+        return Finished(tuple(self._timed(each) for _ in range(rounds) for each in trials))
+
+    def _timed(self, before: Trial) -> Trial:
+        turn = self._turns[before.configuration] = self._turns[before.configuration] + 1
+        times_ms = (1.0 + (turn + list(self.trials).index(before.configuration)) % 2,)
+        return dataclasses.replace(before, measurement=dataclasses.replace(before.measurement, times_ms=times_ms))
+
+    def result(self) -> Run:
+        run = described_run({"objective": "time_ms"}, list(self.trials.values()))
+        return Run(dataclasses.replace(run.info, objective=self.objective), run.trials, self.state)
+
+    def keep(self, trial: Trial, phase: str) -> Trial:
+        self.trials[trial.configuration] = trial
+        return trial
+
+    def update(self, state: RunState) -> None:
+        self.state = state
+
+
+def test_finals_that_are_held_again_and_again_take_no_longer_than_twice_their_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = NoisyMachine(searched_s=60.0)
+    monkeypatch.setattr("mptune.tuner.settling.time", machine)
+    monkeypatch.setattr(Finals, "noise", "")
+    settling = Settling(machine, machine, machine, BASELINE, Warnings(lambda _: None))  # type: ignore[arg-type]
+    took_s = []
+    for _ in range(8):
+        before_s = machine.now_s
+        settling._hold_finals(settling.finalists())
+        took_s.append(machine.now_s - before_s)
+    # A tenth of the search at first, and at the end the rounds that an interval takes, of five and of two.
+    least_s = 0.05 * LEAST_ROUNDS * (5 + 2)
+    assert 6.0 <= took_s[0] < 6.0 + least_s
+    assert max(took_s[2:]) <= least_s
+    assert sum(took_s) <= 2 * 6.0 + 8 * least_s
