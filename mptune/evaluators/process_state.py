@@ -32,7 +32,8 @@ def kept() -> Iterator[None]:
     library = ctypes.CDLL(None)
     actions = {number: ctypes.create_string_buffer(_ACTION_BYTES) for number in signal.valid_signals()}
     handled = [number for number, action in actions.items() if not library.sigaction(number, None, action)]
-    mask, processors, folder = signal.pthread_sigmask(signal.SIG_BLOCK, ()), os.sched_getaffinity(0), Path.cwd()
+    mask, processors = signal.pthread_sigmask(signal.SIG_BLOCK, ()), os.sched_getaffinity(0)
+    folder = _folder()
     try:
         yield
     finally:
@@ -45,6 +46,14 @@ def kept() -> Iterator[None]:
             os.sched_setaffinity(0, processors)
         with contextlib.suppress(OSError):
             os.chdir(folder)
+
+
+def _folder() -> str:
+    """Return the current folder; where there is none any more, what leads to no other."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return "."
 
 
 def limit_memory() -> None:

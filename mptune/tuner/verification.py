@@ -87,7 +87,8 @@ class Verification:
         while not fell and (waiting := self._waiting()):
             fell = not self._step(waiting)
         if fell:
-            while self._weed([*self._reported(), *self._finalists()]):
+            # Where time is short only those that are going to be reported.
+            while self._weed([*self._reported(), *(self._finalists() if self._has_time else ())]):
                 pass
         return fell
 
