@@ -36,7 +36,7 @@ FAULTS = {
         "text that is no C++",
         Definition("this is no C++;"),
         Status.COMPILE_ERROR,
-        r"rejected twice \(exit status 1\)\ntwice.*:\d+ \(line \d+ rendered\): error: ",
+        r"rejected twice \(exit status 1\)\ntemplate of kernel twice, line \d+ \(line \d+ rendered\): error: ",
     ),
     "link error": Fault(
         "a call of a hidden function that is nowhere",
