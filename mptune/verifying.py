@@ -257,7 +257,7 @@ def _distinct(given: Sequence[_Given], what: str, on_warning: Callable[[str], No
         if each not in found:
             found.append(each)
             if (times := given.count(each)) > 1:
-                on_warning(f"{what.format(each)} given {times} times: the same inputs are run and counted once")
+                on_warning(f"{what.format(each)}, given {times} times: the same inputs are run and counted once")
     return found
 
 

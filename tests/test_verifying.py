@@ -122,8 +122,8 @@ def test_what_is_given_twice_is_run_and_counted_once(path):
     found = verify(path, kernel, scales=[1.0, 1, 1.0], sizes=["default", "n=509", {"n": 509}], **options)
     assert [case.verified.inputs for case in found.cases] == [before + 5]
     assert [message.partition(":")[0] for message in warned] == [
-        "the sizes n=509 given 3 times",
-        "the scale 1 given 3 times",
+        "the sizes n=509, given 3 times",
+        "the scale 1, given 3 times",
     ]
 
 

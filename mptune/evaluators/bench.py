@@ -542,7 +542,8 @@ class Bench:
             # Now that it matters: its own error, from the state in which it is launched for the first time.
             reused = False
             first = self._check_anew(configuration, launches, clock, last)
-            metrics.update(first.errors)
+            # On how many draws the other configuration ran says nothing of this one.
+            metrics = {n: value for n, value in metrics.items() if n not in decided.errors} | dict(first.errors)
             if first.status is not Status.OK:
                 return trial(first.status, first.message)
         if what := idle or last.message:
