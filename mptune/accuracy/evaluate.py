@@ -91,6 +91,7 @@ def evaluate_outputs(
     references: Mapping[str, NDArray[Any]],
     metrics: Metrics,
     inputs: Mapping[str, Any] | None = None,
+    of_references: Mapping[str, dict[Any, Any]] | None = None,
 ) -> AccuracyResult:
     """Measure every output against its reference.
 
@@ -106,6 +107,8 @@ def evaluate_outputs(
             :attr:`~mptune.accuracy.metrics.ErrorMetric.key` where they are for all outputs (``NRMSE_rows_max``), or
             by output and key (``y.NRMSE_rows_max``). They may be given by these names as well.
         inputs: what the references were computed from, for metrics that see it.
+        of_references: for each of them a dictionary that is kept from call to call, so that what depends on a reference
+            alone is computed once.
 
     Raises:
         MetricError: an output and its reference cannot be compared, or the metric is not defined for such data;
@@ -126,7 +129,8 @@ def evaluate_outputs(
         }
         found: dict[str, float] = {}
         try:
-            pairs = output if isinstance(output, Pairs) else HostPairs.of(output, references[name])
+            shared = None if of_references is None else of_references[name]
+            pairs = output if isinstance(output, Pairs) else HostPairs.of(output, references[name], shared)
             for other, metric in wanted.items():
                 same = (known for known in found if wanted[known] == metric)
                 found[other] = (

@@ -211,7 +211,10 @@ class _Ratio:
             error = self.reduction(pairs, self.quantity)
             if self.normaliser is None or error.significand == 0 or not math.isfinite(error.significand):
                 return float(error)
-            return float(error / self.normaliser(pairs))
+            key = self.normaliser, pairs.working_type
+            if key not in pairs.known:
+                pairs.known[key] = self.normaliser(pairs)
+            return float(error / pairs.known[key])
 
     def of_each(self, pairs: Pairs, tile: tuple[int, ...]) -> NDArray[np.float64]:
         """Return the error of each tile of pairs that are made of whole tiles."""

@@ -11,7 +11,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import ml_dtypes
@@ -63,6 +63,8 @@ class Pairs(ABC):
     working_type: np.dtype[Any]  #: the type of the chunks
     output: Any  #: what the kernel wrote
     reference: Any  #: what it should have written, of the same shape and in the same memory
+    #: what has been computed of the reference alone, by how and in which type; all pairs of one reference may share it
+    known: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.size == 0:
@@ -114,8 +116,13 @@ class HostPairs(Pairs):
     """Two arrays in the host's memory, of any real or complex numeric type; make them with :meth:`of`."""
 
     @classmethod
-    def of(cls, output: ArrayLike, reference: ArrayLike) -> HostPairs:
+    def of(cls, output: ArrayLike, reference: ArrayLike, known: dict[Any, Any] | None = None) -> HostPairs:
         """Pair two arrays.
+
+        Args:
+            output: what the kernel wrote.
+            reference: what it should have written.
+            known: of other pairs with this reference.
 
         Raises:
             MetricError: shapes differ, there are no elements, or one array does not hold numbers.
@@ -126,7 +133,8 @@ class HostPairs(Pairs):
                 raise MetricError(f"the {what} has type {array.dtype}; an error metric needs numbers")
         _require_same_shape(computed.shape, expected.shape)
         working_type = _working_type(computed.dtype, expected.dtype)
-        return cls(np, computed.shape, computed.dtype, working_type, computed, expected)
+        shared = {} if known is None else known
+        return cls(np, computed.shape, computed.dtype, working_type, computed, expected, shared)
 
     def _walk(self, *arrays: NDArray[Any]) -> Iterator[Any]:
         return np.nditer(
@@ -247,7 +255,8 @@ class DevicePairs(Pairs):
             MetricError: shapes differ, or there are no elements.
         """
         _require_same_shape(output.shape, reference.shape)
-        return cls(output.namespace, output.shape, output.stored, np.dtype(np.float64), output, reference, piece)
+        double = np.dtype(np.float64)
+        return cls(output.namespace, output.shape, output.stored, double, output, reference, piece=piece)
 
     def _walk(self, *arrays: DeviceArray) -> Iterator[Any]:
         for piece in self.pieces():

@@ -29,7 +29,7 @@ from mptune.build import build_in
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
 from mptune.prelude import prelude
 from mptune.processes import ChildGroup
-from mptune.resources.listing import count_instructions
+from mptune.resources.listing import count_arithmetic
 
 __all__ = [
     "COMPILERS",
@@ -288,8 +288,7 @@ class HostCompiler(Compiler):
 
 def _note(folder: Path) -> bytes:
     """Return what follows a library, which the loader passes over: how its arithmetic is done."""
-    found = count_instructions((folder / ASSEMBLY).read_text(errors="replace"))
-    return b"\nmptune arithmetic: %d %d\n" % (found.vector_operations, found.scalar_operations)
+    return b"\nmptune arithmetic: %d %d\n" % count_arithmetic((folder / ASSEMBLY).read_text(errors="replace"))
 
 
 def _library(program: Program, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:

@@ -32,6 +32,7 @@ class AccuracyObserver(Observer):
         self._references = references
         self._metrics = metrics
         self._inputs = inputs
+        self._known: Mapping[str, dict[Any, Any]] = {name: {} for name in references}
         self._result: AccuracyResult | None = None
 
     @property
@@ -50,7 +51,8 @@ class AccuracyObserver(Observer):
             MetricError: an output and its reference cannot be compared by the metric.
             ReferenceDataError: an output has no reference.
         """
-        self._result = evaluate_outputs(context.read_outputs(), self._references, self._metrics, self._inputs)
+        outputs = context.read_outputs()
+        self._result = evaluate_outputs(outputs, self._references, self._metrics, self._inputs, self._known)
 
     def results(self) -> Mapping[str, float]:
         """Return the errors; nothing before the launches."""

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Instructions", "count_instructions"]
+__all__ = ["Instructions", "count_arithmetic", "count_instructions"]
 
 _LINE: Final = r"^[ \t{]*(?:@!?%p\d+\s+)?"
 _FLOATS: Final = r"(?:bf16x2|bf16|f16x2|f16|f32|f64|e4m3x2|e5m2x2)"
@@ -63,9 +63,13 @@ class Instructions:
     stack_stores: int | None
 
 
+def count_arithmetic(listing: str) -> tuple[int, int]:
+    """Count the floating-point arithmetic of an assembly listing: on vectors, and on one number at a time."""
+    return len(_ON_VECTORS.findall(listing)), len(_ON_NUMBERS.findall(listing))
+
+
 def count_instructions(listing: str) -> Instructions:
     """Count the instructions of an assembly listing."""
-    conversions, vectors, numbers, stores = (
-        len(kind.findall(listing)) for kind in (_CONVERSIONS, _ON_VECTORS, _ON_NUMBERS, _STACK_STORES)
-    )
+    conversions, stores = (len(kind.findall(listing)) for kind in (_CONVERSIONS, _STACK_STORES))
+    vectors, numbers = count_arithmetic(listing)
     return Instructions(conversions, vectors, numbers, None if _PTX.search(listing) else stores)
