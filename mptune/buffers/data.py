@@ -155,12 +155,14 @@ def require_repeatable(
         ReferenceDataError: references differ although their inputs are the same.
     """
     given = [argument for argument in kernel.arguments if argument.is_input or argument.is_output]
+    # Sizes that come from the data are not known before there are any.
+    presets = kernel.sizes if not kernel.data_sizes else ()
 
     def elements(place: Sizes) -> int:
         return sum(math.prod(kernel.shape_of(argument, place)) for argument in given)
 
     try:
-        least = min((sizes, *map(kernel.resolve_sizes, kernel.sizes)), key=elements)
+        least = min((sizes, *map(kernel.resolve_sizes, presets)), key=elements)
         if elements(least) > _MANY:
             return
         if least != sizes:
