@@ -18,7 +18,7 @@ _UNKNOWN_USER: Final = 65534
 
 
 def bundled_folder(name: str) -> Path:
-    """Return the folder ``kernels``, ``templates`` or ``references`` that ships with mptune.
+    """Return the folder ``applications``, ``kernels``, ``templates`` or ``references`` that ships with mptune.
 
     In an installed wheel it lies inside the package, in a source checkout beside it.
     """

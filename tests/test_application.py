@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from application_runs import run_once
 
 from mptune import (
     Application,
@@ -25,7 +26,6 @@ from mptune.evaluators.answers import OwnAnswer
 from mptune.kernel import Sizes
 from mptune.results import Status
 from mptune.space.configuration import Configuration
-from mptune.stepping import Stepper
 from mptune.tuner import tune
 
 MATVEC = Kernel(
@@ -109,23 +109,6 @@ def application(**changes):
         "outputs": ["value", "x"],
     }
     return Application(**{**values, **changes})
-
-
-def run_once(app, configuration, given=None, backend="host"):
-    """Run an application's steps, and return its outputs and the stepper."""
-    sizes = app.resolve_sizes()
-    given = given or app.inputs(np.random.default_rng(5), sizes)
-    stepper = Stepper(app, app.configuration(configuration), sizes, get_backend(backend))
-    memory = {}
-    for argument in app.arguments:
-        dtype = app.dtype_of(argument, app.configuration(configuration))
-        elements = int(np.prod(app.shape_of(argument, sizes)))
-        memory[argument.name] = get_backend(backend).device.allocate(elements * dtype.itemsize)
-        if argument.name in given:
-            stepper.write(argument.name, given[argument.name], memory[argument.name])
-    elapsed_ms, left = stepper.run(memory, {})
-    found = {output.name: stepper.read(output.name, left[output.name]) for output in app.outputs}
-    return found, stepper, elapsed_ms
 
 
 class TestDefinition:

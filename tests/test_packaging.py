@@ -23,7 +23,7 @@ def test_every_package_is_listed() -> None:
         for p in (ROOT / "mptune").rglob("__init__.py")
     }
     inside = {"mptune" if name == "mptune.." else name for name in inside}
-    bundled = {"mptune.kernels", "mptune.templates", "mptune.templates.prelude", "mptune.references"}
+    bundled = {f"mptune.{name}" for name in ("applications", "kernels", "templates", "templates.prelude", "references")}
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == inside | bundled
 
 
@@ -47,7 +47,7 @@ def test_wheel_has_kernels_templates_references_and_the_prelude(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    for folder in ("kernels", "templates", "references"):
+    for folder in ("applications", "kernels", "templates", "references"):
         files = [p for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix in (".py", ".j2", ".hpp")]
         assert files
         for file in files:

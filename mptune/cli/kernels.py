@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json as json_format
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,33 +30,35 @@ __all__ = ["backends", "check", "list_kernels", "render"]
 @option("--observers", "", "List what can be measured, and the metrics' names, instead.")
 @options.as_json
 def list_kernels(strategies: bool, observers: bool, json: bool) -> None:
-    """List kernels, search strategies, or what can be measured."""
+    """List kernels and applications, search strategies, or what can be measured."""
     if strategies and observers:
         raise MptuneError("--strategies and --observers exclude each other")
+    show: Callable[..., None]
     if strategies:
-        name, rows, show = "strategies", _strategies(), _show_strategies
+        found, show = {"strategies": _strategies()}, _show_strategies
     elif observers:
-        name, rows, show = "observers", _observers(), _show_observers
+        found, show = {"observers": _observers()}, _show_observers
     else:
-        name, rows, show = "kernels", _kernels(), _show_kernels
+        rows, show = _kernels(), _show_kernels
+        found = {f"{what}s": [row for row in rows if what in row] for what in ("kernel", "application")}
     if json:
-        print_json({name: rows})
+        print_json(found)
     else:
-        show(rows)
+        show(**found)
 
 
 def _kernels() -> list[dict[str, Any]]:
-    """Describe every kernel.
+    """Describe every kernel and application.
 
     Running the definitions and counting configurations takes several times as long as the rest of the command, so what
-    was found for the bundled kernels is kept in mptune's cache. A hash of the rows and of mptune's own source decides
+    was found for the bundled ones is kept in mptune's cache. A hash of the rows and of mptune's own source decides
     whether they still hold, so neither another version nor a damaged file can show something wrong.
     """
-    from mptune.registry import bundled_kernels
+    from mptune.registry import bundled_applications, bundled_kernels
 
-    folder = bundled_folder("kernels")
+    bundled = [path for name in ("kernels", "applications") for path in bundled_folder(name).glob("*.py")]
     sources = hashlib.sha256()
-    for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *folder.glob("*.py")]):
+    for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *bundled]):
         sources.update(path.name.encode() + path.read_bytes())
 
     def signature(text: str) -> str:
@@ -69,10 +71,11 @@ def _kernels() -> list[dict[str, Any]]:
             with open_own(own_folder(cache) / "kernels.json") as file:
                 signed, _, text = file.read().decode().partition("\n")
             kept = json_format.loads(text) if signed == signature(text) else {}
-    rows = {name: kept.get(name) or _describe(name) for name in bundled_kernels()}
+    rows = {name: kept.get(name) or _describe(name) for name in (*bundled_kernels(), *bundled_applications())}
     with suppress(OSError):
         if cache is not None and not kept:
-            text = json_format.dumps({name: row for name, row in rows.items() if (folder / f"{name}.py").is_file()})
+            shipped = {path.stem for path in bundled}
+            text = json_format.dumps({name: row for name, row in rows.items() if name in shipped})
             kept_in = own_folder(cache) / "kernels.json"
             write_whole(kept_in, f"{signature(text)}\n{text}".encode())
             kept_in.chmod(0o600)
@@ -81,30 +84,37 @@ def _kernels() -> list[dict[str, Any]]:
 
 def _describe(name: str) -> dict[str, Any]:
     from mptune.accuracy.evaluate import metric_text
-    from mptune.registry import load_kernel
+    from mptune.kernel import Application
+    from mptune.registry import load_tunable
 
-    kernel = load_kernel(name)
+    found = load_tunable(name)
+    kernels = {"kernels": list(found.kernels)} if isinstance(found, Application) else {}
     return {
-        "kernel": kernel.name,
-        "description": kernel.description,
-        "parameters": {p.name: list(p.values) for p in kernel.parameters},
-        "signature": list(kernel.signature_names),
-        "configurations": kernel.search_space(kernel.resolve_sizes()).size,
-        "metric": metric_text([output.name for output in kernel.outputs], kernel.metric),
-        "sizes": {preset: dict(sizes) for preset, sizes in kernel.sizes.items()},
+        found.what: found.name,
+        "description": found.description,
+        **kernels,
+        "parameters": {p.name: list(p.values) for p in found.parameters},
+        "signature": list(found.signature_names),
+        "configurations": found.search_space(found.resolve_sizes()).size,
+        "metric": metric_text([output.name for output in found.outputs], found.metric),
+        "sizes": {preset: dict(sizes) for preset, sizes in found.sizes.items()},
     }
 
 
-def _show_kernels(rows: Sequence[Mapping[str, Any]]) -> None:
-    cells = []
-    for row in rows:
-        numerical = len(row["signature"])
-        parameters = f"{len(row['parameters']) - numerical} + {numerical}"
-        cells.append((row["kernel"], parameters, f"{row['configurations']:,}", row["metric"], row["description"]))
-    columns = ("kernel", "parameters", "configurations", "metric", "description")
-    echo(table(columns, cells, right=("configurations",)))
-    presets = dict.fromkeys(preset for row in rows for preset in row["sizes"])
-    echo()
+def _show_kernels(kernels: Sequence[Mapping[str, Any]], applications: Sequence[Mapping[str, Any]]) -> None:
+    for what, rows in (("kernel", kernels), ("application", applications)):
+        cells = []
+        for row in rows:
+            numerical = len(row["signature"])
+            parameters = f"{len(row['parameters']) - numerical} + {numerical}"
+            count = row["configurations"]
+            shown = f"{count:,}" if count < 1e9 else f"{count:.1e}"
+            cells.append((row[what], parameters, shown, row["metric"], row["description"]))
+        if cells:
+            columns = (what, "parameters", "configurations", "metric", "description")
+            echo(table(columns, cells, right=("configurations",)))
+            echo()
+    presets = dict.fromkeys(preset for row in (*kernels, *applications) for preset in row["sizes"])
     echo(wrapped("parameters: those that change only speed + those that can change the numbers"))
     echo(wrapped(f"configurations: valid ones at the default size; sizes: {', '.join(presets)}"))
 
@@ -126,9 +136,9 @@ def _strategies() -> list[dict[str, Any]]:
     ]
 
 
-def _show_strategies(rows: Sequence[Mapping[str, Any]]) -> None:
+def _show_strategies(strategies: Sequence[Mapping[str, Any]]) -> None:
     cells = []
-    for row in rows:
+    for row in strategies:
         several = " [several objectives]" if row["several_objectives"] else ""
         cells.append((row["strategy"], "", row["description"] + several))
         cells += [(f"  {name}", str(given["default"]), given["help"]) for name, given in row["options"].items()]
@@ -150,10 +160,10 @@ def _observers() -> list[dict[str, Any]]:
     ]
 
 
-def _show_observers(rows: Sequence[Mapping[str, Any]]) -> None:
+def _show_observers(observers: Sequence[Mapping[str, Any]]) -> None:
     cells = [
         (row["observer"], "always" if row["always_on"] else "", ", ".join(row["metrics"]), row["description"])
-        for row in rows
+        for row in observers
     ]
     echo(table(("observer", "on", "metrics", "what it does"), cells))
     echo("\n" + wrapped("switch one on with --observe NAME; --objective and --constraint switch on those they need"))

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.registry import bundled_kernels
+from mptune.registry import bundled_applications, bundled_kernels
 from mptune.results import Trial
 from mptune.run import Run, json_document
 from mptune.sensitivity import explanation_of
@@ -94,8 +94,9 @@ def _emit_command(run: Run, file: str) -> str:
 def _kernel(run: Run) -> str:
     """Return what names the kernel on the command line, empty if that is not known."""
     path = run.info.kernel_path
-    if run.kernel in bundled_kernels() and (path is None or Path(path).parent.name == "kernels"):
-        return run.kernel
+    for folder, names in (("kernels", bundled_kernels()), ("applications", bundled_applications())):
+        if run.kernel in names and (path is None or Path(path).parent.name == folder):
+            return run.kernel
     return path or ""
 
 

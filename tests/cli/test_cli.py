@@ -26,6 +26,7 @@ from command_line import Call, Outcome, caller
 
 from mptune.cli import display
 from mptune.interop import read_space
+from mptune.registry import bundled_applications, bundled_kernels
 from mptune.run import Run
 from mptune.strategies import STRATEGIES
 
@@ -179,10 +180,12 @@ def test_export_to_a_place_that_cannot_be_written(mptune: Call, run_file: Path) 
         assert str(place) in "".join(done.err.split())
 
 
-def test_list_names_the_bundled_kernels(mptune: Call) -> None:
-    kernels = json.loads(mptune("list", "--json").out)["kernels"]
-    assert {"axpy", "convolution2d"} <= {k["kernel"] for k in kernels}
-    assert "convolution2d" in mptune("list").out
+def test_list_names_the_bundled_kernels_and_applications(mptune: Call) -> None:
+    found = json.loads(mptune("list", "--json").out)
+    assert tuple(row["kernel"] for row in found["kernels"]) == bundled_kernels()
+    assert tuple(row["application"] for row in found["applications"]) == bundled_applications()
+    shown = mptune("list").out
+    assert all(name in shown for name in (*bundled_kernels(), *bundled_applications()))
 
 
 def test_list_documents_every_option_of_every_strategy(mptune: Call) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable
 
 import pytest
+from application_runs import run_once
 from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.checking import select
 from mptune.errors import CompileError
-from mptune.kernel import Kernel
-from mptune.registry import bundled_kernels, load_kernel
+from mptune.kernel import Application, Kernel, Sizes
+from mptune.registry import bundled_applications, bundled_kernels, load_kernel, load_tunable
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
 
@@ -33,27 +35,29 @@ TARGETS = [
 ]
 
 
-def failures(name: str, backend: str, architecture: str, choose: Callable[[Kernel], Iterable[Configuration]]) -> str:
-    kernel = load_kernel(name)
-    if (name, backend) in TOO_SLOW:
-        kernel = dataclasses.replace(kernel, constraints=(*kernel.constraints, TOO_SLOW[name, backend]))
+Choose = Callable[[Kernel, Sizes], Iterable[Configuration]]
+
+
+def failures(kernel: Kernel, sizes: Sizes, backend: str, architecture: str, choose: Choose) -> str:
+    if (kernel.name, backend) in TOO_SLOW:
+        kernel = dataclasses.replace(kernel, constraints=(*kernel.constraints, TOO_SLOW[kernel.name, backend]))
     compiler, found = get_backend(backend).compiler, []
-    for configuration in choose(kernel):
+    for configuration in choose(kernel, sizes):
         try:
-            source = render(kernel, configuration, kernel.resolve_sizes())
+            source = render(kernel, configuration, sizes)
             compiler.compile(source, kernel.function, CompileOptions(architecture=architecture))
         except CompileError as error:
             found.append(f"{configuration}: {error}")
     return "\n".join(found)
 
 
-def values(kernel: Kernel) -> Iterable[Configuration]:
-    return select(kernel, kernel.resolve_sizes(), "values")
+def values(kernel: Kernel, sizes: Sizes) -> Iterable[Configuration]:
+    return select(kernel, sizes, "values")
 
 
-def pairs(kernel: Kernel) -> Iterable[Configuration]:
+def pairs(kernel: Kernel, sizes: Sizes) -> Iterable[Configuration]:
     """Choose few signatures in which every two parameters have every two values that go together."""
-    offered = select(kernel, kernel.resolve_sizes(), "signatures")
+    offered = select(kernel, sizes, "signatures")
     covered = [set(itertools.combinations([(n, c[n]) for n in kernel.signature_names], 2)) for c in offered]
     missing = set().union(*covered)
     while missing:
@@ -64,9 +68,27 @@ def pairs(kernel: Kernel) -> Iterable[Configuration]:
 
 @pytest.mark.parametrize(("backend", "architecture"), TARGETS)
 @pytest.mark.parametrize(
-    ("kernel", "choose"), [*((name, values) for name in bundled_kernels()), *((name, pairs) for name in SMALL)]
+    ("name", "choose"), [*((name, values) for name in bundled_kernels()), *((name, pairs) for name in SMALL)]
 )
-def test_a_bundled_kernel_compiles(
-    kernel: str, choose: Callable[[Kernel], Iterable[Configuration]], backend: str, architecture: str
-) -> None:
-    assert failures(kernel, backend, architecture, choose) == ""
+def test_a_bundled_kernel_compiles(name: str, choose: Choose, backend: str, architecture: str) -> None:
+    kernel = load_kernel(name)
+    assert failures(kernel, kernel.resolve_sizes(), backend, architecture, choose) == ""
+
+
+@functools.cache
+def launched(name: str) -> list[tuple[Kernel, Sizes]]:
+    """Return the kernels of an application, each with the sizes of its launches; it runs on the host for that."""
+    application = load_tunable(name)
+    assert isinstance(application, Application)
+    sizes = application.resolve_sizes("smoke")
+    space = application.search_space(sizes).restrict(application.baseline_values())
+    _, stepper, _ = run_once(application, space.configurations([0])[0], sizes=sizes)
+    assert {one.kernel for one in stepper.counts} == set(application.kernels)
+    return [(application.kernels[one.kernel], Sizes(dict(one.sizes))) for one in stepper.counts]
+
+
+@pytest.mark.parametrize(("backend", "architecture"), TARGETS)
+@pytest.mark.parametrize("name", bundled_applications())
+def test_the_kernels_of_a_bundled_application_compile(name: str, backend: str, architecture: str) -> None:
+    for kernel, sizes in launched(name):
+        assert failures(kernel, sizes, backend, architecture, values) == "", kernel.name

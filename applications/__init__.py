@@ -1,0 +1,1 @@
+"""The applications that ship with mptune: one definition a file, with its kernels."""
