@@ -65,9 +65,10 @@ def load_kernel(name: str | Path) -> Kernel:
         KernelError: the file does not exist, fails to run, or defines no kernel or more than one; or it is an
             application that is defined.
     """
-    from mptune.kernel import Kernel
-
     found = load_tunable(name)
+
+    from mptune.kernel import Kernel  # not before it is known that there is a kernel of that name
+
     if not isinstance(found, Kernel):
         raise KernelError(f"{found.name} is an application; expected a single kernel here")
     return found
