@@ -30,7 +30,7 @@ from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.results import Status, Trial
-from mptune.unseen import is_of_unseen
+from mptune.unseen import is_of_unseen, worst_errors_of
 
 __all__ = [
     "LEAST_NEW",
@@ -499,7 +499,7 @@ def worst_errors(first: Mapping[str, float], last: Mapping[str, float], *, is_ow
         last: of the last one.
         is_own: whether an error below the first one is no news.
     """
-    worst = {name: _larger(first[name], last[name]) for name in first if is_error(name)}
+    worst = worst_errors_of(first, last)
     spread = last["error"] - first["error"]
     known = first.get("error_spread", 0.0)
     error = worst["error"]
@@ -509,7 +509,3 @@ def worst_errors(first: Mapping[str, float], last: Mapping[str, float], *, is_ow
         "log10_error": math.log10(error) if error else -math.inf,
         "error_spread": max(known, spread if is_own else abs(spread)),
     }
-
-
-def _larger(a: float, b: float) -> float:
-    return math.nan if math.isnan(a) or math.isnan(b) else max(a, b)

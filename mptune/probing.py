@@ -56,7 +56,7 @@ from mptune.space.parameters import PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.store import PROBE, RunFile
 from mptune.tuner import device_constraints
-from mptune.unseen import with_draws
+from mptune.unseen import after_draws
 
 __all__ = ["explain", "promising"]
 
@@ -333,18 +333,11 @@ class _Session:
     def _on_further_draws(self, trials: Sequence[Trial]) -> dict[Configuration, Trial]:
         """Return the trials after they ran on the further draws of the inputs that a search measures errors on."""
         draws = [Draw(Stream.SEARCH, number) for number in range(1, _DRAWS)]
-        found: dict[Configuration, list[Trial]] = {trial.configuration: [] for trial in trials}
-        for drawn in self._evaluator.run_on_draws(list(found), draws).trials:
-            found[drawn.configuration].append(drawn)
-        after = {}
-        for trial in trials:
-            drawn_trials = found[trial.configuration]
-            failed = next((drawn for drawn in drawn_trials if not drawn.is_valid), None)
-            if failed is None:
-                after[trial.configuration] = with_draws(trial, [drawn.measurement.metrics for drawn in drawn_trials])
-            else:
-                after[trial.configuration] = dataclasses.replace(trial, status=failed.status, message=failed.message)
-        return after
+        answer = self._evaluator.run_on_draws([trial.configuration for trial in trials], draws)
+        found: dict[Configuration, dict[Draw, Trial]] = {trial.configuration: {} for trial in trials}
+        for draw, drawn in zip(answer.draws, answer.trials, strict=True):
+            found[drawn.configuration][draw] = drawn
+        return {trial.configuration: after_draws(trial, found[trial.configuration]) for trial in trials}
 
     def _noted(self, trial: Trial, metrics: Mapping[str, float]) -> Trial:
         """Return a probe with the numbers of both measurements and of both machine codes."""

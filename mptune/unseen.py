@@ -6,14 +6,18 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mptune.objective import Objective
-from mptune.results import Trial
+from mptune.results import Status, Trial
+
+if TYPE_CHECKING:
+    from mptune.buffers import Draw
 
 __all__ = [
     "CONFIDENCE",
     "Verified",
+    "after_draws",
     "count_of",
     "in_words",
     "is_of_unseen",
@@ -21,6 +25,7 @@ __all__ = [
     "next_unseen",
     "rate_bound",
     "with_draws",
+    "worst_errors_of",
 ]
 
 #: Of every statement about inputs that were not drawn.
@@ -163,6 +168,21 @@ def _percent(share: float) -> str:
     return f"{min(math.ceil(percent / step - 1e-9) * step, 100.0):.3g}%"
 
 
+def after_draws(trial: Trial, found: Mapping[Draw, Trial], unseen: Objective | None = None) -> Trial:
+    """Return a trial after it ran on further draws of the inputs: failed if it failed on one, else :func:`with_draws`.
+
+    Args:
+        trial: as of that function, like ``unseen``.
+        found: the trial on each of the draws.
+        unseen: whose error limits it is to keep, if nobody searched with these draws.
+    """
+    for draw, one in found.items():
+        if one.status is not Status.OK:
+            return dataclasses.replace(trial, status=one.status, message=f"on {draw}: {one.message}")
+    errors = [one.measurement.metrics for one in found.values()]
+    return with_draws(trial, errors, unseen, [draw.number for draw in found])
+
+
 def with_draws(
     trial: Trial,
     found: Sequence[Mapping[str, float]],
@@ -187,12 +207,12 @@ def with_draws(
     draws = before.get("error_draws", 1.0)
     mean = before.get("error_mean", trial.error)
     errors = [one["error"] for one in found]
-    after = {**before, **_worst_of_draws(before, *found)}
+    after = {**before, **worst_errors_of(before, *found)}
     after["error_draws"] = draws + len(found)
     after["error_mean"] = (mean * draws + math.fsum(errors)) / after["error_draws"]
     after["error_first_draw"] = before.get("error_first_draw", trial.error)
     if unseen is not None:
-        broken = [one for one in found if unseen.error_excess(_with(trial, one)) > 0]
+        broken = [one for one in found if unseen.error_excess(trial.with_measurement(metrics=one)) > 0]
         after["unseen_inputs"] = before.get("unseen_inputs", 0.0) + len(found)
         after["unseen_violations"] = before.get("unseen_violations", 0.0) + len(broken)
         first, worst = next_unseen(trial), max(errors)
@@ -201,15 +221,11 @@ def with_draws(
             after["unseen_worst"] = numbers[errors.index(worst)]
         after["unseen_error"] = max(before.get("unseen_error", 0.0), worst)
         after["unseen_next"] = max(first, max(numbers) + 1)
-    return _with(trial, after)
+    return trial.with_measurement(metrics=after)
 
 
-def _worst_of_draws(*found: Mapping[str, float]) -> dict[str, float]:
+def worst_errors_of(*found: Mapping[str, float]) -> dict[str, float]:
     """Return the largest of each error among several measurements of one configuration; NaN counts as the largest."""
     names = dict.fromkeys(name for one in found for name in one if name.startswith(("error", "log10_error")))
     values = {name: [one[name] for one in found if name in one] for name in names}
     return {name: math.nan if any(map(math.isnan, each)) else max(each) for name, each in values.items()}
-
-
-def _with(trial: Trial, metrics: Mapping[str, float]) -> Trial:
-    return dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))

@@ -25,7 +25,7 @@ from mptune.registry import kernel_of_run, remarks
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
 from mptune.store import RunFile
-from mptune.unseen import Verified, count_of, limit_of, next_unseen, with_draws
+from mptune.unseen import Verified, after_draws, count_of, limit_of, next_unseen
 
 __all__ = ["Case", "Hunted", "Verification", "verify"]
 
@@ -243,11 +243,9 @@ def _known(kernel: Kernel, sizes: Sizes, trial: Trial) -> Trial:
     Raises:
         MptuneError: they are no valid configuration of the kernel at these sizes.
     """
-    space = kernel.search_space(sizes)
-    index = space.index(trial.configuration)
-    if index is None:
+    if trial.configuration not in kernel.search_space(sizes):
         raise MptuneError(f"{trial.configuration} is no valid configuration of kernel {kernel.name} at {sizes}")
-    return dataclasses.replace(trial, configuration=space.configuration(index))
+    return dataclasses.replace(trial, configuration=kernel.own(trial.configuration))
 
 
 def _distinct(given: Sequence[_Given], what: str, on_warning: Callable[[str], None]) -> list[_Given]:
@@ -392,8 +390,9 @@ class _Subject:
                 failures.update([one.status.value] if one.status is not Status.OK else [])
                 worst_error = max(worst_error, error)
                 worst = max([(error, draw), *([worst] if worst else [])], key=lambda pair: pair[0])
-            if keeper is not None and found:
-                self._keep(keeper, found)
+            has_failed = any(one.status is not Status.OK for _, one in found)
+            if keeper is not None and found and (has_failed or keeper.trial.is_valid):
+                keeper.keep(after_draws(keeper.trial, dict(found), self._objective))
             if len(found) < len(draws) - len(reasons) or any(one.status in _ENDING for _, one in found):
                 break  # it ends the worker: one input more tells nothing new
         fallen = self._fallen if before is not None else 0
@@ -455,15 +454,6 @@ class _Subject:
         score = excess if not math.isnan(excess) else math.log10(error) if error > 0 else -math.inf
         return min(max(score, -_MOST_DECADES), _MOST_DECADES)
 
-    def _keep(self, keeper: _Keeper, found: Sequence[tuple[Draw, Trial]]) -> None:
-        failed = next(((draw, one) for draw, one in found if one.status is not Status.OK), None)
-        if failed is not None:
-            draw, one = failed
-            keeper.keep(dataclasses.replace(keeper.trial, status=one.status, message=f"on {draw}: {one.message}"))
-        elif keeper.trial.is_valid:
-            errors = [one.measurement.metrics for _, one in found]
-            keeper.keep(with_draws(keeper.trial, errors, self._objective, [draw.number for draw, _ in found]))
-
 
 def _worst_known(trial: Trial, ranges: int, found: Draw | None) -> list[Draw]:
     """Return what a hunt begins with: the worst of the last hunt and of unseen inputs, and the search's draws.
@@ -492,7 +482,7 @@ def _with_hunt(trial: Trial, worst: Draw, following: int) -> Trial:
     kept = {name: v for name, v in trial.measurement.metrics.items() if not name.startswith("hunted_")}
     kept |= {"hunted_stream": int(worst.stream), "hunted_number": worst.number, "hunted_next": following}
     kept |= {f"hunted_share.{i}": share for i, share in enumerate(worst.ranges)}
-    return dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=kept))
+    return trial.with_measurement(metrics=kept)
 
 
 #: What may end the worker, or does each time.

@@ -17,7 +17,7 @@ from mptune.results import Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.warnings import Warnings
-from mptune.unseen import next_unseen, with_draws
+from mptune.unseen import after_draws, next_unseen
 
 __all__ = ["LEAST_INPUTS", "SHARE", "Verification"]
 
@@ -257,22 +257,15 @@ class Verification:
         """
         objective = self._ledger.objective
         found = {d: self._known[trial.configuration, d] for d in draws if (trial.configuration, d) in self._known}
-        failed = next((draw for draw, one in found.items() if one.status is not Status.OK), None)
-        fell = [draw for draw, one in found.items() if draw == failed or objective.error_excess(one) > 0]
+        fell = [draw for draw, one in found.items() if objective.error_excess(one) > 0]
         if not found or (is_ahead and not (fell or slow)):
             return True
         self._hard.update(dict.fromkeys(draw for draw in fell if draw.stream is Stream.UNSEEN))
-        if failed is not None:
-            message = f"on {failed}: {found[failed].message}"
-            after = dataclasses.replace(trial, status=found[failed].status, message=message)
-        elif slow:
+        if slow and all(one.status is Status.OK for one in found.values()):
             after = dataclasses.replace(trial, status=Status.UNSTABLE, message=f"{slow}; measured twice")
         else:
-            own = dataclasses.replace(trial.measurement, reused_error=False)
-            before = dataclasses.replace(trial, measurement=own)
             unseen = objective if draws[0].stream is Stream.UNSEEN else None
-            errors = [one.measurement.metrics for one in found.values()]
-            after = with_draws(before, errors, unseen, [draw.number for draw in found])
+            after = after_draws(trial.with_measurement(reused_error=False), found, unseen)
         kept = self._ledger.keep(after, self._ledger.phases[trial.configuration])
         self._on_step(kept)
         return objective.is_feasible(kept)
