@@ -54,7 +54,8 @@ def test_the_page_has_pooled_rates_speeds_and_what_is_above_its_bound():
     assert unseen.speeds(kernels, held=True) == [1.0]
     measured = {"wall_s": 20.0, "search_s": 16.0, "draws_s": 0.4, "verification_s": 4.0, "unseen": 12}
     wall = {"axpy": {"kernel": "axpy", "one": measured, "three": measured}}
-    document = {"machine": "M", "command": "C", "budget": 30, "rates": {"near_pole": kernels[0]}, "wall": wall}
+    document = {"machine": "M", "command": "C", "budget": 30, "wall_budget": 100}
+    document |= {"rates": {"near_pole": kernels[0]}, "wall": wall}
     page = unseen.markdown(document)
     assert "| near_pole | 0.0001 | 44.00% | 15.00% | 13.9% | 20 | 1 | 0.50 |" in page
     assert "| axpy | 16.0 | 16.0 | 0.40 (2.5%) | 4.00 (20.0%) | 12 |" in page
