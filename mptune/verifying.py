@@ -21,6 +21,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.devices import runnable_backend
 from mptune.hunting import hunt
 from mptune.kernel import Kernel, Sizes
+from mptune.policy import NEW_MS
 from mptune.registry import kernel_of_run, remarks
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
@@ -231,6 +232,8 @@ def verify(
                         on_warning(f"what was found is kept in {run_file}: the same command goes on from there")
                     raise
                 is_kept = is_kept or known is not None
+            if reason := subject.why_doubted:
+                on_warning(f"the time of {trial.configuration} is not that of its work: {reason}")
     if hunted is None and not any(case.verified for case in cases):
         reasons = dict.fromkeys(reason for case in cases for reason in case.unmade)
         raise MptuneError(f"no unseen input could be made: {'; '.join(reasons) or 'the worker was lost'}")
@@ -367,6 +370,13 @@ class _Subject:
         self._trial = trial
         self._tell = tell
         self._draw_s = math.inf
+        self._timed: list[Trial] = []
+
+    @property
+    def why_doubted(self) -> str:
+        """By how much it takes longer on inputs that are new to it, in words; empty if it does not."""
+        doubted = self._evaluator.policy.doubts_repeats(self._timed, [])
+        return doubted.reason if doubted else ""
 
     def case(self, sizes: Sizes, scale: float, inputs: int, keeper: _Keeper | None, first: int) -> Case:
         """Verify on so many inputs more than the trial has seen, from the number ``first`` on."""
@@ -424,8 +434,9 @@ class _Subject:
             raise MptuneError(f"hunt: no input could be made within {seconds:g} s")
         error, excess = self._judged(one)
         if keeper is not None:
-            last = max((draw.number for draw in tried if draw.stream is Stream.HUNTED), default=first - 1)
-            keeper.keep(_with_hunt(trial, worst, last + 1))
+            # What is known from before has an earlier number.
+            following = max((first, *(draw.number + 1 for draw in tried if draw.stream is Stream.HUNTED)))
+            keeper.keep(_with_hunt(trial, worst, following))
         values = worst.range_values(self._kernel, worst.generator(self._seed))
         return Hunted(len(tried), time.monotonic() - start, error, excess, worst, values, one.status)
 
@@ -437,6 +448,7 @@ class _Subject:
         found = self._evaluator.run_on_draws([self._trial.configuration], draws)
         self._draw_s = (time.monotonic() - start) / max(1, len(draws))
         self._tell(len(draws))
+        self._timed += [trial for trial in found.trials if NEW_MS in trial.measurement.metrics]
         return list(zip(found.draws, found.trials, strict=True)), list(found.unmade.values())
 
     def _judged(self, one: Trial) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 import shutil
 
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 
 from mptune.buffers import Draw, Stream
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.evaluators.device import DeviceEvaluator
 from mptune.hunting import hunt
 from mptune.kernel import In, Kernel, Out, Range
+from mptune.policy import NEW_MS, SEEN_MS
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -80,6 +83,30 @@ def test_more_inputs_go_on_where_the_last_call_ended_and_are_kept(path):
     assert run.verified(trial).inputs == before + 16
     assert trial.status is Status.OK
     assert trial.error >= second.cases[0].verified.worst_error
+
+
+def test_a_time_that_is_not_that_of_the_work_is_said(path, monkeypatch):
+    run_on_draws, warned = DeviceEvaluator.run_on_draws, []
+    options = {"configuration": chosen(path), "inputs": 5, "sizes": ["n=100"], "on_warning": warned.append}
+    verify(path, kernel, **options)
+    assert warned == []
+
+    def with_times(self, configurations, draws):
+        found = run_on_draws(self, configurations, draws)
+        told = [{**one.measurement.metrics, SEEN_MS: 0.5} for one in found.trials]
+        told = [{**metrics, NEW_MS: 4.0} if NEW_MS in metrics else metrics for metrics in told]
+        pairs = zip(found.trials, map(Measurement, told), strict=True)
+        trials = tuple(dataclasses.replace(one, measurement=measurement) for one, measurement in pairs)
+        return dataclasses.replace(found, trials=trials)
+
+    monkeypatch.setattr(DeviceEvaluator, "run_on_draws", with_times)
+    assert verify(path, kernel, **options).holds
+    (warning,) = warned
+    assert re.fullmatch(
+        r"the time of .*type=fp32.* is not that of its work: launches take 4 ms at least on inputs that are new to it, "
+        r"8 times as long as on inputs that it has seen \(0.5 ms\), such as those it was timed on",
+        warning,
+    )
 
 
 def test_two_halves_are_what_the_whole_is(path, tmp_path):
