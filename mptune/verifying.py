@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -427,16 +427,19 @@ class _Subject:
             return [self._score(found.get(draw)) for draw in scaled]
 
         ranges = len(self._kernel.ranges)
-        draw, _ = hunt(scores, ranges, seconds, self._seed, time.monotonic, known=begin, first=first)
+        try:
+            draw, _ = hunt(scores, ranges, seconds, self._seed, time.monotonic, known=begin, first=first)
+        except KeyboardInterrupt:
+            if keeper is not None and tried:
+                keeper.keep(_with_hunt(trial, max(tried, key=lambda draw: self._score(tried[draw])), tried, first))
+            raise
         worst = dataclasses.replace(draw, scale=scale)
         one = tried.get(worst)
         if one is None:
             raise MptuneError(f"hunt: no input could be made within {seconds:g} s")
         error, excess = self._judged(one)
         if keeper is not None:
-            # What is known from before has an earlier number.
-            following = max((first, *(draw.number + 1 for draw in tried if draw.stream is Stream.HUNTED)))
-            keeper.keep(_with_hunt(trial, worst, following))
+            keeper.keep(_with_hunt(trial, worst, tried, first))
         values = worst.range_values(self._kernel, worst.generator(self._seed))
         return Hunted(len(tried), time.monotonic() - start, error, excess, worst, values, one.status)
 
@@ -489,8 +492,17 @@ def _worst_known(trial: Trial, ranges: int, found: Draw | None) -> list[Draw]:
     return draws + [Draw(Stream.SEARCH, number) for number in range(min(searched, _BEGINNINGS))]
 
 
-def _with_hunt(trial: Trial, worst: Draw, following: int) -> Trial:
-    """Return a trial with where the next hunt begins: the worst input, and the number of the first seed not tried."""
+def _with_hunt(trial: Trial, worst: Draw, tried: Collection[Draw], first: int) -> Trial:
+    """Return a trial with where the next hunt begins: the worst input, and the number of the first seed not tried.
+
+    Args:
+        trial: as it was before.
+        worst: the input of the largest error.
+        tried: all inputs of the hunt.
+        first: number of its first seed.
+    """
+    # What is known from before has an earlier number.
+    following = max((first, *(draw.number + 1 for draw in tried if draw.stream is Stream.HUNTED)))
     kept = {name: v for name, v in trial.measurement.metrics.items() if not name.startswith("hunted_")}
     kept |= {"hunted_stream": int(worst.stream), "hunted_number": worst.number, "hunted_next": following}
     kept |= {f"hunted_share.{i}": share for i, share in enumerate(worst.ranges)}

@@ -213,6 +213,22 @@ def test_a_hunt_begins_with_the_worst_that_is_known_and_goes_on_with_other_seeds
     assert after["hunted_next"] >= kept["hunted_next"] > 0
 
 
+def test_a_hunt_that_is_interrupted_leaves_what_it_found(path):
+    name, told, warned = chosen(path), [], []
+
+    def stop(more):
+        told.append(more)
+        if len(told) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verify(path, kernel, configuration=name, inputs=5, hunt_s=60.0, on_input=stop, on_warning=warned.append)
+    assert any("the same command goes on from there" in message for message in warned)
+    kept = Run.load(path).trials[int(name) - 1].measurement.metrics
+    assert {"hunted_stream", "hunted_number", "hunted_next", "hunted_share.0", "hunted_share.1"} <= kept.keys()
+    assert verify(path, kernel, configuration=name, inputs=5, hunt_s=1e-9).hunted.inputs == 1
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
