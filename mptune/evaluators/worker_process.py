@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from mptune.backends import get_backend
 from mptune.errors import LaunchError, MptuneError
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.protocol import (
@@ -179,7 +180,10 @@ class WorkerProcess:
             return what
         if self._reached:
             return f"{what}: the kernel reached {self._reached}"
-        cause = _ENDED_BY_ITSELF if ended.code is None or ended.code >= 0 else _USUAL_CAUSES.get(-ended.code)
+        if ended.code is not None and ended.code < 0:
+            cause = _USUAL_CAUSES.get(-ended.code)
+        else:
+            cause = _ENDED_BY_ITSELF if get_backend(self._job.backend).shares_memory else None
         return f"{what}: {cause}" if cause else what
 
 
