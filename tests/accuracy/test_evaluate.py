@@ -208,3 +208,11 @@ def test_a_user_s_metric_is_tried_before_anything_runs():
         looked(own, np.ones(4))
     assert seen == [True]
     assert looked(lambda output, reference: 0.0, np.ones(4, dtype=np.int32)) == ()
+
+
+def test_what_there_is_no_memory_to_try_is_left_to_the_trials(monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("mptune.accuracy.evaluate._near_zero", full)
+    assert looked("NRMSE", np.array([1.0, -1.0])) == ()
