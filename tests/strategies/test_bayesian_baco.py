@@ -28,6 +28,9 @@ class TestConformance(StrategyConformance):
 
     options: ClassVar = QUICK | {
         "points": 20,
+        "starts": 2,
+        "elite": 1,
+        "iterations": 5,
         "permutation": "kendall",
         "neighbourhood": "adjacent",
         "log": False,
