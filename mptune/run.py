@@ -519,7 +519,8 @@ class Run:
                 "strategy": info.strategy,
                 "seed": info.seed,
                 "budget": info.budget,
-                "evaluations": self.evaluations,
+                "evaluations": self.evaluations + self.state.kernel_evaluations,
+                **self._of_application(),
                 "baseline_evaluations": self.baseline_evaluations,
                 "feasible": self.feasible,
                 "signatures": len({tuple(t.configuration.get(n) for n in info.signature) for t in self.trials}),
@@ -539,6 +540,11 @@ class Run:
                 "wall_s": self.state.wall_s,
             }
         )
+
+    def _of_application(self) -> dict[str, int]:
+        """Return how the evaluations of an application's run divide; nothing for a kernel's."""
+        kernels = self.state.kernel_evaluations
+        return {"kernel_evaluations": kernels, "application_runs": self.evaluations} if kernels else {}
 
     def _metric_document(self) -> str | dict[str, str]:
         """Return what errors are measured by: where thresholds are for metrics of their own, by their names."""

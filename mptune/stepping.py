@@ -6,8 +6,9 @@ import functools
 import math
 import time
 import traceback
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["Handle", "Launched", "Stepper"]
+__all__ = ["Captured", "Handle", "Launched", "Stepper"]
 
 _CONVERT: Final = """
 extern "C" __global__ void mptune_convert(const {{ source_type }} * source, {{ target_type }} * target, long long n) {
@@ -65,6 +66,15 @@ class Launched:
     kernel: str
     buffers: tuple[tuple[str, str], ...]  #: by argument, the name of the buffer
     sizes: tuple[tuple[str, int], ...]  #: the kernel's, in the order of their names
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One launch of an application with the data it really had, in fp64 (integers in their type), by argument."""
+
+    launched: Launched
+    given: Mapping[str, Any]  #: buffers before it, constants and scalars
+    left: Mapping[str, NDArray[Any]]  #: what it wrote
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +118,16 @@ class Stepper:
         self._shapes = {name: application.shape_of(argument, sizes) for name, argument in self._buffers.items()}
         self._functions: dict[Any, Function] = {}
         self._prepared: dict[Any, _Prepared] = {}
-        #: What was launched in the last run, how often, and how long all launches of each kernel took, in milliseconds.
+        #: What was launched in the last run: how often, and how long all of it took in milliseconds.
         self.counts: Counter[Launched] = Counter()
-        self.times_ms: dict[str, float] = {}
+        self.times_ms: defaultdict[Launched, float] = defaultdict(float)
+        #: Launches whose data is to be kept, each at its n-th time in a run, and what has been kept.
+        self._wanted: Mapping[Launched, int] = {}
+        self.captured: list[Captured] = []
+
+    def capture(self, wanted: Mapping[Launched, int]) -> None:
+        """Keep the data of launches in the next run, each at its n-th time."""
+        self._wanted, self.captured = wanted, []
 
     def run(self, memory: Mapping[str, Buffer], scalars: Mapping[str, float | int]) -> tuple[float, dict[str, Buffer]]:
         """Run the steps once, and return how many milliseconds that took and the memory of each buffer at the end.
@@ -125,7 +142,7 @@ class Stepper:
             CompileError: a kernel does not compile.
             LaunchError: the device refused or aborted a launch.
         """
-        self.counts, self.times_ms = Counter(), dict.fromkeys(self.application.kernels, 0.0)
+        self.counts, self.times_ms = Counter(), defaultdict(float)
         steps = _Steps(self, dict(memory), scalars)
         start = time.perf_counter()
         try:
@@ -169,8 +186,28 @@ class Stepper:
         for argument, chosen in prepared.passed:
             value: Any = given.get(argument.name, sizes.get(argument.name))
             arguments.append(memory[value.name] if isinstance(value, Handle) else _scalar(value, chosen, argument))
-        self.times_ms[name] += prepared.function.launch(prepared.shape, arguments)
         self.counts[prepared.launched] += 1
+        if self._wanted.get(prepared.launched) == self.counts[prepared.launched]:
+            with self._captured(prepared.launched, given, memory):
+                prepared.function.launch(prepared.shape, arguments)
+            return
+        self.times_ms[prepared.launched] += prepared.function.launch(prepared.shape, arguments)
+
+    @contextmanager
+    def _captured(self, launched: Launched, given: Mapping[str, Any], memory: Mapping[str, Buffer]) -> Iterator[None]:
+        """Keep what a launch in the block is given and what it writes."""
+        kernel, buffers = self.application.kernels[launched.kernel], dict(launched.buffers)
+        arguments = {argument.name: argument for argument in kernel.arguments}
+        before: dict[str, Any] = {
+            name: value for name, value in given.items() if name in arguments and not isinstance(value, Handle)
+        }
+        for name, buffer in buffers.items():
+            if arguments[name].is_input:
+                before[name] = self.read(buffer, memory[buffer])
+        yield
+        written = [name for name in buffers if arguments[name].role is not Role.IN]
+        after = {name: self.read(buffers[name], memory[buffers[name]]) for name in written}
+        self.captured.append(Captured(launched, before, after))
 
     def copy(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
         """Copy a buffer to another of as many elements, converted where their types differ."""

@@ -278,6 +278,12 @@ def run(tmp_path_factory):
 
 
 class TestTuning:
+    def test_runs_and_kernels_alone_make_the_evaluations(self, run):
+        document = run.summary()
+        assert document["application_runs"] == len(run.trials)
+        assert document["kernel_evaluations"] > 0
+        assert document["evaluations"] == document["application_runs"] + document["kernel_evaluations"] <= 12
+
     def test_it_ends_with_a_checked_winner(self, run):
         assert run.baseline.error <= 1e-12
         assert run.best.error <= 1e-3

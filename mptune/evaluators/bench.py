@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mptune.accuracy.evaluate import Metrics, Output, error_names, first_look, judging
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.buffers import DataManager, Draw, Stream
+from mptune.capturing import CapturedLaunch
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.device_data import BoundArguments, DeviceData
@@ -306,6 +308,17 @@ class Bench:
             return Trial(request.configuration, outcome.status, outcome.message, measured)
 
         return self._guarded(request, check)
+
+    def capture(self, request: Request, folder: Path) -> tuple[CapturedLaunch, ...]:
+        """Run an application and write to a folder the data of one of each kind of its launches.
+
+        Raises:
+            MptuneError: the configuration cannot be run.
+        """
+        with self.keeping_loaded():
+            program = self._loaded(request).program
+            assert isinstance(program, ApplicationProgram)
+            return program.capture(self._device_data.bind(request.configuration), folder)
 
     def is_usable(self, trial: Trial) -> bool:
         """Whether the device can still be used after a trial.

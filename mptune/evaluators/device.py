@@ -8,17 +8,19 @@ import math
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from mptune.accuracy.evaluate import Metrics
 from mptune.backends.base import CompileOptions
 from mptune.buffers import Draw
 from mptune.build import compilers_of
+from mptune.capturing import CapturedLaunch
 from mptune.errors import MptuneError, TemplateError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices, LocalDevices
 from mptune.evaluators.identity import launch_identity, metric_identity, source_of, trial_key, unversioned
-from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, Rounds
+from mptune.evaluators.protocol import Capture, Finished, Job, LeastTimes, OnDraws, Rounds
 from mptune.evaluators.rounds import VISIT
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
@@ -269,6 +271,21 @@ class DeviceEvaluator(Evaluator):
             afresh: measure the device again, rather than rely on what was measured before.
         """
         return self._devices.ask(LeastTimes(tuple(configurations), afresh)).least_ms
+
+    def capture(self, configuration: Configuration, folder: Path) -> tuple[CapturedLaunch, ...]:
+        """Run an application, and write to a folder the data of one of each kind of its launches.
+
+        Only while nothing is under way.
+
+        Raises:
+            MptuneError: it cannot be run in this configuration.
+        """
+        request = Request(configuration, source_of(self._kernel, configuration, self._sizes))
+        answer = self._devices.ask(Capture(request, folder))
+        if not answer.launches:
+            reason = answer.trials[0].message if answer.trials else "the worker was lost"
+            raise MptuneError(f"the launches of {self._kernel.called} could not be kept: {reason}")
+        return answer.launches
 
     def close(self) -> None:
         """End the compilers and the workers, and what is under way."""

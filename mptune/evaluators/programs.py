@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from mptune.backends.base import Backend, Binary, Buffer, CompileOptions
+from mptune.capturing import CapturedLaunch, kept
 from mptune.evaluators.device_data import BoundArguments
 from mptune.kernel import Application, Kernel, LaunchShape, Sizes
 from mptune.space.configuration import Configuration
@@ -176,12 +178,33 @@ class ApplicationProgram(Program):
         pass  # a run ends with what it launched
 
     def metrics(self) -> Mapping[str, float]:
-        counts = dict.fromkeys(self._stepper.times_ms, 0)
-        for launched, count in self._stepper.counts.items():
-            counts[launched.kernel] += count
-        return {f"launches.{name}": float(count) for name, count in counts.items()} | {
-            f"time_ms.{name}": time_ms for name, time_ms in self._stepper.times_ms.items()
+        found = {
+            f"{what}.{name}": 0.0 for name in self._stepper.application.kernels for what in ("launches", "time_ms")
         }
+        for launched, count in self._stepper.counts.items():
+            found[f"launches.{launched.kernel}"] += count
+            found[f"time_ms.{launched.kernel}"] += self._stepper.times_ms[launched]
+        return found
+
+    def capture(self, bound: BoundArguments, folder: Path) -> tuple[CapturedLaunch, ...]:
+        """Run it twice, and write to a folder the data of the middle one of all launches that are alike."""
+        bound.restore()
+        self.launch(bound)
+        counts, times_ms = self._stepper.counts, self._stepper.times_ms
+        self._stepper.capture({launched: (count + 1) // 2 for launched, count in counts.items()})
+        bound.restore()
+        self.launch(bound)
+        captured = self._stepper.captured
+        self._stepper.capture({})
+        return tuple(
+            CapturedLaunch(
+                each.launched,
+                counts[each.launched],
+                times_ms[each.launched],
+                kept(each, folder / f"{each.launched.kernel}-{number}.npz"),
+            )
+            for number, each in enumerate(captured)
+        )
 
     def anew(self) -> Program:
         return self._again()

@@ -12,6 +12,7 @@ import pickle
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 import cloudpickle
@@ -19,6 +20,7 @@ import cloudpickle
 from mptune.accuracy.evaluate import Metrics
 from mptune.backends.base import CompileOptions
 from mptune.buffers import Draw
+from mptune.capturing import CapturedLaunch
 from mptune.errors import KernelError
 from mptune.evaluators.bench import Request
 from mptune.evaluators.timing import TimingPlan
@@ -27,7 +29,19 @@ from mptune.registry import load_tunable, loaded_modules, loaded_version
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["Asked", "Finished", "Job", "LeastTimes", "OnDraws", "PhaseBegins", "Quiet", "Rounds", "pickled", "together"]
+__all__ = [
+    "Asked",
+    "Capture",
+    "Finished",
+    "Job",
+    "LeastTimes",
+    "OnDraws",
+    "PhaseBegins",
+    "Quiet",
+    "Rounds",
+    "pickled",
+    "together",
+]
 
 
 def pickled(value: object) -> bytes:
@@ -163,8 +177,16 @@ class LeastTimes:
     afresh: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """An application is to run in a configuration, and to leave the data of its launches in a folder."""
+
+    request: Request
+    folder: Path
+
+
 #: What a worker answers besides single evaluations.
-Asked: TypeAlias = Rounds | OnDraws | LeastTimes
+Asked: TypeAlias = Rounds | OnDraws | LeastTimes | Capture
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +201,7 @@ class Finished:
         unmade: draws whose inputs or references could not be made, and why.
         tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; NaN if not known.
         least_ms: the least time of a launch of each configuration, in milliseconds, where it was asked for.
+        launches: those of an application, where their data was asked for.
     """
 
     trials: tuple[Trial, ...]
@@ -187,6 +210,7 @@ class Finished:
     unmade: Mapping[Draw, str] = field(default_factory=dict)
     tasks_per_core: float = math.nan
     least_ms: Mapping[Configuration, float] = field(default_factory=dict)
+    launches: tuple[CapturedLaunch, ...] = ()
 
 
 def together(answers: Sequence[Finished]) -> Finished:

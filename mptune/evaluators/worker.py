@@ -13,10 +13,10 @@ from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
 from mptune.evaluators.faults import tell_of_faults
 from mptune.evaluators.process_state import kept, limit_memory
-from mptune.evaluators.protocol import Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Reached, Rounds
+from mptune.evaluators.protocol import Capture, Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Reached, Rounds
 from mptune.evaluators.rounds import remeasure
 from mptune.processes import Channel
-from mptune.results import Trial
+from mptune.results import Status, Trial
 
 __all__ = ["main", "run_on_draws"]
 
@@ -53,6 +53,11 @@ def _answer(bench: Bench, request: Any) -> Finished:
         return run_on_draws(bench, request)
     elif isinstance(request, LeastTimes):
         return _least_times(bench, request)
+    elif isinstance(request, Capture):
+        try:
+            return Finished((), launches=bench.capture(request.request, request.folder))
+        except MptuneError as error:
+            return Finished((Trial(request.request.configuration, Status.ERROR, str(error)),))
     else:
         trials = [bench.evaluate(request)]
     known = [count for count in tasks if not math.isnan(count)]

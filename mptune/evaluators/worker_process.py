@@ -18,6 +18,7 @@ from mptune.errors import LaunchError, MptuneError
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.protocol import (
     Asked,
+    Capture,
     Finished,
     Job,
     LeastTimes,
@@ -278,10 +279,10 @@ class DeviceWorker:
             return self._lost(request, death, start)
 
     def _answer(self, asked: Asked) -> Finished:
-        if isinstance(asked, LeastTimes) or len(asked.requests) > 1:
+        if isinstance(asked, LeastTimes | Capture) or len(asked.requests) > 1:
             with contextlib.suppress(WorkerDied):
                 return self._ask(asked, nullcontext)
-        if isinstance(asked, LeastTimes):
+        if isinstance(asked, LeastTimes | Capture):
             return Finished(())
         return together([self._alone(dataclasses.replace(asked, requests=(each,))) for each in asked.requests])
 

@@ -209,6 +209,7 @@ class RunState:
         search_s: of that, the strategy.
         verify_s: of that, the verification on unseen inputs.
         workers: devices that evaluated at the same time; 0 if not known.
+        kernel_evaluations: configurations of an application's kernels that were evaluated alone.
         stale: stored trials set aside because source, compiler, device or data have changed.
         warnings: what the user should know of the run as a whole, one plain line each.
         finals: what the finalists took, side by side; empty before they were measured again.
@@ -221,6 +222,7 @@ class RunState:
     verify_s: float = 0.0
     workers: int = 0
     stale: int = 0
+    kernel_evaluations: int = 0
     warnings: tuple[str, ...] = ()
     finals: Finals = field(default_factory=Finals)
     unverified: str = ""

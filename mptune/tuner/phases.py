@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
+from mptune.backends.processor import usable_cores
 from mptune.errors import EmptySpaceError, MptuneError
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.kernel import Kernel
+from mptune.kernel import Application, Kernel
 from mptune.loop import ask_and_tell
+from mptune.objective import Objective
+from mptune.policy import MeasurementPolicy
 from mptune.rendering import render
 from mptune.results import Status, Trial
 from mptune.run import Run
@@ -22,6 +29,7 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
 from mptune.tuner.cold import compare_cold
 from mptune.tuner.findings import findings
+from mptune.tuner.joint import JointSearch
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.plan import TuningPlan
 from mptune.tuner.settings import Progress
@@ -33,6 +41,8 @@ __all__ = ["Phases"]
 
 #: A share of the budget that hardly suffices to find a baseline at all.
 _SMALL_SHARE: Final = 3
+#: Runs of an application that are kept for what turns out fastest, and for its baseline.
+_FOR_FINALISTS: Final = 4
 #: So many of the fastest configurations are given the baseline's types.
 _CROSSED: Final = 2
 
@@ -75,7 +85,26 @@ class Phases:
         self.outdated = self._ledger.outdated
 
     def run(self) -> Run:
-        """Search the baseline, then the space, then the winners' own baselines; return everything."""
+        """Search, settle and verify what is going to be reported; return everything."""
+        ledger = self._ledger
+        if isinstance(self._kernel, Application):
+            self._search_jointly(self._kernel)
+        else:
+            self._search()
+        # A smaller budget or a time limit may have ended the run before it came to them.
+        ledger.take_leftovers()
+        self._settle_reported()
+        # On further inputs errors grow, so that others may come to be reported.
+        while self._verification() or self._settling.unsure:
+            self._settle_reported()
+        ledger.end_verification(self._verification.why_not)
+        compare_cold(self._plan, self._evaluator, ledger, self._warn)
+        for found in findings(ledger.result(), self._kernel, self._listing):
+            self._warn(found)
+        return ledger.finish()
+
+    def _search(self) -> None:
+        """Search the baseline, then the space, then the winners' own baselines."""
         ledger = self._ledger
         budget = self._settings.budget
         share = max(1, round(budget * self._settings.baseline_share)) if self._settings.baseline_share else 0
@@ -95,17 +124,64 @@ class Phases:
         self._confirm_baseline(budget)
         strategy.tell(list(ledger.trials.values()))
         self._evaluate("search", budget, strategy.ask, strategy.tell)
-        # A smaller budget or a time limit may have ended the run before it came to them.
-        ledger.take_leftovers()
-        self._settle_reported()
-        # On further inputs errors grow, so that others may come to be reported.
-        while self._verification() or self._settling.unsure:
-            self._settle_reported()
-        ledger.end_verification(self._verification.why_not)
-        compare_cold(self._plan, self._evaluator, ledger, self._warn)
-        for found in findings(ledger.result(), self._kernel, self._listing):
-            self._warn(found)
-        return ledger.finish()
+
+    def _search_jointly(self, application: Application) -> None:
+        """Search an application by models of its kernels' times and of its error; see :mod:`mptune.tuner.joint`."""
+        ledger, budget = self._ledger, self._settings.budget
+        with (
+            tempfile.TemporaryDirectory(prefix="mptune-") as folder,
+            contextlib.closing(
+                JointSearch(
+                    application,
+                    self._space,
+                    ledger.objective,
+                    self._evaluator,
+                    self._kernel_evaluator,
+                    Path(folder),
+                    self._settings.seed,
+                )
+            ) as joint,
+        ):
+
+            def left() -> int:
+                return ledger.remaining() - _FOR_FINALISTS - joint.kernel_evaluations
+
+            def evaluate(phase: str, configurations: Sequence[Configuration]) -> None:
+                waiting = iter(configurations)
+                most = budget - joint.kernel_evaluations
+                self._evaluate(phase, most, lambda n: list(islice(waiting, n)), joint.tell)
+
+            evaluate("baseline", joint.first()[: max(1, budget // 4)])
+            for trial in list(ledger.trials.values()):
+                if trial.is_valid:
+                    joint.look(trial.configuration)
+            if not any(trial.is_valid for trial in ledger.trials.values()):
+                self._search()
+                return
+            ledger.begin_phase("search", budget, adopts=False)
+            joint.begin(left() // 2, self._tell_kernel)
+            while (configuration := joint.next(left, self._tell_kernel)) is not None:
+                evaluate("search", [configuration])
+                ledger.begin_phase("search", budget, adopts=False)
+            evaluate("search", joint.finalists(_FOR_FINALISTS - 1))
+            self._file.update(dataclasses.replace(self._file.state, kernel_evaluations=joint.kernel_evaluations))
+
+    def _kernel_evaluator(self, kernel: Kernel) -> DeviceEvaluator:
+        """Return what evaluates a kernel of an application alone, on data it has within it."""
+        settings = self._settings
+        return DeviceEvaluator(
+            kernel,
+            kernel.resolve_sizes(),
+            self._file.info.backend,
+            flags=settings.flags,
+            limits=settings.limits,
+            compilers=usable_cores() if settings.compilers is None else settings.compilers,
+            policy=MeasurementPolicy(Objective(), settings.limits.run_s),
+        )
+
+    def _tell_kernel(self, name: str, trial: Trial) -> None:
+        ledger, settings = self._ledger, self._settings
+        self._on_progress(Progress(f"kernel {name}", trial, ledger.result, settings.budget, ledger.elapsed_s, False))
 
     def _listing(self, trial: Trial) -> str | None:
         """Return the assembly of a configuration where it runs on this machine's processor."""

@@ -1,0 +1,161 @@
+"""How long launches of one kernel take, by all its parameters: what an application's search knows of each kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.results import Trial
+from mptune.space.configuration import Configuration, Value
+from mptune.space.search_space import SearchSpace
+from mptune.strategies.model_based.acquisition import log_expected_improvement
+from mptune.strategies.model_based.coordinates import Features
+from mptune.strategies.model_based.gaussian_process import Posterior, Prior, fit
+
+__all__ = ["KernelTimes"]
+
+Array = NDArray[np.float64]
+
+#: Configurations the model looks at: all, or so many of a larger space.
+_MOST: Final = 20_000
+#: Spread of the logarithms of times below which they are as good as equal.
+_LEAST_SPREAD: Final = 1e-3
+
+
+class KernelTimes:
+    """A Gaussian process of the logarithm of a launch's time; where it was measured, the time itself.
+
+    Args:
+        space: the kernel's configurations.
+        seed: of the sample of a large space.
+    """
+
+    def __init__(self, space: SearchSpace, seed: int = 0) -> None:
+        self._rng = rng = np.random.default_rng(seed)
+        self.space = space
+        sample = space.sample(_MOST, rng) if space.size > _MOST else np.arange(space.size, dtype=np.int64)
+        self._indices = np.unique(sample)
+        self._codes = space.codes(self._indices)
+        self._features = Features(space)
+        self._at = self._features.of(self._indices)
+        self._prior = Prior.of(self._features.count, length_spread=0.6, noise=0.03, noise_spread=1.0)
+        self._hyperparameters = self._prior.centre
+        #: Logarithm of the time by index; NaN where it failed.
+        self._known: dict[int, float] = {}
+        self._fitted_to = -1
+
+    @property
+    def count(self) -> int:
+        """How many trials it was told."""
+        return len(self._known)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from trials of the kernel."""
+        for trial in trials:
+            index = self.space.index(trial.configuration)
+            if index is None:
+                continue
+            self._known[index] = math.log(trial.time_ms) if trial.is_valid and trial.time_ms > 0 else math.nan
+            if index not in self._indices:
+                self._indices = np.append(self._indices, index)
+                self._codes = np.concatenate([self._codes, self.space.codes([index])])
+                self._at = np.concatenate([self._at, self._features.of([index])])
+
+    def design(self, count: int) -> list[Configuration]:
+        """Return configurations spread over the space, to begin with."""
+        found = self.space.latin_hypercube(min(count, self.space.size), self._rng)
+        return self.space.configurations(np.unique(found))
+
+    def least(self, names: Sequence[str]) -> Array:
+        """Return the least time in milliseconds by values of some parameters, an axis for each; inf where none runs."""
+        self._update()
+        columns = [self.space.names.index(name) for name in names]
+        shape = tuple(len(self.space.parameters[column].values) for column in columns)
+        found = np.full(math.prod(shape), math.inf)
+        places = (
+            np.ravel_multi_index(tuple(self._codes[:, columns].T), shape)
+            if columns
+            else np.zeros(len(self._codes), int)
+        )
+        # What has not been measured may be as fast as this.
+        np.minimum.at(found, places, np.exp(self._mean - self._deviation))
+        return found.reshape(shape)
+
+    def fastest(self, values: Mapping[str, Value], *, measured: bool = False) -> tuple[Configuration, float] | None:
+        """Return the fastest configuration with some values, and its time in milliseconds; None if there is none.
+
+        Args:
+            values: by parameter.
+            measured: of those that have been measured only.
+        """
+        self._update()
+        mask = self._having(values)
+        if measured:
+            mask = mask & (self._deviation == 0)
+        mask &= np.isfinite(self._mean)
+        if not mask.any():
+            return None
+        place = int(np.where(mask, self._mean, math.inf).argmin())
+        return self.space.configuration(int(self._indices[place])), float(np.exp(self._mean[place]))
+
+    def promising(self, values: Mapping[str, Value], count: int) -> tuple[list[Configuration], float]:
+        """Return configurations with some values that are worth measuring, and how much faster that may make it.
+
+        Args:
+            values: by parameter.
+            count: how many configurations, at most.
+
+        Returns:
+            The configurations, and the expected improvement on the best time with these values in milliseconds;
+            infinite while none is known.
+        """
+        self._update()
+        mask = self._having(values)
+        free = mask & (self._deviation > 0)
+        if not free.any():
+            return [], 0.0
+        known = mask & (self._deviation == 0) & np.isfinite(self._mean)
+        if not known.any():
+            chosen = np.where(free, self._mean, math.inf).argsort(kind="stable")[: min(count, int(free.sum()))]
+            return [self.space.configuration(int(self._indices[place])) for place in chosen], math.inf
+        best = float(self._mean[known].min())
+        promise = np.where(
+            free, log_expected_improvement(self._mean, np.maximum(self._deviation, 1e-12), best), -math.inf
+        )
+        chosen = (-promise).argsort(kind="stable")[: min(count, int(free.sum()))]
+        gain_ms = math.exp(best) * -math.expm1(-math.exp(float(promise[chosen[0]])))
+        return [self.space.configuration(int(self._indices[place])) for place in chosen], gain_ms
+
+    def _having(self, values: Mapping[str, Value]) -> NDArray[np.bool_]:
+        mask = np.ones(len(self._codes), dtype=np.bool_)
+        for name, value in values.items():
+            column = self.space.names.index(name)
+            code = self.space.parameters[column].values.index(value)
+            mask &= self._codes[:, column] == code
+        return mask
+
+    def _update(self) -> None:
+        """Bring the model up to date: logarithms of times, mean and deviation, at all configurations looked at."""
+        if self._fitted_to == len(self._known):
+            return
+        self._fitted_to = len(self._known)
+        ran = {index: log_ms for index, log_ms in self._known.items() if not math.isnan(log_ms)}
+        self._mean, self._deviation = np.zeros(len(self._indices)), np.ones(len(self._indices))
+        if ran:
+            x, y = self._features.of(list(ran)), np.array(list(ran.values()))
+            middle, spread = float(y.mean()), max(float(y.std()), _LEAST_SPREAD)
+            z = (y - middle) / spread
+            if len(z) > 1:
+                self._hyperparameters = fit(x, z, self._prior, [self._hyperparameters], 30)
+            posterior = Posterior(self._hyperparameters, self._at)
+            posterior.condition(x, z)
+            self._mean = posterior.mean * spread + middle
+            self._deviation = np.maximum(posterior.deviation * spread, 1e-9)
+        places = {int(index): place for place, index in enumerate(self._indices.tolist()) if index in self._known}
+        for index, log_ms in self._known.items():
+            self._mean[places[index]] = math.inf if math.isnan(log_ms) else log_ms
+            self._deviation[places[index]] = 0.0

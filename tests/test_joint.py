@@ -1,0 +1,157 @@
+"""The search of an application by models of its kernels, on made-up times and errors of which everything is known."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+from test_application import MATVEC, SCALE, application
+
+from mptune import OrdinalParameter
+from mptune.capturing import CapturedLaunch
+from mptune.kernel import Sizes
+from mptune.objective import Objective
+from mptune.results import Measurement, Status, Trial
+from mptune.stepping import Launched
+from mptune.tuner.joint import JointSearch
+
+WIDTH = {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0}
+ROUNDOFF = {"fp64": 2.0**-53, "fp32": 2.0**-24, "fp16": 2.0**-11}
+BLOCKS = [16, 32, 48, 64, 96, 128, 192, 256]
+
+
+def trial(configuration, time_ms, error=0.0, status=Status.OK):
+    times = (time_ms,)
+    return Trial(configuration, status, "", Measurement({"time_ms": time_ms, "error": error}, times))
+
+
+def matvec_ms(c):
+    block = 1 + 0.15 * abs(math.log2(c["block"] / (64 if c["sum_type"] == "fp64" else 128)))
+    return (3 * WIDTH[c["a_type"]] + WIDTH[c["x_type"]] + 0.5 * WIDTH[c["sum_type"]]) / 40 * block
+
+
+def scale_ms(c):
+    return WIDTH[c["type"]] / 80 * (1 + 0.1 * abs(math.log2(c["block"] / 32)))
+
+
+TIMES = {"matvec": matvec_ms, "scale": scale_ms}
+
+
+class Made:
+    """An application of a hundred steps on made-up kernels."""
+
+    def __init__(self, weights):
+        blocks = OrdinalParameter("block", BLOCKS)
+        matvec = MATVEC.changed(parameters=[*MATVEC.parameters[:3], blocks], constraints=[])
+        scale = SCALE.changed(parameters=[SCALE.parameters[0], blocks])
+        self.app = application(kernels=[matvec, scale])
+        self.space = self.app.search_space(Sizes({"n": 37}))
+        self.weights = weights
+
+    def run(self, configuration):
+        """Return the trial of a run of the application."""
+        c = dict(configuration)
+        if c["x_type"] not in ("fp64", "fp32"):
+            return trial(configuration, math.nan, status=Status.CONSTRAINT)
+        matvec = {
+            "a_type": c["a_type"],
+            "x_type": c["x_type"],
+            "sum_type": c["matvec.sum_type"],
+            "block": c["matvec.block"],
+        }
+        time_ms = 100 * (matvec_ms(matvec) + scale_ms({"type": c["x_type"], "block": c["scale.block"]})) + 5
+        types = (c["a_type"], c["x_type"], c["matvec.sum_type"])
+        error = sum(weight * ROUNDOFF[name] for weight, name in zip(self.weights, types, strict=True))
+        return trial(configuration, time_ms, error)
+
+    def capture(self, configuration, folder):
+        buffers = (("a", "a"), ("x", "x"), ("y", "y"))
+        return (
+            CapturedLaunch(Launched("matvec", buffers, (("columns", 37), ("rows", 37))), 100, 1.0, "none"),
+            CapturedLaunch(Launched("scale", (("v", "y"),), (("m", 37),)), 100, 1.0, "none"),
+        )
+
+    def kernel_evaluator(self, kernel):
+        return Evaluator(kernel)
+
+    def best(self, threshold):
+        """Return the least time there is among accurate runs."""
+        found = map(self.run, self.space.configurations(range(self.space.size)))
+        return min(each.time_ms for each in found if each.is_valid and each.error <= threshold)
+
+
+class Evaluator:
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def start(self):
+        return SimpleNamespace(constraints=())
+
+    def evaluate(self, configurations):
+        for configuration in configurations:
+            yield trial(configuration, TIMES[self.kernel.name](configuration))
+
+
+def search(made, threshold, budget, seed=0):
+    """Return the trials of a search of so many evaluations, and how many of them were of kernels."""
+    joint = JointSearch(made.app, made.space, Objective(threshold=threshold), made, made.kernel_evaluator, None, seed)
+    trials = [made.run(configuration) for configuration in joint.first()]
+    joint.tell(trials)
+    joint.look(trials[0].configuration)
+
+    def left():
+        return budget - len(trials) - joint.kernel_evaluations - 3
+
+    joint.begin(left() // 2, lambda name, trial: None)
+    while (configuration := joint.next(left, lambda name, trial: None)) is not None:
+        trials.append(made.run(configuration))
+        joint.tell(trials[-1:])
+    trials += [made.run(configuration) for configuration in joint.finalists(2)]
+    return trials, joint.kernel_evaluations
+
+
+@pytest.mark.parametrize("threshold", [1e-3, 3e-7, 1e-9])
+@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (0.1, 30.0, 1.0), (300.0, 1.0, 0.1)])
+def test_it_finds_the_best_of_all_with_a_few_runs(weights, threshold):
+    made = Made(weights)
+    trials, kernels = search(made, threshold, budget=60)
+    accurate = [each for each in trials if each.is_valid and each.error <= threshold]
+    assert len(trials) + kernels <= 60
+    # Of 768 configurations, 8 signatures that run.
+    assert len(trials) <= 12
+    assert min(each.time_ms for each in accurate) <= 1.01 * made.best(threshold)
+
+
+def test_what_a_kernel_cannot_do_is_never_run():
+    trials, _ = search(Made((1.0, 1.0, 1.0)), 1.0, budget=50)
+    assert all(each.status is not Status.CONSTRAINT for each in trials)
+
+
+def test_the_baseline_is_tuned_as_well_as_the_winner():
+    made = Made((1.0, 1.0, 1.0))
+    trials, _ = search(made, 1e-3, budget=60)
+    wide = {name: values[0] for name, values in made.app.baseline_values().items()}
+
+    def is_wide(configuration):
+        return all(configuration[name] == value for name, value in wide.items())
+
+    best = min(made.run(c).time_ms for c in made.space.configurations(range(made.space.size)) if is_wide(c))
+    assert min(each.time_ms for each in trials if is_wide(each.configuration)) <= 1.02 * best
+
+
+def test_the_same_seed_gives_the_same_search():
+    first, second = (search(Made((1.0, 1.0, 1.0)), 1e-3, budget=40, seed=3)[0] for _ in range(2))
+    assert [t.configuration for t in first] == [t.configuration for t in second]
+
+
+def test_choices_of_the_steps_have_launches_of_their_own():
+    made = Made((1.0, 1.0, 1.0))
+    made.app = made.app.changed(shared=[OrdinalParameter("tries", [1, 2])])
+    made.space = made.app.search_space(Sizes({"n": 37}))
+    joint = JointSearch(made.app, made.space, Objective(threshold=1.0), made, made.kernel_evaluator, None, 0)
+    assert [c["tries"] for c in joint.first()] == [1, 2]
