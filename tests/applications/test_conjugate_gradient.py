@@ -1,0 +1,230 @@
+"""conjugate_gradient against SciPy's solvers, in types that suffice and in types that do not."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+from application_runs import run_once
+from numpy.typing import NDArray
+
+from mptune.kernel import Application, Sizes
+from mptune.registry import load_tunable
+from mptune.results import Status
+from mptune.tuner import tune
+
+NARROW = ("matrix_type", "inverse_type", "residual_type", "correction_type", "direction_type")
+#: Fast on a processor, and compiled once.
+LAUNCHES = {"dot.block_size": 1, "dot.blocks": 2, "dot.vector_width": 8, "spmv.rows_per_thread": 4}
+
+
+@pytest.fixture(scope="module")
+def app() -> Application:
+    found = load_tunable("conjugate_gradient")
+    assert isinstance(found, Application)
+    return found
+
+
+@pytest.fixture(scope="module")
+def module(app: Application) -> ModuleType:
+    return sys.modules[app.steps.__module__]
+
+
+def inner(name: str) -> dict[str, str]:
+    """Return parameters for an inner solve in one type, but for scalar products."""
+    wide = name if name == "fp64" else "fp32"
+    return {**dict.fromkeys((*NARROW, "spmv.sum_type"), name), "update.scalar_type": wide, "dot.sum_type": wide}
+
+
+def box(app: Application, nx: int, ny: int, nz: int, iterations: int = 200) -> Sizes:
+    return app.resolve_sizes("smoke", {"nx": nx, "ny": ny, "nz": nz, "iterations": iterations})
+
+
+def system(app: Application, sizes: Sizes, seed: int = 5) -> dict[str, Any]:
+    return dict(app.inputs(np.random.default_rng(seed), sizes))
+
+
+def matrix(given: Mapping[str, Any]) -> scipy.sparse.csr_matrix:
+    rows = len(given["b"])
+    return scipy.sparse.csr_matrix((given["values"], given["columns"], given["starts"]), shape=(rows, rows))
+
+
+def solve(
+    app: Application, values: Mapping[str, Any], sizes: Sizes, given: Mapping[str, Any] | None = None
+) -> tuple[NDArray[np.float64], float, int]:
+    """Return x, the error, and the iterations, one product with the matrix each."""
+    given = system(app, sizes) if given is None else given
+    outputs, stepper, _ = run_once(app, {**LAUNCHES, **values}, given, sizes)
+    x = outputs["x"]
+    products = sum(n for one, n in stepper.counts.items() if one.kernel == "spmv" and ("y", "q") in one.buffers)
+    return x, app.metric(x, np.empty(0), given), products  # type: ignore[operator]
+
+
+class TestSystem:
+    def test_it_is_symmetric_and_positive_definite(self, app: Application) -> None:
+        a = matrix(system(app, box(app, 4, 3, 5)))
+        assert a.has_sorted_indices
+        assert abs(a - a.T).max() == 0
+        assert np.linalg.eigvalsh(a.toarray())[0] > 0
+
+    def test_it_is_made_of_lines_where_the_coefficient_is_1(self, module: ModuleType) -> None:
+        def line(n: int) -> scipy.sparse.dia_matrix:
+            """Return the matrix of one axis: the surface is half a cell away."""
+            diagonal = np.full(n, 2.0)
+            diagonal[[0, -1]] += 1 if n > 1 else 2
+            return scipy.sparse.diags([diagonal, -np.ones(n - 1), -np.ones(n - 1)], [0, 1, -1], shape=(n, n))
+
+        for nz, ny, nx in ((5, 3, 4), (2, 1, 3), (1, 1, 1)):
+            a = matrix({**module.poisson(np.ones((nz, ny, nx))), "b": np.zeros(nz * ny * nx)})
+            expected = scipy.sparse.kronsum(line(nx), scipy.sparse.kronsum(line(ny), line(nz)))
+            assert abs(a - expected).max() <= 1e-14
+
+    def test_between_cells_is_the_harmonic_mean(self, module: ModuleType) -> None:
+        """One after the other, resistances add up: half a cell of the one and half a cell of the other."""
+        for shape in ((1, 1, 3), (1, 3, 1), (3, 1, 1)):
+            k = np.array([1.0, 4.0, 2.0])
+            a = matrix({**module.poisson(k.reshape(shape)), "b": k}).toarray()
+            flows = 1 / (0.5 / k[:-1] + 0.5 / k[1:])
+            sides = 4 * k  # of the two other axes
+            assert [a[0, 1], a[1, 2], a[0, 2]] == pytest.approx([-flows[0], -flows[1], 0])
+            assert a.sum(axis=1) == pytest.approx(2 * sides + [2 * k[0], 0, 2 * k[2]])
+
+    def test_the_number_of_nonzeros_is_that_of_the_shapes(self, app: Application) -> None:
+        for sizes in (box(app, 1, 1, 1), box(app, 2, 1, 3), app.resolve_sizes("smoke")):
+            given = system(app, sizes)
+            shapes = {a.name: app.shape_of(a, sizes) for a in app.arguments}
+            assert all(np.shape(values) == shapes[name] for name, values in given.items())
+
+
+class TestAnswer:
+    def test_it_is_that_of_a_direct_solver(self, app: Application) -> None:
+        sizes = app.resolve_sizes("smoke")
+        given = system(app, sizes)
+        x, error, iterations = solve(app, {}, sizes, given)
+        assert x == pytest.approx(scipy.sparse.linalg.spsolve(matrix(given), given["b"]), rel=1e-7, abs=1e-8)
+        assert error <= 1e-10
+        assert 10 < iterations < 100
+
+    def test_it_takes_the_iterations_of_another_implementation(self, app: Application) -> None:
+        sizes = app.resolve_sizes("smoke")
+        given = system(app, sizes)
+        passed: list[int] = []
+        _, failed = scipy.sparse.linalg.cg(
+            matrix(given),
+            given["b"],
+            rtol=1e-8,
+            M=scipy.sparse.diags(given["inverse"]),
+            callback=lambda _: passed.append(1),
+        )
+        assert not failed
+        assert solve(app, {"tolerance": 1e-8}, sizes, given)[2] == pytest.approx(len(passed), abs=1)
+
+    @pytest.mark.parametrize("extents", [(1, 1, 1), (1, 1, 2), (3, 1, 2), (5, 7, 3), (1, 33, 1)])
+    def test_boxes_of_any_shape(self, app: Application, extents: tuple[int, int, int]) -> None:
+        sizes = box(app, *extents)
+        given = system(app, sizes)
+        x, error, _ = solve(app, {}, sizes, given)
+        assert error <= 1e-10
+        dense = matrix(given).toarray()
+        assert x == pytest.approx(np.linalg.solve(dense, given["b"]), rel=1e-7, abs=1e-8)
+
+    def test_the_metric_is_the_residual_of_the_inputs(self, app: Application) -> None:
+        sizes = app.resolve_sizes("smoke")
+        given = system(app, sizes)
+        x = np.random.default_rng(1).normal(size=len(given["b"]))
+        expected = np.linalg.norm(given["b"] - matrix(given) @ x) / np.linalg.norm(given["b"])
+        assert app.metric(x, x, given) == pytest.approx(expected, rel=1e-13)  # type: ignore[operator]
+        assert app.metric(0 * x, x, given) == 1  # type: ignore[operator]
+        assert math.isnan(app.metric(x + math.nan, x, given))  # type: ignore[operator]
+
+
+class TestTypes:
+    def test_fp32_stops_getting_better_and_refinement_does_not(self, app: Application) -> None:
+        sizes = app.resolve_sizes("smoke")
+        _, plain, _ = solve(app, {**inner("fp32"), "tolerance": 1e-10}, sizes)
+        _, refined, _ = solve(app, {**inner("fp32"), "method": "refined", "inner_tolerance": 1e-3}, sizes)
+        assert refined <= 1e-10 < 1e-8 < plain < 1e-5
+
+    def test_refinement_gets_there_from_half_precision(self, app: Application) -> None:
+        sizes = app.resolve_sizes("smoke")
+        chosen = {**inner("fp32"), "matrix_type": "fp16", "inverse_type": "fp16", "direction_type": "fp16"}
+        _, error, iterations = solve(app, {**chosen, "method": "refined"}, sizes)
+        assert error <= 1e-10
+        assert iterations > solve(app, {}, sizes)[2]
+
+    def test_types_that_do_not_converge_end_with_an_honest_error(self, app: Application) -> None:
+        sizes = app.resolve_sizes("smoke", {"iterations": 10_000})
+        x, error, iterations = solve(app, {**inner("bf16"), "tolerance": 1e-10}, sizes)
+        assert iterations < 300
+        assert np.isfinite(x).all()
+        assert 1e-4 < error < 10
+
+    @pytest.mark.parametrize("method", ["plain", "refined"])
+    @pytest.mark.parametrize("limit", [1, 3])
+    def test_the_limit_of_iterations(self, app: Application, method: str, limit: int) -> None:
+        sizes = app.resolve_sizes("smoke", {"iterations": limit})
+        _, error, iterations = solve(app, {"method": method}, sizes)
+        assert iterations == limit
+        assert 1e-10 < error < 10
+
+    @pytest.mark.parametrize("change", [("values", -1.0), ("values", math.nan), ("inverse", math.inf)])
+    def test_what_cannot_be_solved_ends_with_no_solution(self, app: Application, change: tuple[str, float]) -> None:
+        sizes = box(app, 5, 4, 3)
+        given = system(app, sizes)
+        name, factor = change
+        x, _, iterations = solve(app, {}, sizes, {**given, name: given[name] * factor})
+        assert iterations <= 1
+        assert not x.any()
+
+    def test_a_right_hand_side_of_zeros(self, app: Application) -> None:
+        sizes = box(app, 5, 4, 3)
+        given = system(app, sizes)
+        x, error, iterations = solve(app, {}, sizes, {**given, "b": 0 * given["b"]})
+        assert (iterations, x.any(), error) == (0, False, 0)
+
+
+@pytest.mark.parametrize("extents", [(1, 1, 1), (7, 1, 1), (13, 11, 7)])
+@pytest.mark.parametrize(
+    "launch", [(1, 2, 1), (1, 512, 8), (64, 2, 4), (64, 32, 8), (256, 512, 2)], ids=lambda launch: f"{launch}"
+)
+def test_scalar_products(app: Application, launch: tuple[int, int, int], extents: tuple[int, int, int]) -> None:
+    def products(run: Any, size: Sizes) -> None:
+        run.fill(run.partial, math.nan)
+        run.dot(x=run.b, y=run.inverse, partial=run.partial)
+        run.fill(run.x, run.read(run.partial).sum())
+
+    sizes = box(app, *extents)
+    given = system(app, sizes)
+    block_size, blocks, vector_width = launch
+    values = {"dot.block_size": block_size, "dot.blocks": blocks, "dot.vector_width": vector_width}
+    outputs, _, _ = run_once(app.changed(steps=products), values, given, sizes)
+    assert outputs["x"] == pytest.approx(given["b"] @ given["inverse"], rel=1e-12)
+
+
+def test_the_picture(app: Application, module: ModuleType) -> None:
+    pytest.importorskip("matplotlib")
+    sizes = app.resolve_sizes("smoke")
+    given = system(app, sizes)
+    figure = module.picture({"x": np.zeros(len(given["b"]))}, given, sizes)
+    figure.savefig(io.BytesIO())
+    first, second, *_ = figure.axes
+    assert first.images[0].get_array().shape == second.images[0].get_array().shape == (sizes.ny, sizes.nx)
+    assert second.images[0].get_array().max() == pytest.approx(
+        np.abs(given["b"].reshape(sizes.nz, sizes.ny, sizes.nx)[sizes.nz // 2]).max()
+    )
+
+
+def test_tuning(app: Application) -> None:
+    run = tune(app, backend="host", size="smoke", max_error=1e-6, budget=8, verify=2, on_warning=lambda _: None)
+    assert run.best is not None
+    assert run.best.error <= 1e-6
+    assert run.best.metric("launches.spmv") > 10
+    assert {trial.status for trial in run.trials} <= {Status.OK, Status.INACCURATE}
