@@ -21,7 +21,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.devices import runnable_backend
 from mptune.hunting import hunt
 from mptune.kernel import Kernel, Sizes
-from mptune.policy import NEW_MS
+from mptune.policy import LEAST_NEW, NEW_MS
 from mptune.registry import kernel_of_run, remarks
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
@@ -448,7 +448,8 @@ class _Subject:
 
     def _run(self, draws: Sequence[Draw]) -> tuple[list[tuple[Draw, Trial]], list[str]]:
         start = time.monotonic()
-        found = self._evaluator.run_on_draws([self._trial.configuration], draws)
+        compares = len(self._timed) < LEAST_NEW
+        found = self._evaluator.run_on_draws([self._trial.configuration], draws, compares_times=compares)
         self._draw_s = (time.monotonic() - start) / max(1, len(draws))
         self._tell(len(draws))
         self._timed += [trial for trial in found.trials if NEW_MS in trial.measurement.metrics]

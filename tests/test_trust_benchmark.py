@@ -79,7 +79,9 @@ def on_new_inputs(case: Any, way: str) -> list[Trial]:
     request = Request(configuration, render(kernel, configuration, sizes))
     bench = Bench(kernel, sizes, HostBackend(workers=1))
     try:
-        return list(run_on_draws(bench, OnDraws((request,), tuple(Draw(Stream.UNSEEN, i) for i in range(5)))).trials)
+        return list(
+            run_on_draws(bench, OnDraws((request,), tuple(Draw(Stream.UNSEEN, i) for i in range(5)), True)).trials
+        )
     finally:
         bench.close()
 

@@ -91,8 +91,8 @@ def test_a_time_that_is_not_that_of_the_work_is_said(path, monkeypatch):
     verify(path, kernel, **options)
     assert warned == []
 
-    def with_times(self, configurations, draws):
-        found = run_on_draws(self, configurations, draws)
+    def with_times(self, configurations, draws, **options):
+        found = run_on_draws(self, configurations, draws, **options)
         told = [{**one.measurement.metrics, SEEN_MS: 0.5} for one in found.trials]
         told = [{**metrics, NEW_MS: 4.0} if NEW_MS in metrics else metrics for metrics in told]
         pairs = zip(found.trials, map(Measurement, told), strict=True)

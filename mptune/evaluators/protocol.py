@@ -163,10 +163,17 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class OnDraws:
-    """Configurations to check on draws of the inputs, each on each; none of them is timed."""
+    """Configurations to check on draws of the inputs, each on each.
+
+    Attributes:
+        requests: the configurations.
+        draws: the draws.
+        compares_times: whether launches on inputs that are new are timed against launches on the same inputs again.
+    """
 
     requests: tuple[Request, ...]
     draws: tuple[Draw, ...]
+    compares_times: bool = False
 
 
 @dataclass(frozen=True, slots=True)

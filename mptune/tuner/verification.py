@@ -6,7 +6,7 @@ So is what takes much longer on inputs that are new to it: it was not timed by l
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Final
 
@@ -166,21 +166,23 @@ class Verification:
         Each is looked at once, as soon as it has run on enough draws.
         """
         fresh = {c: times for c in configurations if c not in self._timed and (times := self._times(c))}
+        slow = self._doubted_again(self._doubted(fresh))
         self._timed.update(c for c, times in fresh.items() if len(times) >= LEAST_NEW)
-        doubted = self._doubted(fresh)
+        if slow:
+            # What takes their place is looked at in the same way before it takes part in finals.
+            self._hard.update(dict.fromkeys(islice(self._unseen_draws(0), _TO_TELL)))
+        return slow
+
+    def _doubted_again(self, doubted: Mapping[Configuration, str]) -> dict[Configuration, str]:
+        """Return which of those that are doubted still are on other inputs, which are new again."""
         if not doubted:
             return {}
-        # On others, which are new again.
         draws = (draw for draw in self._unseen_draws(0) if not any((c, draw) in self._known for c in doubted))
         again = list(islice(draws, _TO_TELL))
         baseline = self._ledger.result().baseline
         beside = [] if baseline is None else [baseline.configuration]
         self._run(list(dict.fromkeys((*doubted, *beside))), again)
-        slow = self._doubted(doubted, again)
-        if slow:
-            # What takes their place is looked at in the same way before it takes part in finals.
-            self._hard.update(dict.fromkeys(islice(self._unseen_draws(0), _TO_TELL)))
-        return slow
+        return self._doubted(doubted, again)
 
     def _doubted(
         self, configurations: Iterable[Configuration], draws: Container[Draw] | None = None
@@ -224,7 +226,8 @@ class Verification:
                 self._take(configurations, new)
 
     def _take(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> None:
-        found = self._evaluator.run_on_draws(configurations, draws)
+        are_timed = all(configuration in self._timed for configuration in configurations)
+        found = self._evaluator.run_on_draws(configurations, draws, compares_times=not are_timed)
         for draw, trial in zip(found.draws, found.trials, strict=True):
             self._known[trial.configuration, draw] = trial
             self._has_run |= draw.stream is Stream.UNSEEN
