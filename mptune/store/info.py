@@ -209,11 +209,11 @@ class RunState:
         search_s: of that, the strategy.
         verify_s: of that, the verification on unseen inputs.
         workers: devices that evaluated at the same time; 0 if not known.
-        kernel_evaluations: configurations of an application's kernels that were evaluated alone.
         stale: stored trials set aside because source, compiler, device or data have changed.
         warnings: what the user should know of the run as a whole, one plain line each.
         finals: what the finalists took, side by side; empty before they were measured again.
         unverified: why something that is reported was run on no unseen input; empty if all was, or is still to be.
+        kernel_evaluations: configurations of an application's kernels that were evaluated alone.
     """
 
     wall_s: float = 0.0
@@ -222,10 +222,10 @@ class RunState:
     verify_s: float = 0.0
     workers: int = 0
     stale: int = 0
-    kernel_evaluations: int = 0
     warnings: tuple[str, ...] = ()
     finals: Finals = field(default_factory=Finals)
     unverified: str = ""
+    kernel_evaluations: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
