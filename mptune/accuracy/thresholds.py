@@ -67,8 +67,9 @@ def planned_threshold(
         if key in limits:
             raise MptuneError(f"threshold {name!r}: the error {key!r} has two thresholds")
         limits[key] = limit
-    of_all = [metric for key, (output, metric) in further.items() if key in limits and not output]
-    if is_own and own_limit is None and of_all and not any(name in outputs for name in limits):
+    of_all = [further[key][1] for key in limits if key in further and not further[key][0]]
+    has_limit = own_limit is not None or all(metric in of_all for metric in leading.values())
+    if is_own and of_all and not has_limit and not any(name in outputs for name in limits):
         leading = dict.fromkeys(outputs, of_all[0])
     if own_limit is not None:
         first = next(iter(leading.values()))

@@ -65,6 +65,10 @@ def test_a_kernel_s_further_metrics_have_thresholds_by_their_names():
     assert set(by_name(OUTPUTS, {"y": ["NRMSE", own], "z": "MAE"})) == {"y", "z", "y.own"}
     names, limits = planned({"own": 0.5}, ["NRMSE", own])
     assert (names["y"], names["own"], limits) == ("own", "own", {"own": 0.5})
+    # Its own metric leads if that has one, whatever the order.
+    names, limits = planned({"own": 0.5, "NRMSE": 1e-4}, ["NRMSE", own])
+    assert (names["y"], limits) == ("NRMSE", {"own": 0.5, "NRMSE": 1e-4})
+    assert planned({"MaxAE": 0.1, "own": 0.5}, ["NRMSE", own])[0]["y"] == "MaxAE"
     names, limits = planned({"y.own": 0.5}, {"y": ["NRMSE", own], "z": "MAE"})
     assert (names["y"], names["y.own"], limits) == ("NRMSE", "own", {"y.own": 0.5})
     with pytest.raises(MetricError, match="empty list"):
