@@ -37,7 +37,8 @@ statistics = Kernel(
         PrecisionParameter("data_type", TYPES),
         PrecisionParameter("sum_type", TYPES),
     ],
-    constraints=["block_size == 1 or block_size * cell_clusters * 8 <= 48 * 1024"],
+    # Of shared memory in any types: which they are, only a launch knows. Of each thread it holds sums, and counts.
+    constraints=["block_size == 1 or block_size * cell_clusters * (8 + 4) <= 48 * 1024"],
     arguments=[
         In("data", ("years", "cells"), precision="data_type"),
         In("cluster", "cells", dtype="uint8"),
