@@ -18,7 +18,7 @@ from mptune.accuracy.evaluate import (
     metric_text,
 )
 from mptune.accuracy.metrics import METRICS, ErrorMetric, resolve
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError, did_you_mean
 
 __all__ = ["Threshold", "planned_threshold", "recorded_metrics", "recorded_threshold"]
 
@@ -150,11 +150,14 @@ def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]
         return "", resolve(name)
     except UnknownNameError as error:
         # With the regions or the metric before them misspelt, resolve says it best.
-        if any(mark in name for mark in (" ", "_")) and not dot:
+        own = [key for key in known if key not in METRICS]
+        if any(mark in name for mark in (" ", "_")) and not dot and not did_you_mean(name, own):
             raise
         if dot and rest in (*known, *METRICS):
             raise UnknownNameError(f"output in the error threshold {name!r}:", output, outputs) from error
-        raise UnknownNameError("output or error metric in the error threshold:", name, [*outputs, *METRICS]) from error
+        raise UnknownNameError(
+            "output or error metric in the error threshold:", name, [*outputs, *own, *METRICS]
+        ) from error
 
 
 def _recorded(name: str, recorded: Collection[str], metric: str) -> str:

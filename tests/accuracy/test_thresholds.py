@@ -75,6 +75,14 @@ def test_a_kernel_s_further_metrics_have_thresholds_by_their_names():
         by_name(OUTPUTS, [])
 
 
+def test_a_kernel_s_own_metric_misspelt():
+    def mass_drift(output, reference):
+        return 0.0
+
+    with pytest.raises(UnknownNameError, match="'mass_drft'; did you mean 'mass_drift'"):
+        planned({"mass_drft": 0.5}, ["NRMSE", mass_drift])
+
+
 @pytest.mark.parametrize(
     ("threshold", "message"),
     [
