@@ -6,8 +6,7 @@ import functools
 import math
 import time
 import traceback
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions, Function
-from mptune.buffers.conversion import convert
+from mptune.buffers.conversion import convert, round_to
 from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Application, Argument, In, Kernel, LaunchShape, Out, Role, Scalar, Sizes
 from mptune.kernel.application import typed
@@ -77,14 +76,27 @@ class Captured:
     left: Mapping[str, NDArray[Any]]  #: what it wrote
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What was launched in a run, how often, and how long all of it took."""
+
+    launched: Launched
+    count: int = 0
+    time_ms: float = 0.0
+
+
+#: How an argument is passed: a buffer as its memory (None), a size as its number, or a scalar that is given converted.
+_Passing = np.generic | Callable[[Any], np.generic] | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """A launch but for the memory of its buffers and the values of its scalars."""
 
-    launched: Launched
+    tally: _Tally
     function: Function
     shape: LaunchShape
-    passed: tuple[tuple[Argument, Precision | None], ...]  #: what the function takes, in order, each with its type
+    passed: tuple[tuple[str, _Passing], ...]  #: by name, in the order the function takes them
     constants: tuple[tuple[Argument, Precision | None], ...]
 
 
@@ -118,12 +130,20 @@ class Stepper:
         self._shapes = {name: application.shape_of(argument, sizes) for name, argument in self._buffers.items()}
         self._functions: dict[Any, Function] = {}
         self._prepared: dict[Any, _Prepared] = {}
-        #: What was launched in the last run: how often, and how long all of it took in milliseconds.
-        self.counts: Counter[Launched] = Counter()
-        self.times_ms: defaultdict[Launched, float] = defaultdict(float)
+        self._tallies: dict[Launched, _Tally] = {}
         #: Launches whose data is to be kept, each at its n-th time in a run, and what has been kept.
         self._wanted: Mapping[Launched, int] = {}
         self.captured: list[Captured] = []
+
+    @property
+    def counts(self) -> dict[Launched, int]:
+        """What was launched in the last run, and how often."""
+        return {tally.launched: tally.count for tally in self._tallies.values() if tally.count}
+
+    @property
+    def times_ms(self) -> dict[Launched, float]:
+        """What was launched in the last run, and how long all of it took in milliseconds."""
+        return {tally.launched: tally.time_ms for tally in self._tallies.values() if tally.count}
 
     def capture(self, wanted: Mapping[Launched, int]) -> None:
         """Keep the data of launches in the next run, each at its n-th time."""
@@ -142,8 +162,10 @@ class Stepper:
             CompileError: a kernel does not compile.
             LaunchError: the device refused or aborted a launch.
         """
-        self.counts, self.times_ms = Counter(), defaultdict(float)
-        steps = _Steps(self, dict(memory), scalars)
+        for tally in self._tallies.values():
+            tally.count, tally.time_ms = 0, 0.0
+        places = dict(memory)
+        steps = _Steps(self, places, scalars)
         start = time.perf_counter()
         try:
             self.application.steps(steps, self._sizes)
@@ -154,7 +176,7 @@ class Stepper:
             where = f" (line {line.lineno} of {line.name})" if line.lineno else ""
             name = self.application.called
             raise KernelError(f"steps of {name} failed: {type(error).__name__}: {error}{where}") from error
-        return (time.perf_counter() - start) * 1e3, steps.memory
+        return (time.perf_counter() - start) * 1e3, places
 
     @property
     def left_running(self) -> str:
@@ -170,28 +192,30 @@ class Stepper:
     # -- for the steps -------------------------------------------------------------------------
 
     def launch(self, name: str, given: Mapping[str, Any], memory: Mapping[str, Buffer]) -> None:
-        """Launch a kernel of the application on arguments by name."""
-        kernel = self.application.kernels[name]
-        key = (
-            name,
-            *((k, v) for k, v in given.items() if isinstance(v, Handle) or (type(v) is int and k in self._axes)),
-        )
+        """Launch a kernel of the application on arguments by name.
+
+        All of this is part of the application's time, and a run may launch thousands of times: what is the same from
+        launch to launch is worked out once.
+        """
+        axes = self._axes
+        chosen = [v.name if type(v) is Handle else v if k in axes else None for k, v in given.items()]
+        key = (name, *given, *chosen)
         prepared = self._prepared.get(key)
         if prepared is None:
-            prepared = self._prepared[key] = self._prepare(kernel, given)
-        for argument, chosen in prepared.constants:
-            prepared.function.set_constant(argument.name, _stored(given[argument.name], chosen, argument))
-        sizes = dict(prepared.launched.sizes)
-        arguments: list[LaunchArgument] = []
-        for argument, chosen in prepared.passed:
-            value: Any = given.get(argument.name, sizes.get(argument.name))
-            arguments.append(memory[value.name] if isinstance(value, Handle) else _scalar(value, chosen, argument))
-        self.counts[prepared.launched] += 1
-        if self._wanted.get(prepared.launched) == self.counts[prepared.launched]:
-            with self._captured(prepared.launched, given, memory):
+            prepared = self._prepared[key] = self._prepare(self.application.kernels[name], given)
+        for constant, type_of_it in prepared.constants:
+            prepared.function.set_constant(constant.name, _stored(given[constant.name], type_of_it, constant))
+        arguments: list[LaunchArgument] = [
+            memory[given[argument].name] if how is None else how(given[argument]) if callable(how) else how
+            for argument, how in prepared.passed
+        ]
+        tally = prepared.tally
+        tally.count += 1
+        if self._wanted and self._wanted.get(tally.launched) == tally.count:
+            with self._captured(tally.launched, given, memory):
                 prepared.function.launch(prepared.shape, arguments)
             return
-        self.times_ms[prepared.launched] += prepared.function.launch(prepared.shape, arguments)
+        tally.time_ms += prepared.function.launch(prepared.shape, arguments)
 
     @contextmanager
     def _captured(self, launched: Launched, given: Mapping[str, Any], memory: Mapping[str, Buffer]) -> Iterator[None]:
@@ -233,7 +257,7 @@ class Stepper:
         """Return a buffer's values: in fp64, integers in their type."""
         array = np.empty(self._shapes[name], self._dtype(name))
         buffer.read(array)
-        return array if self._types[name] is None else array.astype(np.float64)
+        return array if self._types[name] is None else array.astype(np.float64, copy=False)
 
     def write(self, name: str, values: Any, buffer: Buffer) -> None:
         """Write values to a buffer, rounded to its type; one number fills it."""
@@ -295,9 +319,12 @@ class Stepper:
         launched = Launched(kernel.name, tuple(handles.items()), tuple(sorted(sizes.items())))
         launch_shape = kernel.launch_shape(configuration, sizes)
         function = self._function(kernel, configuration, sizes)
-        passed = tuple((a, kernel.precision_of(a, configuration)) for a in kernel.passed)
+        passed = tuple(
+            (a.name, _passing(a, kernel.precision_of(a, configuration), given, sizes)) for a in kernel.passed
+        )
         constants = tuple((a, kernel.precision_of(a, configuration)) for a in kernel.arguments if a.is_constant)
-        return _Prepared(launched, function, launch_shape, passed, constants)
+        tally = self._tallies.setdefault(launched, _Tally(launched))
+        return _Prepared(tally, function, launch_shape, passed, constants)
 
     def _handle(self, what: str, argument: Argument, given: Mapping[str, Any]) -> str:
         """Return the name of the buffer that is passed for an argument."""
@@ -380,11 +407,22 @@ def _size_names(kernel: Kernel) -> tuple[str, ...]:
     return tuple(sorted(used - set(kernel.parameter_names)))
 
 
-def _scalar(value: Any, chosen: Precision | None, argument: Argument) -> np.generic:
-    """Return a number in the type of a scalar argument."""
+def _passing(argument: Argument, chosen: Precision | None, given: Mapping[str, Any], sizes: Sizes) -> _Passing:
+    """Return how an argument of a type is passed to a function."""
+    if argument.role is not Role.SCALAR:
+        return None
     if chosen is None:
-        return np.dtype(argument.dtype).type(value)
-    found: np.generic = convert(np.array([value], np.float64), chosen)[0][0]
+        to_type: Callable[[Any], np.generic] = np.dtype(argument.dtype).type
+    elif chosen.name == "fp64":
+        to_type = np.float64
+    else:
+        to_type = functools.partial(_rounded, chosen=chosen)
+    return to_type if argument.name in given else to_type(sizes[argument.name])
+
+
+def _rounded(value: Any, chosen: Precision) -> np.generic:
+    """Return a number in a type."""
+    found: np.generic = round_to(np.array([value], np.float64), chosen)[0]
     return found
 
 
@@ -399,50 +437,49 @@ class _Steps:
     """What the steps of an application are given as ``run``: kernels to call, buffers to pass, scalars and choices."""
 
     def __init__(self, stepper: Stepper, memory: dict[str, Buffer], scalars: Mapping[str, float | int]) -> None:
-        self.memory = memory
-        self._stepper = stepper
-        self._scalars = scalars
+        application = stepper.application
+        # As attributes of its own they are found without a call.
+        self.__dict__ |= {name: stepper.choice(name) for name in application.parameter_names if name not in _FUNCTIONS}
+        self.__dict__ |= {**scalars, **{name: Handle(name) for name in memory}}
+        self.__dict__ |= {name: functools.partial(self._launch, name) for name in application.kernels}
+        self._memory, self._stepper, self._scalars = memory, stepper, scalars
 
     def __getattr__(self, name: str) -> Any:
         application = self._stepper.application
-        if name in application.kernels:
-            return lambda **given: self._stepper.launch(name, given, self.memory)
-        if name in self.memory:
-            return Handle(name)
-        if name in self._scalars:
-            return self._scalars[name]
-        if name in application.parameter_names:
-            return self._stepper.choice(name)
-        known = [*application.kernels, *self.memory, *self._scalars, *(p.name for p in application.shared), *_FUNCTIONS]
+        shared = (p.name for p in application.shared)
+        known = [*application.kernels, *self._memory, *self._scalars, *shared, *_FUNCTIONS]
         raise UnknownNameError(f"name after run. in the steps of {application.called}:", name, known)
+
+    def _launch(self, kernel: str, /, **given: Any) -> None:
+        self._stepper.launch(kernel, given, self._memory)
 
     def read(self, buffer: Handle | str) -> NDArray[Any]:
         """Return a buffer's values as an array of its shape: in fp64, integers in their type."""
         name = self._named("read", buffer)
-        return self._stepper.read(name, self.memory[name])
+        return self._stepper.read(name, self._memory[name])
 
     def write(self, buffer: Handle | str, values: Any) -> None:
         """Write values to a buffer, rounded to its type; a single number fills it."""
         name = self._named("write", buffer)
-        self._stepper.write(name, values, self.memory[name])
+        self._stepper.write(name, values, self._memory[name])
 
     fill = write
 
     def copy(self, source: Handle | str, target: Handle | str) -> None:
         """Copy a buffer to another one, on the device, converted where their types differ."""
-        self._stepper.copy(self._named("copy", source), self._named("copy", target), self.memory)
+        self._stepper.copy(self._named("copy", source), self._named("copy", target), self._memory)
 
     def swap(self, one: Handle | str, other: Handle | str) -> None:
         """Let two buffers of one shape and type change places, without copying."""
         first, second = self._named("swap", one), self._named("swap", other)
         self._stepper.check_swap(first, second)
-        self.memory[first], self.memory[second] = self.memory[second], self.memory[first]
+        self._memory[first], self._memory[second] = self._memory[second], self._memory[first]
 
     def _named(self, function: str, buffer: Handle | str) -> str:
         name = buffer.name if isinstance(buffer, Handle) else buffer
-        if name not in self.memory:
+        if name not in self._memory:
             raise UnknownNameError(
-                f"buffer in run.{function} of {self._stepper.application.called}:", name, self.memory
+                f"buffer in run.{function} of {self._stepper.application.called}:", name, self._memory
             )
         return name
 

@@ -246,6 +246,42 @@ class TestSteps:
         assert found["x"] == pytest.approx(30 * given["x"], rel=1e-15)
         assert list(stepper.counts.values()) == [3]
 
+    @pytest.mark.parametrize("kind", [int, np.int32, np.int64])
+    def test_sizes_may_change_from_launch_to_launch(self, kind):
+        """A launch is prepared once for each size, whatever integer that is given as."""
+        first = SCALE.changed(arguments=[InOut("v", "n", precision="type"), *SCALE.arguments[1:]])
+        app = application(
+            kernels=[MATVEC, first],
+            steps=lambda run, size: [run.scale(v=run.x, factor=2.0, m=kind(m)) for m in (3, 35, 3)],
+            outputs=["x"],
+            buffers=[InOut("x", "n", precision="x_type"), Buffer("a", ("n", "n"), precision="a_type")],
+        )
+        given = app.inputs(np.random.default_rng(5), app.resolve_sizes())
+        found, stepper, _ = run_once(app, {}, given)
+        assert np.array_equal(found["x"], given["x"] * np.repeat([8, 2, 1], [3, 32, N - 35]))
+        assert sorted(stepper.counts.values()) == [1, 2]
+
+    def test_an_argument_left_out_of_a_later_launch_is_named(self):
+        app = application(steps=lambda run, size: [run.scale(v=run.y, **more) for more in ({"factor": 2.0}, {})])
+        with pytest.raises(KernelError, match="it needs 'factor'"):
+            run_once(app, {})
+
+    @pytest.mark.parametrize(("name", "dtype"), [("fp64", "f8"), ("fp32", "f4"), ("fp16", "f2"), ("bf16", None)])
+    def test_scalars_are_rounded_to_their_type(self, name, dtype):
+        scale = SCALE.changed(
+            parameters=[*SCALE.parameters, PrecisionParameter("factor_type", [name])],
+            arguments=[SCALE.arguments[0], Scalar("factor", precision="factor_type"), SCALE.arguments[2]],
+            template=SCALE.template.replace("double factor", "{{ factor_type }} factor"),
+        )
+        app = application(
+            kernels=[MATVEC, scale],
+            steps=lambda run, size: (run.fill(run.x, 1.0), run.scale(v=run.x, factor=1 / 3)),
+            outputs=["x"],
+            buffers=[InOut("x", "n", precision="x_type"), Buffer("a", ("n", "n"), precision="a_type")],
+        )
+        rounded = float(np.float64(1 / 3).astype(dtype)) if dtype else 171 / 512
+        assert np.unique(run_once(app, {})[0]["x"]) == [rounded]
+
 
 class TestOwnAnswer:
     def test_it_is_what_the_widest_types_give(self):

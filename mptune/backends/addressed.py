@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from mptune.backends.base import Argument, Buffer, check_part, in_words
 from mptune.errors import LaunchError
@@ -97,9 +98,13 @@ class AddressBuffer(Buffer):
         return int(data.ctypes.data)
 
 
+#: Room for the value of an argument, in bytes: that of the largest scalar, and aligned for any.
+_SLOT: Final = 16
+
+
 def pack_arguments(
     function: str, arguments: Sequence[Argument], kind: type[AddressBuffer]
-) -> tuple[ctypes.Array[ctypes.c_void_p], list[NDArray[Any]]]:
+) -> tuple[ctypes.Array[ctypes.c_void_p], ctypes.Array[ctypes.c_char]]:
     """Return pointers to the arguments' values, and the values, which have to live as long as they are used.
 
     Raises:
@@ -107,14 +112,17 @@ def pack_arguments(
     """
     import numpy as np
 
-    values: list[NDArray[Any]] = []
+    packed = bytearray()
     for i, argument in enumerate(arguments):
         if isinstance(argument, kind):
-            values.append(np.array(argument.address, dtype=np.uintp))
-        elif isinstance(argument, np.generic):
-            values.append(np.array(argument))
+            value = argument.address.to_bytes(8, sys.byteorder)
+        elif isinstance(argument, np.generic) and argument.nbytes <= _SLOT:
+            value = argument.tobytes()
         else:
             raise LaunchError(
                 f"parameter {i} of {function} needs a {kind.__name__} or a NumPy scalar, given {in_words(argument)}"
             )
-    return (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values)), values
+        packed += value.ljust(_SLOT, b"\0")
+    values = (ctypes.c_char * len(packed)).from_buffer(packed)
+    first = ctypes.addressof(values)
+    return (ctypes.c_void_p * len(arguments))(*range(first, first + len(packed), _SLOT)), values

@@ -55,6 +55,7 @@ _MAX_PARAMETERS: Final = 256
 _ENDING_S: Final = 0.02
 #: Room for an fenv_t; x86-64 takes 4, others fewer.
 _FENV_WORDS: Final = 16
+_POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
 _FAILURES: Final = {
     -1: "the worker threads could not be started",
     -2: "there is no memory for the threads' stacks or the shared memory",
@@ -210,15 +211,15 @@ class HostFunction(Function):
                 f"{self.function}: {shape.shared_bytes} bytes of shared memory, the limit is {_MAX_SHARED_BYTES}"
             )
 
-    def _pack(self, arguments: Sequence[Argument]) -> tuple[ctypes.Array[ctypes.c_void_p], list[NDArray[Any]]]:
+    def _pack(self, arguments: Sequence[Argument]) -> tuple[ctypes.Array[ctypes.c_void_p], ctypes.Array[ctypes.c_char]]:
         if len(arguments) != len(self._codes):
             raise LaunchError(f"{self.function} has {len(self._codes)} parameters and was given {len(arguments)}")
-        pointers, values = pack_arguments(self.function, arguments, HostBuffer)
-        for i, (argument, value, code) in enumerate(zip(arguments, values, self._codes, strict=True)):
-            if code != (-value.nbytes if isinstance(argument, HostBuffer) else value.nbytes):
+        packed = pack_arguments(self.function, arguments, HostBuffer)
+        for i, (argument, code) in enumerate(zip(arguments, self._codes, strict=True)):
+            if code != (-_POINTER_BYTES if isinstance(argument, HostBuffer) else argument.nbytes):
                 wanted = f"a scalar of {code} bytes" if code > 0 else "a host buffer"
                 raise LaunchError(f"parameter {i} of {self.function} is {wanted}, given {in_words(argument)}")
-        return pointers, values
+        return packed
 
 
 class HostDevice(Device):
