@@ -127,6 +127,14 @@ def test_it_finds_the_best_of_all_with_a_few_runs(weights, threshold):
     assert min(each.time_ms for each in accurate) <= 1.01 * made.best(threshold)
 
 
+@pytest.mark.parametrize("threshold", [3e-7, 1e-9])
+def test_it_gets_beyond_the_fastest_of_all_where_these_are_all_too_narrow(threshold, monkeypatch):
+    monkeypatch.setattr("mptune.tuner.joint._LOOKED_AT", 1)
+    made = Made((0.1, 30.0, 1.0))
+    trials, _ = search(made, threshold, budget=60)
+    assert min(t.time_ms for t in trials if t.is_valid and t.error <= threshold) <= 1.01 * made.best(threshold)
+
+
 def test_what_a_kernel_cannot_do_is_never_run():
     trials, _ = search(Made((1.0, 1.0, 1.0)), 1.0, budget=50)
     assert all(each.status is not Status.CONSTRAINT for each in trials)

@@ -24,6 +24,7 @@ from mptune.kernel import Application, Kernel
 from mptune.kernel.application import free
 from mptune.kernel.limits import device_constraints
 from mptune.objective import Objective
+from mptune.precision import PRECISIONS
 from mptune.results import Trial
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
@@ -212,23 +213,35 @@ class JointSearch:
             terms.append(Term(columns, totals))
         return terms
 
-    def _by_time(self) -> Iterator[tuple[float, dict[str, Value]]]:
-        """Yield signatures with their predicted time in milliseconds, the fastest first."""
-        for total, codes in ascending([len(values) for values in self._values], self._terms()):
-            yield (
-                total,
-                {name: values[code] for name, values, code in zip(self._names, self._values, codes, strict=True)},
-            )
+    def _probabilities(self, combinations: Sequence[tuple[int, ...]]) -> list[float]:
+        """Return how probable it is that each signature, given by its codes, is accurate enough."""
+        if self._signatures is None or not combinations:
+            return [1.0] * len(combinations)
+        codes = np.zeros((len(combinations), len(self._space.names)), dtype=np.int32)
+        codes[:, [self._space.names.index(name) for name in self._names]] = combinations
+        return [math.exp(log) for log in self._signatures.log_probability(codes)]
 
-    def _probability(self, signature: Mapping[str, Value]) -> float:
-        """Return how probable it is that a signature is accurate enough."""
-        if self._signatures is None:
-            return 1.0
-        codes = np.zeros((1, len(self._space.names)), dtype=np.int32)
-        for name, value in signature.items():
-            column = self._space.names.index(name)
-            codes[0, column] = self._space.parameters[column].values.index(value)
-        return float(np.exp(self._signatures.log_probability(codes)[0]))
+    def _codes(self, values: Iterable[Value]) -> tuple[int, ...]:
+        return tuple(known.index(value) for known, value in zip(self._values, values, strict=True))
+
+    def _signature(self, codes: Iterable[int]) -> dict[str, Value]:
+        return {name: values[code] for name, values, code in zip(self._names, self._values, codes, strict=True)}
+
+    def _accurate(self, terms: Sequence[Term]) -> list[tuple[float, tuple[int, ...]]]:
+        """Return the signatures that are known to be accurate, by codes, with predicted times; the fastest first."""
+        feasible = [self._codes(known) for known, trial in self._runs.items() if self._objective.is_feasible(trial)]
+        return sorted((_total(terms, codes), codes) for codes in feasible)
+
+    def _near(self, codes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Yield what differs from a signature in one or two values, and what has one type throughout."""
+        changes = [(at, code) for at, values in enumerate(self._values) for code in range(len(values))]
+        changes = [change for change in changes if codes[change[0]] != change[1]]
+        for chosen in itertools.chain(((change,) for change in changes), itertools.combinations(changes, 2)):
+            by_place = dict(chosen)
+            yield tuple(by_place.get(at, code) for at, code in enumerate(codes))
+        for name in PRECISIONS:
+            pairs = zip(self._values, codes, strict=True)
+            yield tuple(values.index(name) if name in values else code for values, code in pairs)
 
     # -- what to do next -------------------------------------------------------------------------
 
@@ -266,25 +279,34 @@ class JointSearch:
         return {name: values[0] for name, values in zip(self._names, self._values, strict=True)}
 
     def _leader(self) -> tuple[dict[str, Value] | None, float, dict[str, Value] | None]:
-        """Return the fastest signature known to be accurate, its time, and of the others the one most worth a run."""
-        leader, best = None, math.inf
-        untried: list[tuple[float, float, dict[str, Value]]] = []
-        for total, signature in itertools.islice(self._by_time(), _LOOKED_AT):
-            known = self._runs.get(tuple(signature[name] for name in self._names))
-            if known is not None:
-                if self._objective.is_feasible(known):
-                    leader, best = signature, total
-                    break
-                continue
-            probability = self._probability(signature)
-            if probability >= _LEAST_PROBABILITY:
-                untried.append((total, probability, signature))
-        if not untried:
-            return leader, best, None
+        """Return the fastest signature known to be accurate, its time, and of the others the one most worth a run.
+
+        The fastest of all are looked at, and those near the leader: of very many, the fastest are all too narrow.
+        """
+        terms = self._terms()
+        accurate = self._accurate(terms)
+        best, leader = accurate[0] if accurate else (math.inf, None)
+        fastest = itertools.islice(ascending([len(values) for values in self._values], terms), _LOOKED_AT)
+        totals = {codes: total for total, codes in itertools.takewhile(lambda entry: entry[0] < best, fastest)}
+        widest = self._codes((self._first_choices() | self._widest)[name] for name in self._names)
+        for codes in self._near(leader or widest):
+            totals.setdefault(codes, _total(terms, codes))
+        run = {self._codes(known) for known in self._runs}
+        looked_at = [codes for codes, total in totals.items() if total < best and codes not in run]
+        likely = [
+            (totals[codes], probability, codes)
+            for codes, probability in zip(looked_at, self._probabilities(looked_at), strict=True)
+            if probability >= _LEAST_PROBABILITY
+        ]
         if leader is None:
-            return None, untried[0][0], max(untried, key=lambda entry: entry[1])[2]
-        gain, candidate = max((p * (best - total), n) for n, (total, p, _) in enumerate(untried))
-        return leader, best, untried[candidate][2] if gain > _WORTHWHILE * best else None
+            likely.sort(key=lambda entry: -entry[1])
+            best = min((total for total, _, _ in likely), default=math.inf)
+        else:
+            likely = [entry for entry in likely if entry[1] * (best - entry[0]) > _WORTHWHILE * best]
+            likely.sort(key=lambda entry: -entry[1] * (best - entry[0]))
+        signatures = (self._signature(codes) for _, _, codes in likely)
+        candidate = next((each for each in signatures if self._assembled(each) is not None), None)
+        return None if leader is None else self._signature(leader), best, candidate
 
     def _measure(
         self, signature: Mapping[str, Value], total_ms: float, left: int, on_kernel: Callable[[str, Trial], None]
@@ -326,17 +348,16 @@ class JointSearch:
 
     def finalists(self, count: int) -> list[Configuration]:
         """Return what has not been run of the fastest accurate signatures and of the widest types, each tuned best."""
-        signatures: list[dict[str, Value]] = []
-        for _, signature in itertools.islice(self._by_time(), _LOOKED_AT):
-            known = self._runs.get(tuple(signature[name] for name in self._names))
-            if known is not None and self._objective.is_feasible(known):
-                signatures.append(signature)
-            if len(signatures) == count:
-                break
+        signatures = [self._signature(codes) for _, codes in self._accurate(self._terms())[:count]]
         if signatures:
             signatures.append({**signatures[0], **self._widest})
         found = [self._assembled(signature) for signature in signatures]
         return list(dict.fromkeys(configuration for configuration in found if configuration is not None))
+
+
+def _total(terms: Sequence[Term], codes: tuple[int, ...]) -> float:
+    """Return the predicted time in milliseconds of a signature."""
+    return float(sum(term.table[tuple(codes[column] for column in term.columns)] for term in terms))
 
 
 def _place(
