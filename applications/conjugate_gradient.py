@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TYPES = ("fp64", "fp32", "fp16", "bf16")
+#: Of the inner solve: matrix, preconditioner, residual, correction; search direction and what the matrix makes of it.
+INNER_TYPES = ("matrix_type", "inverse_type", "residual_type", "correction_type", "direction_type")
 ROWS = "nx * ny * nz"
 NONZEROS = "7 * nx * ny * nz - 2 * (nx * ny + ny * nz + nz * nx)"
 #: Partial sums a scalar product leaves, for the processor to add up.
@@ -288,12 +290,7 @@ application = Application(
         OrdinalParameter("inner_tolerance", [1e-1, 1e-2, 1e-3, 1e-4]),
         # Of what is given, and of x.
         PrecisionParameter("system_type", ["fp64", "fp32"]),
-        # Of the inner solve: matrix, preconditioner, residual, correction; search direction and what A makes of it.
-        PrecisionParameter("matrix_type", TYPES),
-        PrecisionParameter("inverse_type", TYPES),
-        PrecisionParameter("residual_type", TYPES),
-        PrecisionParameter("correction_type", TYPES),
-        PrecisionParameter("direction_type", TYPES),
+        *(PrecisionParameter(name, TYPES) for name in INNER_TYPES),
     ],
     buffers=[
         Buffer("values", NONZEROS, precision="system_type"),
@@ -313,10 +310,10 @@ application = Application(
     constraints=[
         "method == 'refined' or inner_tolerance == 0.1",
         # Nothing of the inner solve needs more digits than the system has.
-        *(
-            f"sizeof({name}) <= sizeof(system_type)"
-            for name in ("matrix_type", "inverse_type", "residual_type", "correction_type", "direction_type")
-        ),
+        *(f"sizeof({name}) <= sizeof(system_type)" for name in INNER_TYPES),
+        # Corrections are of use where something about them is narrow.
+        "method == 'plain' or "
+        f"{' + '.join(f'sizeof({name})' for name in INNER_TYPES)} < {len(INNER_TYPES)} * sizeof(system_type)",
     ],
     sizes={
         "smoke": {"nx": 13, "ny": 11, "nz": 7, "digits": 6, "iterations": 200},

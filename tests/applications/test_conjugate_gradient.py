@@ -151,6 +151,14 @@ class TestAnswer:
 
 
 class TestTypes:
+    def test_corrections_are_of_use_where_something_is_narrow(self, app: Application) -> None:
+        space = app.search_space(smoke(app)).restrict(app.baseline_values())
+        some = space.configurations(np.unique(np.linspace(0, space.size - 1, 200).astype(np.int64)))
+        assert {(c["method"], c["inner_tolerance"]) for c in some} == {("plain", 0.1)}
+        narrow = app.search_space(smoke(app)).restrict({"matrix_type": ["fp32"], "system_type": ["fp64"]})
+        some = narrow.configurations(np.unique(np.linspace(0, narrow.size - 1, 200).astype(np.int64)))
+        assert {c["method"] for c in some} == {"plain", "refined"}
+
     def test_fp32_stops_getting_better_and_refinement_does_not(self, app: Application) -> None:
         sizes = smoke(app)
         _, plain, _ = solve(app, inner("fp32"), sizes)
@@ -175,7 +183,7 @@ class TestTypes:
     @pytest.mark.parametrize("limit", [1, 3])
     def test_the_limit_of_iterations(self, app: Application, method: str, limit: int) -> None:
         sizes = smoke(app, iterations=limit)
-        _, error, iterations = solve(app, {"method": method}, sizes)
+        _, error, iterations = solve(app, {**inner("fp32"), "method": method}, sizes)
         assert iterations == limit
         assert 1e-10 < error < 10
 
