@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.backends.base import Argument as LaunchArgument
-from mptune.backends.base import Backend, Buffer, CompileOptions
+from mptune.backends.base import Backend, Buffer, CompileOptions, Function
 from mptune.buffers.conversion import convert
 from mptune.errors import CompileError, KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Argument, Kernel, Role, Sizes
@@ -24,30 +25,42 @@ __all__ = ["Arrays", "DeviceArrays", "Launcher", "in_memory_of", "inputs_from"]
 _COMMON: Final = ("float64", "float32", "float16")
 
 
-def inputs_from(kernel: Kernel, sizes: Sizes, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs of a call by argument, checked against the declarations.
+def inputs_from(kernel: Kernel, sizes: Sizes, given: Mapping[str, Any]) -> tuple[dict[str, Any], Sizes]:
+    """Return the inputs of a call by argument, checked against the declarations, and the sizes with those of the data.
 
     Raises:
         UnknownNameError: no input has a name given.
-        KernelError: an input is missing, has another shape or kind of type than declared, or integers do not fit.
+        KernelError: an input is missing, has another shape or kind of type than declared, integers do not fit, or two
+            arrays disagree about a size.
     """
     declared = {argument.name: argument for argument in kernel.arguments if argument.is_input}
     for name in given:
         if name not in declared:
             raise UnknownNameError(f"input of kernel {kernel.name}:", name, declared)
-    checked = {}
+    arrays = {}
     for name, argument in declared.items():
         if name in given:
-            checked[name] = _checked(kernel, argument, given[name], sizes)
-            if argument.role is Role.SCALAR and name in sizes and checked[name].item() != sizes[name]:
-                raise KernelError(
-                    f"{name}={checked[name].item()} is not the size {name}={sizes[name]} this tuned kernel is for"
-                )
-        elif argument.role is Role.SCALAR and name in sizes:
-            checked[name] = np.asarray(sizes[name])
-        else:
+            arrays[name] = _array(kernel, argument, given[name])
+        elif argument.role is not Role.SCALAR or name not in (*sizes, *kernel.data_sizes):
             raise KernelError(f"kernel {kernel.name} needs an input {name!r}")
-    return checked
+    sizes = kernel.sizes_of({name: array.shape for name, array in arrays.items()}, sizes)
+    checked = {}
+    for name, argument in declared.items():
+        checked[name] = _checked(kernel, argument, arrays.get(name, sizes.get(name)), sizes)
+        if argument.role is Role.SCALAR and name in sizes and checked[name].item() != sizes[name]:
+            whose = "the arrays have" if name in kernel.data_sizes else "this tuned kernel is for"
+            raise KernelError(f"{name}={checked[name].item()} is not the size {name}={sizes[name]} {whose}")
+    return checked, sizes
+
+
+def _array(kernel: Kernel, argument: Argument, value: Any) -> Any:
+    array = value if hasattr(value, "__cuda_array_interface__") else np.asarray(value)
+    if len(array.shape) != len(argument.shape) and not set(kernel.data_sizes).isdisjoint(argument.shape):
+        raise KernelError(
+            f"input {argument.name!r} of kernel {kernel.name} has shape {tuple(array.shape)}; expected "
+            f"({', '.join(argument.shape)}{',' if len(argument.shape) == 1 else ''})"
+        )
+    return array
 
 
 def _checked(kernel: Kernel, argument: Argument, value: Any, sizes: Sizes) -> Any:
@@ -189,72 +202,64 @@ def _is_common(dtype: np.dtype[Any]) -> bool:
 
 
 class Launcher:
-    """One configuration, compiled and with its buffers.
+    """One configuration of a kernel on a backend, with its code and buffers, which calls at the same sizes share."""
 
-    Raises:
-        CompileError: the compiler rejected the source.
-        OutOfMemoryError: the device cannot hold the arguments.
-    """
-
-    def __init__(self, kernel: Kernel, configuration: Configuration, sizes: Sizes, backend: Backend) -> None:
+    def __init__(self, kernel: Kernel, configuration: Configuration, backend: Backend) -> None:
         self._kernel = kernel
         self._configuration = configuration
-        self._sizes = sizes
-        self._shape = kernel.launch_shape(configuration, sizes)
-        try:
-            binary = backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, CompileOptions())
-        except CompileError as error:
-            raise CompileError(cited(str(error), kernel, configuration, sizes)) from error
-        self._function = backend.device.load(binary)
+        self._backend = backend
+        self._sizes: Sizes | None = None
+        self._source = ""
+        self._loaded: Function | None = None
         self._buffers: dict[str, Buffer] = {}
-        try:
-            for argument in kernel.passed:
-                if argument.role is not Role.SCALAR:
-                    elements = int(np.prod(kernel.shape_of(argument, sizes), dtype=np.int64))
-                    itemsize = kernel.dtype_of(argument, configuration).itemsize
-                    self._buffers[argument.name] = backend.device.allocate(elements * itemsize)
-        except BaseException:
-            self.close()
-            raise
 
-    def run(self, inputs: Mapping[str, Any], arrays: Arrays) -> tuple[dict[str, Any], str]:
+    def run(self, inputs: Mapping[str, Any], sizes: Sizes, arrays: Arrays) -> tuple[dict[str, Any], str]:
         """Return the outputs by name as they are stored, and why they are not to be relied on.
 
-        ``inputs`` are those of :func:`inputs_from`.
+        ``inputs`` and ``sizes`` are those of :func:`inputs_from`.
 
         Raises:
-            LaunchError: the device refused or aborted the launch.
+            CompileError: the compiler rejected the source.
+            OutOfMemoryError: the device cannot hold the arguments.
+            LaunchError: the device refused or aborted a launch.
             KernelError: an integer does not fit its type.
         """
-        passed: list[LaunchArgument] = []
+        kernel, partners = self._kernel, self._kernel.partners
+        function = self._function(sizes)
+        shape = kernel.launch_shape(self._configuration, sizes)
+        count = kernel.launch_count(self._configuration, sizes)
+        passed: dict[str, LaunchArgument] = {}
         overflowing = []
         arrays.settle()
-        for argument in self._kernel.arguments:
-            name, dtype = argument.name, self._kernel.dtype_of(argument, self._configuration)
-            precision = self._kernel.precision_of(argument, self._configuration)
+        for argument in kernel.arguments:
+            name, dtype = argument.name, kernel.dtype_of(argument, self._configuration)
+            precision = kernel.precision_of(argument, self._configuration)
             overflows = False
             if argument.is_constant or argument.role is Role.SCALAR:
                 given = inputs[name]
                 on_host = given.get() if hasattr(given, "__cuda_array_interface__") else given
                 values, overflows = stored(on_host, dtype, precision)
                 if argument.is_constant:
-                    self._function.set_constant(name, values)
+                    function.set_constant(name, values)
                 else:
                     scalar: np.generic = values.reshape(1)[0]
-                    passed.append(scalar)
+                    passed[name] = scalar
             else:
-                passed.append(self._buffers[name])
+                passed[name] = self._buffer(argument, dtype, sizes)
                 if argument.is_input:
                     overflows = arrays.store(self._buffers[name], inputs[name], dtype, precision)
             if overflows:
                 overflowing.append(f"input {name!r} overflows in {precision}")
         arrays.settle()
-        self._function.launch(self._shape, passed)
+        turns = (tuple(passed.values()), tuple(passed[partners.get(name, name)] for name in passed))
+        for turn in range(count):
+            function.launch(shape, turns[turn % 2])
         outputs = {}
-        for output in self._kernel.outputs:
-            dtype = self._kernel.dtype_of(output, self._configuration)
-            shape = self._kernel.shape_of(output, self._sizes)
-            outputs[output.name] = arrays.fetch(self._buffers[output.name], shape, dtype)
+        for output in kernel.outputs:
+            # The last launch wrote to what it was given under this name.
+            left = partners.get(output.name, output.name) if count % 2 == 0 else output.name
+            dtype = kernel.dtype_of(output, self._configuration)
+            outputs[output.name] = arrays.fetch(self._buffers[left], kernel.shape_of(output, sizes), dtype)
         infinite = [f"output {name!r} is not finite" for name, array in outputs.items() if not arrays.all_finite(array)]
         return outputs, "; ".join((*overflowing, *infinite))
 
@@ -262,4 +267,35 @@ class Launcher:
         """Give memory and code back."""
         while self._buffers:
             self._buffers.popitem()[1].free()
-        self._function.unload()
+        if self._loaded is not None:
+            self._loaded.unload()
+            self._loaded, self._sizes, self._source = None, None, ""
+
+    def _function(self, sizes: Sizes) -> Function:
+        """Return the code for these sizes; a block may depend on sizes that come from the data."""
+        if self._loaded is not None and sizes == self._sizes:
+            return self._loaded
+        source = render(self._kernel, self._configuration, sizes)
+        if self._loaded is None or source != self._source:
+            try:
+                binary = self._backend.compiler.compile(source, self._kernel.function, CompileOptions())
+            except CompileError as error:
+                raise CompileError(cited(str(error), self._kernel, self._configuration, sizes)) from error
+            loaded = self._backend.device.load(binary)
+            if self._loaded is not None:
+                self._loaded.unload()
+            self._loaded = loaded
+        self._sizes, self._source = sizes, source
+        return self._loaded
+
+    def _buffer(self, argument: Argument, dtype: np.dtype[Any], sizes: Sizes) -> Buffer:
+        """Return the memory of an argument: that of the last call, if it is of this size."""
+        name, shape = argument.name, self._kernel.shape_of(argument, sizes)
+        if min(shape) < 1:
+            raise KernelError(f"argument {name!r} of {self._kernel.called} has shape {shape} at {sizes}")
+        nbytes = math.prod(shape) * dtype.itemsize
+        if name in self._buffers and self._buffers[name].nbytes != nbytes:
+            self._buffers.pop(name).free()
+        if name not in self._buffers:
+            self._buffers[name] = self._backend.device.allocate(nbytes)
+        return self._buffers[name]

@@ -86,21 +86,22 @@ class TunedKernel:
         Args:
             converted: whether outputs come in fp64 (integers in their type) rather than as they are stored.
             inputs: by the names of arguments, of the declared shapes at ``sizes``, in any real type; a scalar named
-                like a size may be left out. They are rounded to the types of the configuration, and not changed.
+                like a size may be left out. Sizes that come from the data are those of the arrays, in every call anew.
+                Inputs are rounded to the types of the configuration, and not changed.
 
         Raises:
             UnknownNameError: no input has a name given.
             KernelError: an input is missing or not as declared.
             LaunchError: the device refused.
         """
-        given = inputs_from(self.kernel, self.sizes, inputs)
+        given, sizes = inputs_from(self.kernel, self.sizes, inputs)
         arrays = in_memory_of(self._backend, given)
         with self._lock:
-            outputs, trouble = self._launcher(self.configuration).run(given, arrays)
+            outputs, trouble = self._launcher(self.configuration).run(given, sizes, arrays)
             if trouble and not self.reason:
                 safe = _baseline(self.kernel, self.sizes, self._backend, self._run)
                 warnings.warn(f"{self.kernel.name} uses the baseline for this call: {trouble}", stacklevel=2)
-                outputs, _ = self._launcher(safe).run(given, arrays)
+                outputs, _ = self._launcher(safe).run(given, sizes, arrays)
             found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
             arrays.settle()
         return next(iter(found.values())) if len(found) == 1 else found
@@ -121,7 +122,7 @@ class TunedKernel:
 
     def _launcher(self, configuration: Configuration) -> Launcher:
         if configuration not in self._launchers:
-            self._launchers[configuration] = Launcher(self.kernel, configuration, self.sizes, self._backend)
+            self._launchers[configuration] = Launcher(self.kernel, configuration, self._backend)
         return self._launchers[configuration]
 
 

@@ -17,10 +17,12 @@ import mptune
 from mptune.backends.host import HostBackend, HostDevice
 from mptune.buffers import DataManager
 from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.kernel import In, InOut, Kernel, Out, Scalar, Scratch
 from mptune.launching import DeviceArrays
 from mptune.precision import PRECISIONS
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 POLY = own_kernel.kernel
 NARROW = {"x_type": "bf16", "a_type": "fp16", "w_type": "fp8_e4m3"}
@@ -260,3 +262,101 @@ def test_integers_of_a_device_are_checked_too() -> None:
     with pytest.raises(KernelError, match="integers from 1 to 300 do not fit int8"):
         arrays.store(buffer, np.array([1, 2, 3, 300]).view(DeviceArray), np.dtype(np.int8), None)
     assert arrays.store(buffer, np.array([1e9]).view(DeviceArray), np.dtype(np.float16), PRECISIONS["fp16"])
+
+
+# -- several launches, scratch buffers, sizes of the data ----------------------------------------
+
+#: The steps of a time stepper: every launch adds its input's neighbour, and counts in memory of its own.
+STEPPER = Kernel(
+    name="stepper",
+    parameters=[OrdinalParameter("block", [32]), PrecisionParameter("t", ["fp64", "fp32"])],
+    arguments=[
+        InOut("u", "n", precision="t", compared=False),
+        Out("v", "n", precision="t"),
+        Scratch("kept", "n", precision="t"),
+        Scalar("n", dtype="int32"),
+    ],
+    sizes={"default": {"n": 103, "steps": 4}},
+    inputs=lambda rng, size: {"u": rng.uniform(0.5, 1, size.n)},
+    reference=lambda given, size: {"v": stepped(given["u"], size.steps)},
+    grid=["ceildiv(n, block)"],
+    block=["block"],
+    launches="steps",
+    swap=[("u", "v")],
+    template="""
+extern "C" __global__ void stepper(const {{ t }}* u, {{ t }}* v, {{ t }}* kept, int n) {
+    const int i = blockIdx.x * {{ block }} + threadIdx.x;
+    if (i >= n) return;
+    kept[i] = u[(i + 1) % n];
+    v[i] = {{ t }}(0.5) * (u[i] + kept[i]);
+}
+""",
+)
+
+
+def stepped(u: Any, steps: int) -> Any:
+    for _ in range(steps):
+        u = 0.5 * (u + np.roll(u, -1))
+    return u
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_all_launches_are_done_and_the_output_is_that_of_the_last(steps: int) -> None:
+    sizes = STEPPER.resolve_sizes("default", {"steps": steps})
+    run = run_of(STEPPER, [timed(1, 1e-8, kernel=STEPPER, t="fp32")], sizes)
+    u = np.random.default_rng(1).uniform(0.5, 1, 103)
+    with mptune.TunedKernel(run, kernel=STEPPER) as tuned:
+        assert tuned.configuration["t"] == "fp32"
+        for given in (u, u + 1, u):  # every call begins with the buffers in their own places
+            np.testing.assert_allclose(tuned(u=given), stepped(given, steps), rtol=1e-6)
+        with pytest.raises(UnknownNameError, match="'kept'"):
+            tuned(u=u, kept=u)
+        with pytest.warns(UserWarning, match="input 'u' overflows in fp32"):
+            np.testing.assert_allclose(tuned(u=u * 1e100), stepped(u * 1e100, steps), rtol=1e-14)
+
+
+SUMS = Kernel(
+    name="sums",
+    parameters=[PrecisionParameter("t", ["fp64", "fp32"])],
+    arguments=[
+        In("x", "m", precision="t"),
+        In("to", "m", dtype="int32"),
+        Out("y", "n", precision="t"),
+        Scalar("m", dtype="int32"),
+    ],
+    sizes={"default": {"n": 5}},
+    data_sizes=["m"],
+    inputs=lambda rng, size: {"x": np.ones(7), "to": np.zeros(7, np.int32)},
+    reference=lambda given, size: {"y": np.bincount(given["to"], given["x"], size.n)},
+    grid=["max(1, m // 1000)"],
+    block=["n"],
+    template="""
+extern "C" __global__ void sums(const {{ t }}* x, const int* to, {{ t }}* y, int m) {
+    if (blockIdx.x > 0) return;
+    {{ t }} sum = 0;
+    for (int j = 0; j < m; ++j) if (to[j] == (int)threadIdx.x) sum += x[j];
+    y[threadIdx.x] = sum;
+}
+""",
+)
+
+
+def test_sizes_of_the_data_are_those_of_each_call() -> None:
+    run = run_of(SUMS, [timed(1, 1e-8, kernel=SUMS, t="fp32")])
+    rng = np.random.default_rng(2)
+    tuned = mptune.TunedKernel(run, kernel=SUMS)
+    for count in (1, 30, 4000, 30):
+        x, to = rng.uniform(0.5, 1, count), rng.integers(0, 5, count)
+        np.testing.assert_allclose(tuned(x=x, to=to), np.bincount(to, x, 5), rtol=1e-4)
+    assert np.array_equal(tuned(x=x, to=to, m=30), tuned(x=x, to=to))
+    with pytest.raises(KernelError, match="m=29 is not the size m=30 the arrays have"):
+        tuned(x=x, to=to, m=29)
+    with pytest.raises(KernelError, match="size m is 30, but 29 in 'to'"):
+        tuned(x=x, to=to[1:])
+    with pytest.raises(KernelError, match="needs an input 'to'"):
+        tuned(x=x)
+    with pytest.raises(KernelError, match=r"input 'to' of kernel sums has shape \(30, 1\); expected \(m,\)"):
+        tuned(x=x, to=to[:, None])
+    with pytest.raises(KernelError, match=r"'x' of kernel sums has shape \(0,\) at"):
+        tuned(x=x[:0], to=to[:0])
+    tuned.close()
