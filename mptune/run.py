@@ -36,6 +36,8 @@ __all__ = ["FailureGroup", "Run", "in_short", "json_document"]
 _ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|isn't defined", re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\d+")
 _SPEEDUP: Final = "speedup"
+#: What warnings that say how far a result can be trusted have in common, among those about times and search spaces.
+_OF_TRUST: Final = re.compile(r"\b(errors?|trust)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,14 @@ class Run:
         of_trials = (warning for trial in self.trials for warning in trial.warnings)
         return tuple(dict.fromkeys((*self.state.warnings, *of_trials)))
 
+    def warnings_about(self, trial: Trial) -> tuple[str, ...]:
+        """Return the warnings of the run as a whole, then those of one trial, each once."""
+        return tuple(dict.fromkeys((*self.state.warnings, *trial.warnings)))
+
+    def doubts_about(self, trial: Trial) -> tuple[str, ...]:
+        """Return those of these warnings that say how far its error, or what is reported at all, can be trusted."""
+        return tuple(warning for warning in self.warnings_about(trial) if _OF_TRUST.search(warning))
+
     # -- what was found ------------------------------------------------------------------------
 
     @cached_property
@@ -369,7 +379,15 @@ class Run:
 
     def verified_text(self, trial: Trial) -> str:
         """Return that in words; empty if it was not verified."""
-        return in_words(trial, self.info.objective, self.fallen_beside(trial))
+        text = in_words(trial, self.info.objective, self.fallen_beside(trial))
+        return text + self.why_fewer(trial) if text else ""
+
+    def why_fewer(self, trial: Trial) -> str:
+        """Say why a trial was verified on fewer unseen inputs than were asked for; empty if it was not, or on all."""
+        is_reported = any(trial.configuration == other.configuration for other in self.reported)
+        if not is_reported or not 0 < count_of(trial, "unseen_inputs") < self.state.verify_wanted:
+            return ""
+        return "; more would have taken over a quarter of the run (mptune verify adds some)"
 
     def unverified_text(self, trial: Trial) -> str:
         """Say that a feasible trial was run on no unseen input, and why; empty where it was, or is still to be."""

@@ -209,6 +209,8 @@ def verify(
     if trial is None:
         why = run.why_undecided or "no trial satisfies the threshold"
         raise MptuneError(f"{run_file}: {why}; name a configuration to verify (--configuration)")
+    for doubt in run.doubts_about(trial):
+        on_warning(f"the run warned: {doubt}")
     places = _distinct([_place(definition, own, given) for given in sizes or ({},)], "the sizes {}", on_warning)
     scales = _distinct(scales or (1.0,), "the scale {:g}", on_warning)
     cases: list[Case] = []

@@ -225,6 +225,30 @@ def test_a_run_tells_what_was_verified_under_its_own_limits():
     assert unverified.verified_text(unverified.trials[0]) == ""
 
 
+def test_why_there_were_fewer_inputs_than_were_asked_for_is_said():
+    objective = Objective(threshold=1e-4)
+    verified = with_draws(trial(), [drawn(2e-5)] * 5, objective)
+    run = Run(RunInfo(kernel="poly", objective=objective), [verified], RunState(verify_wanted=20))
+    assert run.verified_text(verified) == (
+        "within 1e-4 on 5 of 5 unseen inputs: with 95% confidence at most 46% of such inputs break it; more would have "
+        "taken over a quarter of the run (mptune verify adds some)"
+    )
+    enough = with_draws(verified, [drawn(2e-5)] * 15, objective)
+    assert Run(run.info, [enough], run.state).why_fewer(enough) == ""
+    assert Run(run.info, [verified], RunState(verify_wanted=5)).why_fewer(verified) == ""
+    assert Run(run.info, [verified]).why_fewer(verified) == ""
+    assert RunState.from_json(run.state.to_json()) == run.state
+
+
+def test_warnings_about_errors_are_told_from_those_about_times():
+    warned = trial().with_measurement()
+    doubt = "the baseline's error, 0.1, is more than rounding in fp64 explains"
+    busy = "the machine was busy while the finalists were timed (5%)"
+    run = Run(RunInfo(kernel="poly"), [warned], RunState(warnings=(busy, doubt)))
+    assert run.warnings_about(warned) == (busy, doubt)
+    assert run.doubts_about(warned) == (doubt,)
+
+
 @pytest.mark.parametrize(
     ("threshold", "limit"),
     [(1e-4, "1e-4"), (0.01, "0.01"), (2.5e-4, "2.5e-4"), (3.0, "3"), ({"y": 1e-4, "z": 0.5}, "y 1e-4 and z 0.5")],

@@ -21,6 +21,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from mptune.store import RunFile
 from mptune.tuner import tune
 from mptune.verifying import verify
 
@@ -140,6 +141,15 @@ def test_where_some_inputs_cannot_be_made_none_is_counted_twice(tmp_path):
     one, both = (Run.load(file).trials[int(name) - 1].measurement.metrics for file in (other, path))
     assert one == pytest.approx(dict(both), nan_ok=True)
     assert one["unseen_inputs"] == before.get("unseen_inputs", 0) + 12
+
+
+def test_what_the_run_warned_of_errors_is_repeated(path):
+    doubt = "the baseline's error, 0.1, is more than rounding in fp64 explains"
+    with RunFile.open(path) as file:
+        file.update(dataclasses.replace(file.state, warnings=("the machine was busy", doubt)))
+    warned = []
+    verify(path, kernel, configuration=chosen(path), inputs=1, on_warning=warned.append)
+    assert warned == [f"the run warned: {doubt}"]
 
 
 def test_what_is_given_twice_is_run_and_counted_once(path):

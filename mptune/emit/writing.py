@@ -121,21 +121,38 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "error": _number(trial.error),
         "errors": _errors(winner),
         "is_error_reused": trial.measurement.reused_error,
-        "verified": in_words(trial, _objective(winner), run.fallen_beside(trial)),
+        "verified": _verified(winner),
+        "unverified": run.state.unverified,
+        "doubts": run.doubts_about(trial),
         "speedup": run.speedup_text(trial),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
-        "baseline_error": "" if run.baseline is None else _number(run.baseline.error),
-        "remarks": (*trial.warnings, *remarks(run.info, winner.kernel)),
+        "baseline_error": "unknown" if run.baseline is None else _number(run.baseline.error),
+        "warnings": [warning for warning in run.warnings_about(trial) if warning not in run.doubts_about(trial)],
+        "remarks": remarks(run.info, winner.kernel),
     }
 
 
-def _errors(winner: Winner) -> dict[str, str]:
-    """Return the errors beside that of the worst output, by what they are measured by."""
+def _verified(winner: Winner) -> str:
+    """Say what unseen inputs said of the configuration; empty if it has seen none."""
+    run, trial = winner.run, winner.trial
+    text = in_words(trial, _objective(winner), run.fallen_beside(trial))
+    return text + run.why_fewer(trial) if text else ""
+
+
+def _errors(winner: Winner) -> dict[str, tuple[str, str]]:
+    """Return the errors beside that of the worst output, by what they are measured by, each with the baseline's."""
+    info, baseline = winner.run.info, winner.run.baseline
     outputs = [f"error.{output.name}" for output in winner.kernel.outputs]
-    shown = {n: v for n, v in winner.trial.measurement.metrics.items() if n.startswith("error.") and [n] != outputs}
-    errors = {winner.run.info.measured_by(name): _number(value) for name, value in shown.items()}
-    return {measure: error for measure, error in errors.items() if measure != winner.run.info.metric}
+    names = [n for n in winner.trial.measurement.metrics if n.startswith("error.") and [n] != outputs]
+    errors = {
+        info.measured_by(name): (
+            _number(winner.trial.metric(name)),
+            "unknown" if baseline is None else _number(baseline.metric(name)),
+        )
+        for name in names
+    }
+    return {measure: error for measure, error in errors.items() if measure != info.metric}
 
 
 def _versions(winner: Winner) -> dict[str, str]:

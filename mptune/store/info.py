@@ -213,6 +213,7 @@ class RunState:
         warnings: what the user should know of the run as a whole, one plain line each.
         finals: what the finalists took, side by side; empty before they were measured again.
         unverified: why something that is reported was run on no unseen input; empty if all was, or is still to be.
+        verify_wanted: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0.
         kernel_evaluations: configurations of an application's kernels that were evaluated alone.
     """
 
@@ -225,6 +226,7 @@ class RunState:
     warnings: tuple[str, ...] = ()
     finals: Finals = field(default_factory=Finals)
     unverified: str = ""
+    verify_wanted: int = 0
     kernel_evaluations: int = 0
 
     def to_json(self) -> dict[str, Any]:

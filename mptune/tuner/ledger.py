@@ -187,11 +187,17 @@ class Ledger(Evaluator):
         self._file.update(dataclasses.replace(self._file.state, stale=len(stale)))
         return current
 
-    def end_verification(self, why_not: str) -> None:
-        """Record why some of what is reported was run on no unseen input, if some was not."""
+    def end_verification(self, why_not: str, wanted: int) -> None:
+        """Record why some of what is reported was run on no unseen input, or on fewer than wanted, if some was not.
+
+        Args:
+            why_not: why something was run on none.
+            wanted: how many were wanted, where time is why it was fewer; else 0.
+        """
         feasible = [trial for trial in self.result().reported if self.objective.is_feasible(trial)]
         is_missing = not all(trial.metric("unseen_inputs") > 0 for trial in feasible)
-        self._file.update(dataclasses.replace(self._file.state, unverified=why_not if is_missing else ""))
+        unverified = why_not if is_missing else ""
+        self._file.update(dataclasses.replace(self._file.state, unverified=unverified, verify_wanted=wanted))
 
     # -- time ----------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ class Phases:
         # On further inputs errors grow, so that others may come to be reported.
         while self._verification() or self._settling.unsure:
             self._settle_reported()
-        ledger.end_verification(self._verification.why_not)
+        ledger.end_verification(self._verification.why_not, self._verification.cut_short)
         compare_cold(self._plan, self._evaluator, ledger, self._warn)
         for found in findings(ledger.result(), self._kernel, self._listing):
             self._warn(found)

@@ -101,6 +101,11 @@ class Verification:
             return f"none could be made: {next(iter(self._unmade.values()))}"
         return "the worker was lost" if self._lost else ""
 
+    @property
+    def cut_short(self) -> int:
+        """How many inputs were wanted, if time may be why there were fewer; 0 if workers were lost."""
+        return 0 if self._lost else self._wanted
+
     def _weed(self, trials: Sequence[Trial]) -> bool:
         """Run trials on the draws that others fell on, unless they have; return whether any of them fell."""
         draws = [draw for draw in self._hard if draw not in self._unmade]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from command_line import caller
 from described import create
 
 from mptune.results import Measurement, Status, Trial
+from mptune.store import RunFile
 
 OWN = Path(own_kernel.__file__)
 POLY = own_kernel.kernel
@@ -84,6 +86,50 @@ def test_a_configuration_asked_for_by_name_is_told_to_be_infeasible(emit: Callab
     assert code == 0
     assert "x_type=fp16" in out
     assert "was asked for by name, but is not feasible (error 0.01 is above the threshold)" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("unverified", "said"),
+    [
+        ("", "It was not verified on unseen inputs: `mptune verify` does that."),
+        ("none was asked for (--verify 0)", "It was not verified on unseen inputs: `mptune verify` does that."),
+        (
+            "none could be made: they do not depend on rng",
+            "It was verified on no unseen input: `none could be made: they do not depend on rng`",
+        ),
+    ],
+)
+def test_the_readme_has_the_warnings_and_promises_no_verification_that_is_impossible(
+    emit: Callable[..., Any], tmp_path: Path, unverified: str, said: str
+) -> None:
+    doubt, busy = "the baseline's error, 0.1, is more than rounding explains", "the machine was busy"
+    path = run_file(tmp_path / "run.db")
+    with RunFile.open(path) as file:
+        file.update(replace(file.state, warnings=(doubt, busy), unverified=unverified))
+    code, _, err = emit(path, "--kernel", OWN)
+    assert code == 0, err
+    readme = (tmp_path / "tuned" / "poly" / "README.md").read_text()
+    before, _, meaning = readme.partition("## What the error means")
+    assert f"Warning of the run: `{busy}`" in before
+    assert f"**The run warned:** `{doubt}`" in meaning
+    assert readme.count(doubt) == 1
+    assert said in meaning
+    assert ("`mptune verify` does that" in readme) == said.endswith("does that.")
+
+
+def test_a_verified_winner_with_doubts_is_not_just_called_verified(emit: Callable[..., Any], tmp_path: Path) -> None:
+    path = run_file(tmp_path / "run.db")
+    with RunFile.open(path) as file:
+        trial = file.trials()[1]
+        seen = {"unseen_inputs": 5.0, "unseen_violations": 0.0, "unseen_error": 1e-8}
+        file.add(trial.with_measurement(metrics={**trial.measurement.metrics, **seen}))
+    emit(path, "--kernel", OWN)
+    readme = tmp_path / "tuned" / "poly" / "README.md"
+    assert "\nVerified: within 1e-3 on 5 of 5 unseen inputs" in readme.read_text()
+    with RunFile.open(path) as file:
+        file.update(replace(file.state, warnings=("errors depend on block",)))
+    emit(path, "--kernel", OWN)
+    assert "\nApart from that, verified: within 1e-3 on 5 of 5 unseen inputs" in readme.read_text()
 
 
 def test_several_devices_need_the_option_and_get_a_header(emit: Callable[..., Any], tmp_path: Path) -> None:
