@@ -9,6 +9,7 @@ done by the mptune of another interpreter, so that two versions stand side by si
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -26,6 +27,12 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.hostile import HOSTILE, THRESHOLD, Hostile  # noqa: E402
 
 OUTPUT: Final = Path(__file__).parent / "results" / "trust.md"
+#: Other pages whose findings belong here: a title, the page, and how the lines begin that say it.
+ALSO: Final = (
+    ("Crafted and mutated files", "trust_files", "|"),
+    ("Inputs nobody measured", "unseen", "|"),
+    ("Speedups", "timing_quality", "- "),
+)
 #: A run that takes longer has failed.
 LONGEST_RUN_S: Final = 300.0
 
@@ -125,7 +132,23 @@ def report(found: dict[str, dict[str, list[Result]]], seeds: int, budget: int) -
     for name in names:
         cells = [counted(by_name[name]) for by_name in found.values()]
         lines.append(f"| {name} | {HOSTILE[name].what} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *also(), ""])
+
+
+def also() -> list[str]:
+    """Return what the other benchmarks of trust found: the first table of a page, or its conclusions."""
+    lines: list[str] = []
+    for title, name, wanted in ALSO:
+        page = OUTPUT.with_name(f"{name}.md")
+        found = page.read_text().splitlines() if page.exists() else []
+        shown = [line for line in found if line.startswith(wanted)]
+        if wanted == "|":
+            # Up to the end of the first table.
+            start = next((i for i, line in enumerate(found) if line.startswith("|")), len(found))
+            shown = list(itertools.takewhile(lambda line: line.startswith("|"), found[start:]))
+        if shown:
+            lines += ["", f"## {title}", "", f"From [{name}.md]({name}.md):", "", *shown]
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
