@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from mptune import In, Kernel, OrdinalParameter, Out, Scalar
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.timing import TimingPlan, is_worth_flushing, repeat_launches
 from mptune.intervals import is_tight
 from mptune.observers.time import time_metrics
@@ -163,3 +165,27 @@ def test_restoring_counts_towards_the_cap() -> None:
     times = repeat_launches(lambda: next(noise) * 1e-6, plan, clock=lambda: next(wall_s))
     # Launches of next to no time whose buffers take 0.2 s to restore.
     assert len(times) < 20
+
+
+def test_a_kernel_that_waits_takes_that_time():
+    kernel = Kernel(
+        name="waits",
+        parameters=[OrdinalParameter("block", [64])],
+        arguments=[Out("y", "n", precision="fp64"), In("x", "n", precision="fp64"), Scalar("n", dtype="int32")],
+        sizes={"default": {"n": 20_000}},
+        inputs=lambda rng, size: {"x": rng.uniform(size=size.n)},
+        reference=lambda inputs, size: 2 * inputs["x"],
+        grid=["ceildiv(n, block)"],
+        block=["block"],
+        template="""
+extern "C" int usleep(unsigned);
+extern "C" __global__ void waits(double* y, const double* x, int n) {
+    const int i = blockIdx.x * 64 + threadIdx.x;
+    if (i == 0) usleep(5000);
+    if (i < n) y[i] = 2 * x[i];
+}
+""",
+    )
+    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host") as evaluator:
+        (trial,) = evaluator.evaluate([kernel.configuration({})])
+    assert trial.metric("time_min_ms") >= 5
