@@ -6,12 +6,15 @@ Buffers are poisoned before a launch that is checked, looked at for writes outsi
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,10 +35,35 @@ __all__ = ["GUARD_BYTES", "BoundArguments", "DeviceData", "GuardedBuffer", "Outp
 
 #: Of each zone, at least: a few rows of most matrices, and a multiple of every alignment a backend promises.
 GUARD_BYTES: Final = 1 << 14
-#: Bytes that make a NaN of every precision, so that what is read from a zone shows in the result as well ...
-_FLOAT_BYTE: Final = 0xFF
-#: ... and an integer no kernel writes by accident, as -1 would be.
-_INTEGER_BYTE: Final = 0xA5
+#: Zones that follow one another in time differ in what they hold, up to so many.
+_KINDS_OF_GUARD: Final = 8
+_guards = itertools.cycle(range(_KINDS_OF_GUARD))
+
+
+@functools.lru_cache(maxsize=128)
+def _guard(nbytes: int, dtype: np.dtype[Any], kind: int) -> NDArray[np.uint8]:
+    """Return what a guard zone holds.
+
+    Integers are random. Numbers are NaNs, so that what is read there shows in the result as well: random signalling
+    ones, which change in any arithmetic. So a kernel that reads beyond its input and writes what comes of it beyond its
+    output leaves other bytes than there were. (E4M3 has one NaN of each sign, E5M2 one signalling one of each.)
+    """
+    rng = np.random.default_rng((kind, nbytes))
+    words = rng.integers(0, 256, nbytes, dtype=np.uint8)
+    if dtype.kind not in "iu":
+        info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+        bits = words.view(f"u{dtype.itemsize}")
+        exponent = ((1 << info.nexp) - 1) << info.nmant
+        quiet = 1 << (info.nmant - 1)
+        bits |= bits.dtype.type(exponent | 1)
+        with np.errstate(invalid="ignore"):
+            has_signalling = np.isnan(np.array([exponent | 1], bits.dtype).view(dtype)).all()
+        if has_signalling:
+            bits &= bits.dtype.type(~quiet & ((1 << info.bits) - 1))
+        else:
+            bits |= bits.dtype.type((1 << info.nmant) - 1)
+    words.flags.writeable = False
+    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +103,14 @@ class GuardedBuffer:
         after = GUARD_BYTES + -nbytes % GUARD_BYTES
         self._whole: Final = backend.device.allocate(GUARD_BYTES + nbytes + after)
         self._itemsize: Final = dtype.itemsize
-        self._byte: Final = _INTEGER_BYTE if dtype.kind in "iu" else _FLOAT_BYTE
         self.data: Final[Buffer] = self._whole.part(GUARD_BYTES, nbytes)
         self.nbytes: Final = self._whole.nbytes
         self._before: Final = self._whole.part(0, GUARD_BYTES)
         self._after: Final = self._whole.part(GUARD_BYTES + nbytes, after)
-        for zone in (self._before, self._after):
-            zone.fill(self._byte)
+        kind = next(_guards)
+        self._intact: Final = {zone: _guard(zone.nbytes, dtype, kind) for zone in (self._before, self._after)}
+        for zone, words in self._intact.items():
+            zone.write(words)
 
     def overrun(self) -> Overrun | None:
         """Return what was written into the zones since they were made, None for nothing."""
@@ -99,7 +128,7 @@ class GuardedBuffer:
     def _changed(self, zone: Buffer) -> np.ndarray[Any, Any]:
         found = np.empty(zone.nbytes, np.uint8)
         zone.read(found)
-        return np.flatnonzero(found != self._byte)
+        return np.flatnonzero(found != self._intact[zone])
 
 
 #: The argument, its precision and what the buffer is for.

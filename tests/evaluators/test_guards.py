@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mptune import In, Out, PrecisionParameter
 from mptune.backends.host import HostBackend
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator
@@ -74,7 +75,8 @@ class TestZones:
         guarded = GuardedBuffer(HostBackend(), 80, dtype)
         found = np.empty(guarded._after.nbytes // dtype.itemsize, dtype)
         guarded._after.read(found)
-        assert np.isnan(found.astype(np.float64)).all()
+        with np.errstate(invalid="ignore"):
+            assert np.isnan(found).all()
 
 
 @pytest.mark.parametrize(
@@ -128,3 +130,28 @@ def test_the_worker_is_replaced_and_the_search_goes_on(kernel: Kernel) -> None:
         trials = list(evaluator.evaluate([kernel.configuration({"fault": f}) for f in ("none", "past", "none")]))
     assert [trial.status for trial in trials] == [Status.OK, Status.CORRUPT, Status.OK]
     assert trials[2].error == 0.0
+
+
+@pytest.mark.parametrize("name", ["fp64", "fp32", "fp16", "bf16"])
+def test_what_comes_of_a_zone_differs_from_what_is_in_it(name):
+    """Without a look at the edge a kernel reads beyond its input, and writes what comes of that beyond its output."""
+    kernel = Kernel(
+        name="relax",
+        parameters=[PrecisionParameter("type", [name])],
+        arguments=[Out("y", "n", precision="type"), In("x", "n", precision="type")],
+        sizes={"default": {"n": 1003}},
+        inputs=lambda rng, size: {"x": rng.uniform(size=size.n)},
+        reference=lambda inputs, size: 0.9 * inputs["x"] + 0.1,
+        grid=["ceildiv(n, 64)"],
+        block=[64],
+        template="""
+extern "C" __global__ void relax({{ type }}* y, const {{ type }}* x) {
+    const int i = blockIdx.x * 64 + threadIdx.x;
+    y[i] = x[i] + {{ type }}(0.1) * ({{ type }}(1) - x[i]);
+}
+""",
+    )
+    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host") as evaluator:
+        (trial,) = evaluator.evaluate([kernel.configuration({})])
+    assert trial.status is Status.CORRUPT
+    assert "out of bounds of 'y'" in trial.message
