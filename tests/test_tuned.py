@@ -12,17 +12,16 @@ import numpy as np
 import own_kernel
 import pytest
 from awkward_kernel import AWKWARD, measured, run_of
+from stepper_kernel import STEPPER, SUMS, stepped
 
 import mptune
 from mptune.backends.host import HostBackend, HostDevice
 from mptune.buffers import DataManager
 from mptune.errors import KernelError, MptuneError, UnknownNameError
-from mptune.kernel import In, InOut, Kernel, Out, Scalar, Scratch
 from mptune.launching import DeviceArrays
 from mptune.precision import PRECISIONS
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 POLY = own_kernel.kernel
 NARROW = {"x_type": "bf16", "a_type": "fp16", "w_type": "fp8_e4m3"}
@@ -266,39 +265,6 @@ def test_integers_of_a_device_are_checked_too() -> None:
 
 # -- several launches, scratch buffers, sizes of the data ----------------------------------------
 
-#: The steps of a time stepper: every launch adds its input's neighbour, and counts in memory of its own.
-STEPPER = Kernel(
-    name="stepper",
-    parameters=[OrdinalParameter("block", [32]), PrecisionParameter("t", ["fp64", "fp32"])],
-    arguments=[
-        InOut("u", "n", precision="t", compared=False),
-        Out("v", "n", precision="t"),
-        Scratch("kept", "n", precision="t"),
-        Scalar("n", dtype="int32"),
-    ],
-    sizes={"default": {"n": 103, "steps": 4}},
-    inputs=lambda rng, size: {"u": rng.uniform(0.5, 1, size.n)},
-    reference=lambda given, size: {"v": stepped(given["u"], size.steps)},
-    grid=["ceildiv(n, block)"],
-    block=["block"],
-    launches="steps",
-    swap=[("u", "v")],
-    template="""
-extern "C" __global__ void stepper(const {{ t }}* u, {{ t }}* v, {{ t }}* kept, int n) {
-    const int i = blockIdx.x * {{ block }} + threadIdx.x;
-    if (i >= n) return;
-    kept[i] = u[(i + 1) % n];
-    v[i] = {{ t }}(0.5) * (u[i] + kept[i]);
-}
-""",
-)
-
-
-def stepped(u: Any, steps: int) -> Any:
-    for _ in range(steps):
-        u = 0.5 * (u + np.roll(u, -1))
-    return u
-
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_all_launches_are_done_and_the_output_is_that_of_the_last(steps: int) -> None:
@@ -313,32 +279,6 @@ def test_all_launches_are_done_and_the_output_is_that_of_the_last(steps: int) ->
             tuned(u=u, kept=u)
         with pytest.warns(UserWarning, match="input 'u' overflows in fp32"):
             np.testing.assert_allclose(tuned(u=u * 1e100), stepped(u * 1e100, steps), rtol=1e-14)
-
-
-SUMS = Kernel(
-    name="sums",
-    parameters=[PrecisionParameter("t", ["fp64", "fp32"])],
-    arguments=[
-        In("x", "m", precision="t"),
-        In("to", "m", dtype="int32"),
-        Out("y", "n", precision="t"),
-        Scalar("m", dtype="int32"),
-    ],
-    sizes={"default": {"n": 5}},
-    data_sizes=["m"],
-    inputs=lambda rng, size: {"x": np.ones(7), "to": np.zeros(7, np.int32)},
-    reference=lambda given, size: {"y": np.bincount(given["to"], given["x"], size.n)},
-    grid=["max(1, m // 1000)"],
-    block=["n"],
-    template="""
-extern "C" __global__ void sums(const {{ t }}* x, const int* to, {{ t }}* y, int m) {
-    if (blockIdx.x > 0) return;
-    {{ t }} sum = 0;
-    for (int j = 0; j < m; ++j) if (to[j] == (int)threadIdx.x) sum += x[j];
-    y[threadIdx.x] = sum;
-}
-""",
-)
 
 
 def test_sizes_of_the_data_are_those_of_each_call() -> None:

@@ -20,7 +20,7 @@ from mptune.build import Build, build_of, compilers_of
 from mptune.emit.sizes import NotTranslatableError, fixed_sizes, formula
 from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, select, sizes_of
-from mptune.errors import MptuneError
+from mptune.errors import KernelError, MptuneError
 from mptune.expressions import Expression
 from mptune.folders import write_whole
 from mptune.kernel import Argument, Kernel, Role
@@ -65,6 +65,10 @@ def describe(winner: Winner, name: str) -> dict[str, Any]:
         "configuration": str(winner.configuration),
         "parameters": [{"name": n, "value": value} for n, value in winner.configuration.items()],
         "sizes": [{"name": n, "value": value, "is_fixed": n not in free} for n, value in sizes.items()],
+        # Of several launches that are a run: how many, and pairs of buffers that change places from one to the next.
+        "launches": "" if str(kernel.launches) == "1" else formula(str(kernel.launches), values, free),
+        "launches_now": kernel.launch_count(winner.configuration, sizes),
+        "swap": kernel.swap,
         "grid": [*grid, "1", "1"][:3],
         "grid_now": shape.grid,
         "block": shape.block,
@@ -95,7 +99,7 @@ def _free_sizes(winner: Winner) -> dict[str, str]:
     kernel = winner.kernel
     fixed = fixed_sizes(kernel, winner.configuration, winner.sizes)
     free = {size: f"sizes.{identifier(size)}" for size in winner.sizes if size not in fixed}
-    for text in (*kernel.grid, *(axis for argument in kernel.arguments for axis in argument.shape)):
+    for text in (kernel.launches, *kernel.grid, *(axis for argument in kernel.arguments for axis in argument.shape)):
         try:
             formula(str(text), {**winner.configuration, **winner.sizes}, free)
         except NotTranslatableError:
@@ -187,9 +191,11 @@ def _argument(winner: Winner, argument: Argument, values: Mapping[str, Any], fre
     shape = winner.kernel.shape_of(argument, winner.sizes)
     elements = [f"({formula(axis, values, free)})" for axis in argument.shape]
     integer, role = str(argument.dtype), argument.role
+    is_scratch = role is Role.OUT and not argument.is_output
     return {
         "name": argument.name,
-        "role": role.value,
+        "role": "scratch" if is_scratch else role.value,
+        "partner": winner.kernel.partners.get(argument.name, argument.name),
         # As it is stored: the type, in C++, and a NumPy type of as many bytes.
         "type": integer if precision is None else precision.name,
         "cpp": _INTEGERS[integer] if precision is None else precision.cpp,
@@ -207,7 +213,7 @@ def _argument(winner: Winner, argument: Argument, values: Mapping[str, Any], fre
         "is_constant": argument.is_constant,
         "is_scalar": role is Role.SCALAR,
         "is_input": role is not Role.OUT and not is_size,
-        "is_output": role in (Role.OUT, Role.INOUT),
+        "is_output": argument.is_output,
     }
 
 
@@ -280,10 +286,16 @@ def winner_of(
         kernel: the definition, unless it is a bundled kernel.
 
     Raises:
-        MptuneError: the kernel is not found or has changed, or no trial or several match.
+        MptuneError: the kernel is not found or has changed, it has sizes that come from the data, or no trial or
+            several match.
     """
     # What may differ from the run stands in what is emitted.
     definition = kernel_of_run(run.info, kernel, on_warning=lambda _: None)
+    if definition.data_sizes:
+        raise KernelError(
+            f"{definition.called}: {', '.join(definition.data_sizes)} comes from the data (data_sizes=), and what is "
+            "emitted has fixed sizes: mptune.TunedKernel calls such a kernel, mptune render prints its source"
+        )
     sizes = sizes_of(run, definition)
     trial = select(run, max_error=max_error, configuration=configuration, kernel=definition)
     if trial is None:
