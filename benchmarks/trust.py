@@ -34,7 +34,7 @@ ALSO: Final = (
     ("Speedups", "timing_quality", "- "),
 )
 #: A run that takes longer has failed.
-LONGEST_RUN_S: Final = 300.0
+LONGEST_RUN_S: Final = 100.0
 
 
 class Outcome(StrEnum):
@@ -93,28 +93,29 @@ def counted(results: Sequence[Result]) -> str:
     )
 
 
-def report(found: dict[str, dict[str, list[Result]]], seeds: int, budget: int) -> str:
+def report(found: dict[str, dict[str, list[Result]]], seeds: int, budget: int, command: str) -> str:
     """Return the results as a page.
 
     Args:
         found: by version ("before", "now") and kernel, the results of the seeds.
         seeds: how many there were.
         budget: evaluations of each run.
+        command: what it was measured with.
     """
     from mptune.backends.processor import processor, usable_cores
 
     names = list(next(iter(found.values())))
 
     def row(title: str, is_counted: Callable[[Result], bool]) -> str:
-        counts = [sum(is_counted(r) for each in by_name.values() for r in each) for by_name in found.values()]
-        return f"| {title} | " + " | ".join(f"{count} of {len(names) * seeds}" for count in counts) + " |"
+        runs = [[result for each in by_name.values() for result in each] for by_name in found.values()]
+        return f"| {title} | " + " | ".join(f"{sum(map(is_counted, each))} of {len(each)}" for each in runs) + " |"
 
     lines = [
         "# Hostile kernels",
         "",
-        "    python benchmarks/trust.py",
+        f"    {command}",
         "",
-        f"{processor().name}, {usable_cores()} cores; {datetime.now(UTC):%Y-%m-%d}. {len(names)} kernels, {seeds} "
+        f"{processor().name}, {usable_cores()} cores; {datetime.now(UTC):%Y-%m-%d}. {len(names)} kernels, up to {seeds} "
         f"seeds each, {budget} evaluations of 48 configurations, threshold {THRESHOLD:g}. A winner is wrong if its "
         "answer, or that of a launch its time was taken of, is wrong by construction; all have right configurations.",
         "",
@@ -158,17 +159,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=int, default=24)
     parser.add_argument("--only", nargs="+", choices=sorted(HOSTILE), metavar="NAME", default=list(HOSTILE))
     parser.add_argument("--before", metavar="PYTHON", help="interpreter of the mptune to compare with")
+    parser.add_argument("--before-seeds", type=int, default=3, help="seeds of the mptune to compare with")
     parser.add_argument("--output", type=Path, default=None, help=f"by default {OUTPUT.name}, if all kernels are tuned")
     given = parser.parse_args(arguments)
     versions = {**({"before": given.before} if given.before else {}), "now": sys.executable}
     found: dict[str, dict[str, list[Result]]] = {version: {} for version in versions}
     for name in given.only:
         for version, python in versions.items():
-            results = [run_apart(python, HOSTILE[name], seed, given.budget) for seed in range(given.seeds)]
+            seeds = given.before_seeds if version == "before" else given.seeds
+            results = [run_apart(python, HOSTILE[name], seed, given.budget) for seed in range(seeds)]
             found[version][name] = results
             bad = [f"{r.outcome}: {r.detail}" for r in results if r.outcome is not Outcome.RIGHT]
             print(f"{name:24} {version:7} {counted(results)}  {'; '.join(bad[:1])}", file=sys.stderr, flush=True)
-    text = report(found, given.seeds, given.budget)
+    options = [
+        f"--seeds {given.seeds}",
+        *([f"--before PYTHON --before-seeds {given.before_seeds}"] if given.before else []),
+    ]
+    text = report(found, given.seeds, given.budget, " ".join(["python benchmarks/trust.py", *options]))
     print(text)
     output = given.output or (OUTPUT if len(given.only) == len(HOSTILE) else None)
     if output is not None:
