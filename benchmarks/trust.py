@@ -115,9 +115,10 @@ def report(found: dict[str, dict[str, list[Result]]], seeds: int, budget: int, c
         "",
         f"    {command}",
         "",
-        f"{processor().name}, {usable_cores()} cores; {datetime.now(UTC):%Y-%m-%d}. {len(names)} kernels, up to {seeds} "
-        f"seeds each, {budget} evaluations of 48 configurations, threshold {THRESHOLD:g}. A winner is wrong if its "
-        "answer, or that of a launch its time was taken of, is wrong by construction; all have right configurations.",
+        f"{processor().name}, {usable_cores()} cores; {datetime.now(UTC):%Y-%m-%d}. {len(names)} kernels, up to "
+        f"{seeds} seeds each, {budget} evaluations of 48 configurations, threshold {THRESHOLD:g}. A winner is wrong if "
+        "its answer, or that of a launch its time was taken of, is wrong by construction; all have right "
+        "configurations.",
         "",
         "| | " + " | ".join(found) + " |",
         "|---|" + "--:|" * len(found),
@@ -171,11 +172,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found[version][name] = results
             bad = [f"{r.outcome}: {r.detail}" for r in results if r.outcome is not Outcome.RIGHT]
             print(f"{name:24} {version:7} {counted(results)}  {'; '.join(bad[:1])}", file=sys.stderr, flush=True)
-    options = [
-        f"--seeds {given.seeds}",
-        *([f"--before PYTHON --before-seeds {given.before_seeds}"] if given.before else []),
-    ]
-    text = report(found, given.seeds, given.budget, " ".join(["python benchmarks/trust.py", *options]))
+    options = f"--seeds {given.seeds}" + (
+        f" --before PYTHON --before-seeds {given.before_seeds}" if given.before else ""
+    )
+    text = report(found, given.seeds, given.budget, f"python benchmarks/trust.py {options}")
     print(text)
     output = given.output or (OUTPUT if len(given.only) == len(HOSTILE) else None)
     if output is not None:

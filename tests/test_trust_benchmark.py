@@ -66,9 +66,9 @@ def test_how_a_run_ended(found: dict[str, Any], outcome: trust.Outcome) -> None:
 def test_a_wrong_baseline_is_counted_and_the_page_tells_of_it() -> None:
     result = trust.judge(HOSTILE["right_once"], document(WRONG) | {"baseline": {"configuration": WRONG}})
     assert result.wrong_baseline
-    page = trust.report({"before": {"right_once": [result]}, "now": {"right_once": []}}, 1, 24)
-    assert "| wrong winners | 1 of 1 | 0 of 1 |" in page
-    assert "| wrong baselines | 1 of 1 | 0 of 1 |" in page
+    page = trust.report({"before": {"right_once": [result]}, "now": {"right_once": []}}, 1, 24, "trust.py")
+    assert "| wrong winners | 1 of 1 | 0 of 0 |" in page
+    assert "| wrong baselines | 1 of 1 | 0 of 0 |" in page
     assert "| **1 wrong winner** |  |" in page
 
 
