@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import functools
 import hashlib
+import os
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,15 +25,27 @@ import jinja2.nodes
 from mptune.build import build_lines
 from mptune.dialect import cite, declared_types, portable, without_comments
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
+from mptune.headers import include_lines
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
 from mptune.prelude import prelude
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["TemplateLines", "TypeName", "cited", "render", "render_body", "template_hash", "template_lines"]
+__all__ = [
+    "TemplateLines",
+    "TypeName",
+    "cited",
+    "included_headers",
+    "render",
+    "render_body",
+    "template_hash",
+    "template_lines",
+]
 
 _KERNEL_FUNCTION: Final = re.compile(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(")
+#: What a template has and the path of its file has not.
+_INLINE: Final = re.compile(r"[\n{;]|__global__")
 
 
 class TypeName:
@@ -163,12 +176,12 @@ class _Source:
 
 
 def _locate(kernel: Kernel) -> _Source:
-    if isinstance(kernel.template, str) and "\n" in kernel.template:
+    if isinstance(kernel.template, str) and _INLINE.search(kernel.template):
         folder = kernel.path.parent if kernel.path else Path.cwd()
         return _Source(f"{kernel.name}.cu.j2", f"template of kernel {kernel.name}", None, folder, kernel.template)
     candidates = _candidates(kernel)
     for path in candidates:
-        if path.is_file():
+        if os.path.isfile(path):  # noqa: PTH113 (no error for a name no file can have)
             return _Source(path.name, path.name, path, path.parent, path.stat().st_mtime_ns)
     name, definition = candidates[-1].name, kernel.path.name if kernel.path else "the program"
     # Whole names are all alike: they end in .cu.j2.
@@ -205,6 +218,22 @@ def template_hash(kernel: Tunable) -> str:
         hashes = [template_hash(each) for each in kernel.kernels.values()]
         return hashlib.sha256(repr(hashes).encode()).hexdigest()
     assert isinstance(kernel, Kernel)
+    return hashlib.sha256(repr(sorted(_texts(kernel).items())).encode()).hexdigest()
+
+
+def included_headers(kernel: Tunable) -> str:
+    """Return the lines of a kernel's templates that include a header; of an application, of all its kernels'.
+
+    Raises:
+        TemplateError: a template is missing or cannot be parsed.
+    """
+    kernels = kernel.kernels.values() if isinstance(kernel, Application) else [kernel]
+    lines = [include_lines(text) for each in kernels if isinstance(each, Kernel) for text in _texts(each).values()]
+    return "".join(f"\n{line}" for line in lines if line)
+
+
+def _texts(kernel: Kernel) -> dict[str, str]:
+    """Return the template of a kernel and those it includes, by name; the name of its own is empty."""
     source = _locate(kernel)
     environment = _environment(source.folder)
     text = str(source.version) if source.path is None else _read(source.path)
@@ -220,7 +249,7 @@ def template_hash(kernel: Tunable) -> str:
             if name is not None and name not in texts and (source.folder / name).is_file():
                 texts[name] = _read(source.folder / name)
                 pending.append(texts[name])
-    return hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
+    return texts
 
 
 def _read(path: Path) -> str:

@@ -14,6 +14,7 @@ from made_up_devices import MadeUp, replace_devices
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.precision import precision
+from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import BooleanParameter, OrdinalParameter, PrecisionParameter
@@ -233,3 +234,29 @@ def test_rounding_is_no_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warned == []
     assert not all(trial.is_checked for trial in run.trials)
     assert_true(run, does)
+
+
+def test_nothing_is_doubted_of_what_was_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_devices(monkeypatch, usual)
+    blocks = [c for c in map(KERNEL.search_space().configuration, range(40)) if c["x_type"] == c["y_type"] == "fp16"]
+    one, other, *_ = blocks
+    trials = [
+        Trial(c, Status.OK, measurement=Measurement({"time_ms": 1.0, "error": error}))
+        for c, error in ((one, 1e-3), (other, 0.9))
+    ]
+    with DeviceEvaluator(KERNEL, KERNEL.resolve_sizes(), "host") as evaluator:
+        for trial in trials:
+            evaluator.remember(trial)
+        assert "do not depend on its accuracy signature" in evaluator.doubts()
+        evaluator._forget(other)
+        assert not evaluator.holds
+        assert evaluator.doubts()
+        evaluator._forget(one)
+        evaluator._forget(one)
+        assert evaluator.doubts() == ""
+        # What was only looked for leaves nothing behind, and one that is left is named without a traceback.
+        evaluator.submit(blocks[2])
+        evaluator.remember(trials[0])
+        wide = next(c for c in map(KERNEL.search_space().configuration, range(200)) if c["x_type"] == "fp64")
+        evaluator._forget(wide)
+        assert evaluator.doubts()

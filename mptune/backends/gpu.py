@@ -28,6 +28,7 @@ from mptune.backends.base import (
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.runtime_compiler import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, LaunchError
+from mptune.headers import with_headers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -159,7 +160,8 @@ class GpuCompiler(Compiler):
         def compile_one() -> tuple[bytes, str]:
             return library.compile(source, function, flags, options.timeout_s)
 
-        return compile_cached(self._cache, [library.name, library.version, *flags, source], function, compile_one)
+        key = [library.name, library.version, *flags, with_headers(source, flags)]
+        return compile_cached(self._cache, key, function, compile_one)
 
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
         architecture = [f"{self._backend.architecture_flag}{options.architecture}"] if options.architecture else []
@@ -189,7 +191,7 @@ class GpuCompiler(Compiler):
         def compile_one() -> tuple[bytes, str]:
             return library.compile(source, function, flags, options.timeout_s)
 
-        key = [library.name, library.version, "listing", *flags, source]
+        key = [library.name, library.version, "listing", *flags, with_headers(source, flags)]
         image: bytes = compile_cached(self._cache, key, function, compile_one).image
         return image.rstrip(b"\0").decode(errors="replace")
 

@@ -27,6 +27,7 @@ from mptune.backends.gcc import ASSEMBLY, LIBRARY, CompilerServers, Precompiled,
 from mptune.backends.processor import processor
 from mptune.build import build_in
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
+from mptune.headers import with_headers
 from mptune.prelude import prelude
 from mptune.processes import ChildGroup
 from mptune.resources.listing import count_arithmetic
@@ -161,7 +162,7 @@ class HostCompiler(Compiler):
             with self._cache.workspace() as folder:
                 return self._compile(program, source, function, flags, options.timeout_s, folder)
 
-        key = [program.version, *program.command, processor().fingerprint, *flags, source]
+        key = [program.version, *program.command, processor().fingerprint, *flags, with_headers(source, flags)]
         return compile_cached(self._cache, key, function, compile_one)
 
     def flags(self, options: CompileOptions) -> tuple[str, ...]:
@@ -195,7 +196,7 @@ class HostCompiler(Compiler):
                 status, log = self._run(program, source, name, flags, _ASSEMBLY_LIMIT_S, folder)
                 return _library(program, name, status, log, folder)
 
-        key = [program.version, *program.command, processor().fingerprint, *flags, source]
+        key = [program.version, *program.command, processor().fingerprint, *flags, with_headers(source, flags)]
         image: bytes = compile_cached(self._cache, key, name, compile_one).image
         return image.decode()
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 import uuid
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from mptune.evaluators.rounds import VISIT
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.evidence import dependence, disagree
+from mptune.headers import with_headers
 from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.policy import Action, Facts, MeasurementPolicy
 from mptune.rendering import cited
@@ -79,6 +80,7 @@ class DeviceEvaluator(Evaluator):
         self._kernel = kernel
         self.policy = policy or MeasurementPolicy()
         self._sizes = sizes
+        self._flags = tuple(flags)
         chosen = metric if metric is not None else kernel.metric
         #: Names of the error metrics without a version: no trial measured with one has the same key in another run.
         self.unversioned_metrics = unversioned(chosen)
@@ -92,7 +94,7 @@ class DeviceEvaluator(Evaluator):
         self._sources: dict[Configuration, str] = {}
         #: The trials whose error was measured on themselves: all, and by accuracy signature.
         self._checked: list[Trial] = []
-        self._siblings: defaultdict[tuple[Value, ...], list[Trial]] = defaultdict(list)
+        self._siblings: dict[tuple[Value, ...], list[Trial]] = {}
         #: Keys of the configurations on a device.
         self._under_way: dict[Configuration, str] = {}
         #: Names of the parameters outside the signature that have several values.
@@ -126,7 +128,7 @@ class DeviceEvaluator(Evaluator):
         """Take in a trial, so that its signature's error is not measured again and again."""
         if not trial.is_valid or trial.measurement.reused_error:
             return
-        siblings = self._siblings[self._kernel.signature_of(trial.configuration)]
+        siblings = self._siblings.setdefault(self._kernel.signature_of(trial.configuration), [])
         roundoff = self._kernel.roundoff_of(trial.configuration)
         if any(disagree(trial, sibling, roundoff) for sibling in siblings):
             self.holds = False
@@ -135,12 +137,15 @@ class DeviceEvaluator(Evaluator):
 
     def _forget(self, configuration: Configuration) -> None:
         """Take back what a trial of a configuration said."""
-        for trials in (self._checked, self._siblings[self._kernel.signature_of(configuration)]):
-            trials[:] = [trial for trial in trials if trial.configuration != configuration]
+        signature = self._kernel.signature_of(configuration)
+        self._checked = [trial for trial in self._checked if trial.configuration != configuration]
+        left = [trial for trial in self._siblings.pop(signature, []) if trial.configuration != configuration]
+        if left:
+            self._siblings[signature] = left
 
     def doubts(self) -> str:
         """Say in one line that errors depend on more than the accuracy signature, and on what; empty if they do not."""
-        if self.holds:
+        if self.holds or not self._checked:
             return ""
         roundoff = max(self._kernel.roundoff_of(trial.configuration) for trial in self._checked)
         return (
@@ -194,7 +199,7 @@ class DeviceEvaluator(Evaluator):
             self._settled.append(Trial(configuration, status, str(error), key=self._key(str(error))))
             return
         key = self._key(source, launch)
-        siblings = self._siblings[self._kernel.signature_of(configuration)]
+        siblings = self._siblings.get(self._kernel.signature_of(configuration), ())
         plan = self.policy.plan(Facts(siblings, self._checked, best_ms, self._free, self.holds))
         if plan.action is Action.REJECT:
             rejected = Measurement(plan.errors, reused_error=True)
@@ -307,5 +312,6 @@ class DeviceEvaluator(Evaluator):
 
     def _key(self, source: str, launch: str = "") -> str:
         ready = self.start()
+        source = with_headers(source, self._flags)
         parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan))
         return trial_key((*parts, *sorted(ready.observers)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from mptune.accuracy.evaluate import Metrics, all_metrics
 from mptune.kernel import Kernel, Sizes, Tunable
-from mptune.rendering import render, template_hash
+from mptune.rendering import included_headers, render, template_hash
 from mptune.space.configuration import Configuration
 
 __all__ = ["launch_identity", "metric_identity", "source_of", "trial_key", "unversioned"]
@@ -35,7 +35,7 @@ def source_of(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> st
     """
     if isinstance(kernel, Kernel):
         return render(kernel, configuration, sizes)
-    return f"{template_hash(kernel)} {kernel.own(configuration)}"
+    return f"{template_hash(kernel)} {kernel.own(configuration)}{included_headers(kernel)}"
 
 
 def launch_identity(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> str:

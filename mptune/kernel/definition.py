@@ -53,8 +53,9 @@ class Kernel(Tunable):
             None: ``reference`` of the file of the same stem in the sibling folder ``references``.
         grid: one expression over sizes and parameters per axis: blocks in the grid.
         block: the same for the threads in a block.
-        template: template source (anything with a line break), or the path of its file, relative to the
-            definition file. None: the file ``<stem>.cu.j2`` in the sibling folder ``templates`` or beside it.
+        template: template source (anything with a line break, ``{``, ``;`` or ``__global__``), or the path of its
+            file, relative to the definition file. None: the file ``<stem>.cu.j2`` in the sibling folder
+            ``templates`` or beside it.
         constraints: predicates over parameters and sizes known before running.
         metric: name of the error metric, or a callable ``metric(output, reference) -> float`` or ``metric(output,
             reference, inputs) -> float``; one for all outputs, or one for each by the output's name. Of a list the
