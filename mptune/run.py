@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.finals import LEAST_ROUNDS
+from mptune.finals import LEAST_ROUNDS, Ratio
 from mptune.markup import heading, table
 from mptune.metric_expressions import MORE_IS_BETTER
 from mptune.objective import Objective
@@ -345,10 +345,14 @@ class Run:
         return sum(self.info.objective.is_feasible(trial) for trial in self.trials)
 
     def speedup(self, trial: Trial) -> float:
-        """Return how many times faster than the baseline a trial is, NaN if unknown."""
+        """Return how many times faster than the baseline a trial is, NaN if unknown.
+
+        It is from the rounds that its interval is from (:meth:`speedup_interval`), or else of times of their own.
+        """
         if self.baseline is None or not trial.is_valid or not trial.time_ms > 0:
             return math.nan
-        return self.baseline.time_ms / trial.time_ms
+        ratio = self._ratio(trial)
+        return self.baseline.time_ms / trial.time_ms if ratio is None else ratio.value
 
     def speedup_interval(self, trial: Trial) -> tuple[float, float] | None:
         """Return the 95% interval of a trial's speedup; None if it and the baseline were not timed side by side."""
@@ -356,8 +360,15 @@ class Run:
             return None
         if trial.configuration == self.baseline.configuration:
             return 1.0, 1.0
+        ratio = self._ratio(trial)
+        return None if ratio is None else (ratio.low, ratio.high)
+
+    def _ratio(self, trial: Trial) -> Ratio | None:
+        """Return how many times longer the baseline takes than another trial, if enough rounds timed both."""
+        if self.baseline is None or trial.configuration == self.baseline.configuration:
+            return None
         ratio = self.state.finals.ratio(self.baseline.configuration, trial.configuration)
-        return None if ratio is None or ratio.rounds < LEAST_ROUNDS else (ratio.low, ratio.high)
+        return None if ratio is None or ratio.rounds < LEAST_ROUNDS else ratio
 
     def speedup_text(self, trial: Trial, *, short: bool = False) -> str:
         """Return the speedup in words: with its interval if that is known, a dash if it is not known itself.

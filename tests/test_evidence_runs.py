@@ -238,8 +238,10 @@ def test_rounding_is_no_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_doubted_of_what_was_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_devices(monkeypatch, usual)
-    blocks = [c for c in map(KERNEL.search_space().configuration, range(40)) if c["x_type"] == c["y_type"] == "fp16"]
-    one, other, *_ = blocks
+    space = KERNEL.search_space(KERNEL.resolve_sizes())
+    everything = [space.configuration(index) for index in range(space.size)]
+    wide = next(c for c in everything if c["x_type"] == "fp64")
+    one, other, third, *_ = (c for c in everything if c["x_type"] == c["y_type"] == "fp16")
     trials = [
         Trial(c, Status.OK, measurement=Measurement({"time_ms": 1.0, "error": error}))
         for c, error in ((one, 1e-3), (other, 0.9))
@@ -255,8 +257,7 @@ def test_nothing_is_doubted_of_what_was_taken_back(monkeypatch: pytest.MonkeyPat
         evaluator._forget(one)
         assert evaluator.doubts() == ""
         # What was only looked for leaves nothing behind, and one that is left is named without a traceback.
-        evaluator.submit(blocks[2])
+        evaluator.submit(third)
         evaluator.remember(trials[0])
-        wide = next(c for c in map(KERNEL.search_space().configuration, range(200)) if c["x_type"] == "fp64")
         evaluator._forget(wide)
         assert evaluator.doubts()

@@ -165,16 +165,17 @@ def test_missing_function_names_what_there_is():
 @pytest.mark.parametrize("function", [FUNCTION, FUNCTION.replace("float*", "half*")])
 def test_a_template_of_one_line_is_no_path(function):
     text = f"{function} {{ {'y[0] = 1; ' * 100}}}"
-    assert "y[0] = 1;" in render_body(kernel(text), kernel(text).search_space().configuration(0), {"n": 1000})
+    right, wrong = kernel(text), kernel(text.replace("scale(", "other("))
+    assert "y[0] = 1;" in render_body(right, right.configuration({}), {"n": 1000})
     with pytest.raises(TemplateError) as caught:
-        render(kernel(text.replace("scale(", "other(")), kernel(text).search_space().configuration(0), {"n": 1000})
+        render(wrong, wrong.configuration({}), {"n": 1000})
     assert len(str(caught.value)) < 200
 
 
 def test_a_path_no_file_can_have_is_a_missing_file():
-    failing = kernel("long" * 100)
+    missing = kernel("long" * 100)
     with pytest.raises(TemplateError, match="no template"):
-        render(failing, failing.search_space().configuration(0), {"n": 1000})
+        render(missing, missing.configuration({}), {"n": 1000})
 
 
 def test_template_without_any_function():
