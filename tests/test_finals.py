@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from described import described_run
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mptune.finals import LEAST_ROUNDS, TIE, Finals, Ratio
 from mptune.results import Measurement, Status, Trial
@@ -242,8 +244,25 @@ def test_speedups_in_words() -> None:
     run = run_of(noisy_rounds(0.01), [MIXED, DOUBLE])
     low, high = run.speedup_interval(MIXED) or (0.0, 0.0)
     assert low <= 2.0 <= high
-    assert run.speedup_text(MIXED) == f"2x ({low:.3g} to {high:.3g})"
+    assert run.speedup_text(MIXED) == f"{run.speedup(MIXED):.3g}x ({low:.3g} to {high:.3g})"
     assert run.speedup_text(DOUBLE) == "1"
     assert run.speedup_interval(typed("fp16", "fp64", 1.0)) is None
     same = [{SINGLE.configuration: 1.0 + i % 3 / 10, DOUBLE.configuration: 1.1} for i in range(9)]
     assert run_of(same, [SINGLE, DOUBLE]).speedup_text(SINGLE).endswith(": cannot be told from 1.00)")
+
+
+times = st.floats(1e-6, 1e6)
+
+
+@given(st.lists(st.tuples(times, times), min_size=1, max_size=20), times, times)
+def test_a_speedup_lies_in_its_interval_whatever_else_was_timed(
+    rounds: list[tuple[float, float]], one_ms: float, other_ms: float
+) -> None:
+    trials = [typed("fp64", "fp64", one_ms), typed("fp32", "fp32", other_ms)]
+    run = run_of([dict(zip([t.configuration for t in trials], pair, strict=True)) for pair in rounds], trials)
+    for trial in trials:
+        interval, speedup = run.speedup_interval(trial), run.speedup(trial)
+        if interval is None:
+            assert speedup == one_ms / other_ms
+        else:
+            assert interval[0] <= speedup <= interval[1]
