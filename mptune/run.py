@@ -430,7 +430,7 @@ class Run:
             UnknownNameError: no error of that name was measured.
             MptuneError: a threshold is out of range, or two are for the same error.
         """
-        threshold = recorded_threshold(max_error, self.metric_names, self.info.metric)
+        threshold = recorded_threshold(max_error, self.metric_names, self.info.metric, self.info.metrics)
         return replace(self.objective, threshold=threshold)
 
     def metric_of(self, trial: Trial, metric: str) -> float:

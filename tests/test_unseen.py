@@ -10,7 +10,7 @@ import pytest
 from described import described_run
 from scipy.stats import beta, binom
 
-from mptune.cli.display import print_run
+from mptune.cli.display import print_run, unverified_rows
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
@@ -223,6 +223,16 @@ def test_a_run_tells_what_was_verified_under_its_own_limits():
     unverified = Run(RunInfo(kernel="poly", objective=objective), [trial()])
     assert unverified.summary()["best"]["verified"] is None
     assert unverified.verified_text(unverified.trials[0]) == ""
+
+
+def test_rows_of_a_front_that_no_unseen_input_has_seen_are_counted():
+    verified, other = with_draws(trial(), [drawn(2e-5)] * 5, Objective()), trial()
+    run = Run(RunInfo(kernel="poly"), [verified, other])
+    assert unverified_rows(run, [verified]) == ""
+    said = "1 of 2 were not verified on unseen inputs (- under unseen): mptune verify --configuration does that"
+    assert unverified_rows(run, [verified, other]) == said
+    fixed = Run(run.info, run.trials, RunState(unverified="none could be made: no such file"))
+    assert unverified_rows(fixed, [other, other]) == "none of these was verified on unseen inputs"
 
 
 def test_why_there_were_fewer_inputs_than_were_asked_for_is_said():

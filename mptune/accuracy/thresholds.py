@@ -1,8 +1,9 @@
 """Which error each threshold limits: the worst output's, that of one output, or one by a metric of its own.
 
 A threshold is a number, or numbers by name: an output (its error by its own metric), ``METRIC`` (of the worst output by
-that metric), ``OUTPUT.METRIC``, or nothing (the worst output by its own metric). What is planned and recorded has one
-spelling of each: that with which ``error.`` and the name are a metric of the trials.
+that metric), ``OUTPUT.METRIC``, or nothing (the worst output by its own metric; beside outputs that are named, each of
+the others). What is planned and recorded has one spelling of each: that with which ``error.`` and the name are a metric
+of the trials.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def planned_threshold(
         UnknownNameError: no output and no metric has a name.
         MptuneError: two thresholds are for the same error, or a metric for all outputs has the name of one.
     """
+    threshold = _spread(threshold, outputs)
     if not isinstance(threshold, Mapping) or all(name in outputs for name in threshold):
         return metrics, threshold
     leading, further = _split(by_name(outputs, metrics), outputs)
@@ -81,13 +83,33 @@ def planned_threshold(
     return {**leading, **{key: metric for key, (_, metric) in further.items()}}, limits
 
 
-def recorded_threshold(threshold: Threshold, names: Collection[str], metric: str) -> Threshold:
+def _spread(threshold: Threshold, outputs: Collection[str]) -> Threshold:
+    """Return a threshold in which a number beside outputs stands for each of the others.
+
+    Raises:
+        MptuneError: there are no others.
+    """
+    if not isinstance(threshold, Mapping) or "" not in threshold or not any(name in outputs for name in threshold):
+        return threshold
+    others = [output for output in outputs if output not in threshold]
+    if not others:
+        raise MptuneError(
+            f"threshold {threshold['']:g}: it is for the outputs without one of their own, and every output "
+            f"({', '.join(outputs)}) has one"
+        )
+    return {**dict.fromkeys(others, threshold[""]), **{name: limit for name, limit in threshold.items() if name}}
+
+
+def recorded_threshold(
+    threshold: Threshold, names: Collection[str], metric: str, further: Mapping[str, str] | None = None
+) -> Threshold:
     """Return a threshold by the names the errors of recorded trials have.
 
     Args:
         threshold: as a user gives it.
         names: names of the trials' metrics.
         metric: what ``error`` was measured by, as :func:`~mptune.accuracy.evaluate.metric_text` says it.
+        further: what every error was measured by, by name, where there were further metrics.
 
     Raises:
         UnknownNameError: no error of that name was recorded.
@@ -96,6 +118,8 @@ def recorded_threshold(threshold: Threshold, names: Collection[str], metric: str
     if not isinstance(threshold, Mapping):
         return threshold
     recorded = [name.removeprefix("error.") for name in names if name.startswith("error.")]
+    threshold = _spread(threshold, [name for name in recorded if _is_output(name, further or {})])
+    assert isinstance(threshold, Mapping)
     found: dict[str, float] = {}
     for name, limit in threshold.items():
         key = name if not name or name in recorded else _recorded(name, recorded, metric)
@@ -158,6 +182,17 @@ def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]
         raise UnknownNameError(
             "output or error metric in the error threshold:", name, [*outputs, *own, *METRICS]
         ) from error
+
+
+def _is_output(name: str, further: Mapping[str, str]) -> bool:
+    """Whether a recorded error of that name is that of an output by its own metric."""
+    if "." in name or further.get(name) == name:  # a metric of the kernel's own has its name
+        return False
+    try:
+        resolve(name)
+    except MptuneError:
+        return True
+    return False
 
 
 def _recorded(name: str, recorded: Collection[str], metric: str) -> str:

@@ -296,6 +296,17 @@ def unequal_draws(metrics: Sequence[str], trials: Sequence[Trial]) -> str:
     )
 
 
+def unverified_rows(run: Run, trials: Sequence[Trial]) -> str:
+    """Say how many trials of a front were not verified on unseen inputs; empty where all were."""
+    without = sum(run.verified(trial) is None for trial in trials)
+    if not without:
+        return ""
+    how = "" if run.state.unverified.startswith("none could be made") else ": mptune verify --configuration does that"
+    if without == len(trials):
+        return f"none of these was verified on unseen inputs{how}"
+    return f"{without} of {len(trials)} were not verified on unseen inputs (- under unseen){how}"
+
+
 def _draws(trial: Trial) -> int:
     from mptune.unseen import count_of
 

@@ -106,7 +106,7 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
     """Return the threshold: one number, or numbers by name, or None.
 
     A name is an output (``OUTPUT=X``), or a metric or an output and a metric (``METRIC:X``, ``OUTPUT.METRIC:X``); empty
-    is that of a number given beside these.
+    is that of a number given beside these, which limits all other outputs.
 
     Raises:
         MptuneError: not a positive number, or two for the same name.
@@ -121,8 +121,6 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
             what = f"{key} is given twice" if key else "a number is given twice"
             raise MptuneError(f"--max-error {text!r}: {what}; expected one for each output or metric")
         found[key] = _positive(value, text)
-    if "" in found and any("=" in text for text in texts):
-        raise MptuneError(f"--max-error: expected one number, or OUTPUT=X for each output, not {', '.join(texts)}")
     return found[""] if found.keys() == {""} else found or None
 
 

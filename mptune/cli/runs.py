@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import echo, number, pareto_table, print_error, print_json, print_note, print_run, unequal_draws
+from mptune.cli.display import (
+    echo,
+    number,
+    pareto_table,
+    print_error,
+    print_json,
+    print_note,
+    print_run,
+    unequal_draws,
+    unverified_rows,
+)
 from mptune.cli.options import option
 from mptune.errors import MptuneError, PlotError, UnknownNameError
 
@@ -63,6 +73,8 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     failed = f", {without} without numbers" if without else ""
     echo(f"\n{len(document['front'])} on the front, {document['dominated']} dominated{failed}")
     if text := unequal_draws(names, run.pareto(names)):
+        echo(text)
+    if text := unverified_rows(run, run.pareto(names)):
         echo(text)
     if document["unchecked"]:
         echo(f"{document['unchecked']} left out: their error was measured on another configuration, not on themselves")

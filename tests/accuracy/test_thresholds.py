@@ -48,6 +48,17 @@ def test_a_number_beside_metrics_is_for_each_output_where_these_differ():
     assert limits == {"y": 1e-4, "z": 1e-4, "MaxAE": 0.1}
 
 
+def test_a_number_beside_outputs_is_for_each_of_the_others():
+    outputs = ["u", "v", "div"]
+    metrics = {"u": "MAE", "v": "MRE", "div": "MaxAE"}
+    found, limits = planned_threshold({"": 1e-4, "div": 1e-3}, outputs, metrics, is_own=True)
+    assert found is metrics
+    assert limits == {"u": 1e-4, "v": 1e-4, "div": 1e-3}
+    assert planned({"": 1e-4, "y": 1e-3, "y.MaxAE": 0.1})[1] == {"z": 1e-4, "y": 1e-3, "y.MaxAE": 0.1}
+    with pytest.raises(MptuneError, match=r"threshold 0\.0001: .* every output \(y, z\) has one"):
+        planned({"": 1e-4, "y": 1e-3, "z": 1.0})
+
+
 def test_one_output_by_a_metric_of_its_own():
     names, limits = planned({"y.MaxAE over rows 0.99": 0.1, "z.MaxAE": 0.2, "MRE over block 4 0.5": 1.0}, "NMAE")
     assert limits == {"y.MaxAE_rows_0_99": 0.1, "z.MaxAE": 0.2, "MRE_block_4_0_5": 1.0}
@@ -125,10 +136,18 @@ NAMES = ("time_ms", "error", "error.y", "error.z", "error.NRMSE_rows_max", "erro
         ({"NRMSE": 1e-3}, 1e-3),
         ({"": 1e-3, "y.MaxAE": 2.0}, {"": 1e-3, "y.MaxAE": 2.0}),
         ({"z.NRMSE": 1e-3}, {"z": 1e-3}),
+        ({"": 1e-4, "z": 1e-3}, {"y": 1e-4, "z": 1e-3}),
+        ({"": 1e-4, "NRMSE_rows_max": 1e-3}, {"": 1e-4, "NRMSE_rows_max": 1e-3}),
     ],
 )
 def test_recorded_errors_are_found_by_any_spelling(threshold, found):
     assert recorded_threshold(threshold, NAMES, "NRMSE") == found
+
+
+def test_a_metric_of_the_kernel_s_own_is_no_output():
+    names, metrics = (*NAMES, "error.own"), {"y": "NRMSE", "z": "NRMSE", "own": "own"}
+    assert recorded_threshold({"": 1e-4, "z": 1e-3}, names, "NRMSE", metrics) == {"y": 1e-4, "z": 1e-3}
+    assert recorded_threshold({"": 1e-4, "own": 1e-3}, names, "NRMSE", metrics) == {"": 1e-4, "own": 1e-3}
 
 
 def test_recorded_errors_of_outputs_with_metrics_of_their_own():
