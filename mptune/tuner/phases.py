@@ -23,7 +23,7 @@ from mptune.policy import MeasurementPolicy
 from mptune.rendering import render
 from mptune.results import Status, Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
@@ -45,6 +45,8 @@ _SMALL_SHARE: Final = 3
 _FOR_FINALISTS: Final = 4
 #: So many of the fastest configurations are given the baseline's types.
 _CROSSED: Final = 2
+#: Of a budget from this on, at least one evaluation is kept for the winner's tuning in the baseline's types.
+_ENOUGH: Final = 8
 
 
 class Phases:
@@ -93,10 +95,11 @@ class Phases:
             self._search()
         # A smaller budget or a time limit may have ended the run before it came to them.
         ledger.take_leftovers()
-        self._settle_reported()
-        # On further inputs errors grow, so that others may come to be reported.
-        while self._verification() or self._settling.unsure:
-            self._settle_reported()
+        self._settle_and_verify()
+        self._spend_the_rest()
+        if self._is_unsettled:
+            self._settle_and_verify()
+        self._say_what_is_untried()
         ledger.end_verification(self._verification.why_not, self._verification.cut_short)
         compare_cold(self._plan, self._evaluator, ledger, self._warn)
         for found in findings(ledger.result(), self._kernel, self._listing):
@@ -110,20 +113,23 @@ class Phases:
         share = max(1, round(budget * self._settings.baseline_share)) if self._settings.baseline_share else 0
         # Half of the share is kept for the end, when it is known which configurations are fast; of a small one less.
         kept = share // 2 if share > _SMALL_SHARE else share // 3
+        # Which is the winner is known when the finals have settled: only then it can be given the baseline's types.
+        most = budget - (max(1, kept // _SMALL_SHARE) if share and budget >= _ENOUGH else 0)
+        searched = min(most, budget - kept)
         self._search_baseline(share - kept)
         if share:
-            self._narrow(ledger.result().baseline, budget - kept)
+            self._narrow(ledger.result().baseline, searched)
         strategy = self._plan.strategy(self._space, ledger.objective)
         strategy.tell(list(ledger.trials.values()))
         if share:
             # What is tuned well by then may have the widest types only because these were met first.
-            self._evaluate("search", (len(ledger.trials) + budget - kept) // 2, strategy.ask, strategy.tell)
-            self._narrow(ledger.result().best, budget - kept)
+            self._evaluate("search", (len(ledger.trials) + searched) // 2, strategy.ask, strategy.tell)
+            self._narrow(ledger.result().best, searched)
             strategy.tell(list(ledger.trials.values()))
-        self._evaluate("search", budget - kept, strategy.ask, strategy.tell)
-        self._confirm_baseline(budget)
+        self._evaluate("search", searched, strategy.ask, strategy.tell)
+        self._confirm_baseline(most)
         strategy.tell(list(ledger.trials.values()))
-        self._evaluate("search", budget, strategy.ask, strategy.tell)
+        self._evaluate("search", most, strategy.ask, strategy.tell)
 
     def _search_jointly(self, application: Application) -> None:
         """Search an application by models of its kernels' times and of its error; see :mod:`mptune.tuner.joint`."""
@@ -242,7 +248,7 @@ class Phases:
 
     def _cross(self, budget: int) -> None:
         """Give the best the types of the baseline and the baseline those of the best, as long as that is new."""
-        fixed = {name: values[0] for name, values in self._kernel.baseline_values().items()}
+        fixed = self._widest
         asked: set[Configuration] = set()
 
         def crossings() -> Iterator[Configuration]:
@@ -263,6 +269,57 @@ class Phases:
 
         # No further ahead than devices are free: which are the fastest changes with every trial.
         self._evaluate("baseline", budget, lambda n: list(islice(crossings(), n)), lead=self._evaluator.capacity)
+
+    @property
+    def _widest(self) -> dict[str, Value]:
+        """The values that make any configuration one of the baseline's."""
+        return {name: values[0] for name, values in self._kernel.baseline_values().items()}
+
+    def _own_baselines(self) -> list[Configuration]:
+        """Return what nobody has tried of the tuning of the winner, or of what may be it, in the baseline's types."""
+        run, fixed = self._ledger.result(), self._kernel.baseline_values()
+        winners = (run.best,) if run.best is not None else run.undecided
+        own = (
+            Configuration({**trial.configuration, **self._widest})
+            for trial in winners
+            if not trial.configuration.is_among(fixed)
+        )
+        return [c for c in dict.fromkeys(own) if c not in self._ledger.trials and c in self._space]
+
+    def _try_own_baselines(self) -> bool:
+        """Give the winner the baseline's types, if that is new and the budget has room; whether it was and had.
+
+        The finals order anew what the search has found, so that it may not be the winner that was given them before.
+        """
+        own = self._own_baselines()
+        waiting = iter(own)
+        self._evaluate("baseline", self._budget, lambda n: list(islice(waiting, n)))
+        tried = [configuration for configuration in own if configuration in self._ledger.trials]
+        self._settling.consider(tried)
+        return bool(tried)
+
+    def _spend_the_rest(self) -> None:
+        """Search baselines with what was kept for the winner's and is left."""
+        if isinstance(self._kernel, Application) or len(self._ledger.trials) >= self._budget:
+            return
+        for phase, make in (("baseline", self._plan.baseline_strategy), ("search", self._plan.strategy)):
+            strategy = make(self._space, self._ledger.objective)
+            strategy.tell(list(self._ledger.trials.values()))
+            self._evaluate(phase, self._budget, strategy.ask, strategy.tell)
+
+    def _say_what_is_untried(self) -> None:
+        settings = self._settings
+        if settings.baseline_share and settings.budget >= _ENOUGH and self._own_baselines():
+            self._warn(
+                "the winner's own tuning was not tried in the baseline's types, as budget or time was spent before: "
+                "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
+                "--budget"
+            )
+
+    @property
+    def _budget(self) -> int:
+        """How many trials the run may have; what measured an application's kernels alone is none of them."""
+        return self._settings.budget - self._file.state.kernel_evaluations
 
     def _evaluate(
         self,
@@ -299,5 +356,18 @@ class Phases:
         is_new = self._ledger.measured_here or self._ledger.result().undecided
         if not is_new:
             self._settling.take_over()
-        if is_new or self._settling.unsure or not self._settling.are_settled:
+        if is_new or self._is_unsettled:
             self._settling.settle()
+        while self._settings.baseline_share and self._try_own_baselines():
+            if self._is_unsettled:
+                self._settling.settle()
+
+    @property
+    def _is_unsettled(self) -> bool:
+        return bool(self._settling.unsure) or not self._settling.are_settled
+
+    def _settle_and_verify(self) -> None:
+        self._settle_reported()
+        # On further inputs errors grow, so that others may come to be reported.
+        while self._verification() or self._settling.unsure:
+            self._settle_reported()

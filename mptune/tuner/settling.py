@@ -74,6 +74,10 @@ class Settling:
         self._spent_s = 0.0
         #: What has been measured again in turn.
         self._settled: set[Configuration] = set()
+        #: What was measured again for its error alone, which others had lent it.
+        self._checked: set[Configuration] = set()
+        #: What finals have not met yet and may turn out to be the baseline.
+        self._rivals: set[Configuration] = set()
         #: What was measured again because it was faster than it can be, and what is said of those that still are.
         self._doubted: set[Configuration] = set()
         self._flagged: dict[Configuration, str] = {}
@@ -83,11 +87,19 @@ class Settling:
         finals = self._ledger.result().state.finals
         self._settled.update(filter(finals.is_chosen, finals.configurations))
 
+    def consider(self, configurations: Sequence[Configuration]) -> None:
+        """Have those of some configurations in the next finals that may be as fast as the baseline."""
+        baseline = self._ledger.result().baseline
+        limit_ms = math.inf if baseline is None else _MAY_BE_AS_FAST * baseline.metric("time_min_ms")
+        trials = (self._ledger.trials[configuration] for configuration in configurations)
+        self._rivals = {t.configuration for t in trials if t.is_valid and t.metric("time_min_ms") <= limit_ms}
+
     @property
     def are_settled(self) -> bool:
         """Whether all that is going to be reported has been measured side by side, as far as it can be."""
-        run = self._ledger.result()
-        return not self.finalists() or {trial.configuration for trial in run.reported} <= self._settled
+        finalists, reported = self.finalists(), self._ledger.result().reported
+        rivals = self._rivals & {trial.configuration for trial in finalists}
+        return not finalists or {trial.configuration for trial in reported} | rivals <= self._settled
 
     def finalists(self) -> list[Trial]:
         """Return the trials that can be the best or the baseline (:func:`finalists`)."""
@@ -95,15 +107,18 @@ class Settling:
 
     def settle(self) -> None:
         """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
-        for _ in range(_SETTLING):
-            if self.are_settled or not self._hold_finals(self.finalists()):
+        while True:
+            for _ in range(_SETTLING):
+                if self.are_settled or not self._hold_finals(self.finalists()):
+                    break
+            # The last times may have put another one on top whose error was reused.
+            unsure = self.unsure
+            if not unsure:
                 break
-        # The last times may have put another one on top whose error was reused.
-        while unsure := self.unsure:
             turns = Turns(self._evaluator, unsure)
             turns.measure([trial.configuration for trial in unsure], 1)
-            self._keep(turns)
-            self._settled.update(trial.configuration for trial in unsure)
+            self._keep(turns, is_settled=False)
+            self._checked.update(trial.configuration for trial in unsure)
         if self._remeasure_doubtful():
             # What takes its place is settled, too.
             self.settle()
@@ -163,13 +178,14 @@ class Settling:
         policy, run = self._evaluator.policy, self._ledger.result()
         claims = policy.would_be_reported(run.trials, holds=self._evaluator.holds)
         unsure = [*(trial for trial in run.reported if policy.checks_before_report(trial)), *claims]
-        return [trial for trial in unsure if trial.configuration not in self._settled]
+        return [trial for trial in unsure if trial.configuration not in self._settled | self._checked]
 
     def _hold_finals(self, last: Sequence[Trial]) -> bool:
         """Find out which of the finalists are reported, then measure those; whether any could be measured.
 
         The rounds that say by how much one is faster are not those that chose it, which would flatter it.
         """
+        self._rivals = set()
         ledger, turns = self._ledger, Turns(self._evaluator, last)
         began, before_s = time.monotonic(), self._spent_s
         others_s = ledger.elapsed_s - before_s
@@ -212,7 +228,7 @@ class Settling:
         # Who is in neither takes part in the first rounds.
         return [feasible, baselines, *([t.configuration] for t in last)]
 
-    def _keep(self, turns: Turns, finals: Finals | None = None) -> None:
+    def _keep(self, turns: Turns, finals: Finals | None = None, *, is_settled: bool = True) -> None:
         """Record what finalists took, and how long each takes against the baseline."""
         typical_ms: Mapping[Configuration, float] = {}
         if finals is not None and finals.configurations:
@@ -224,7 +240,8 @@ class Settling:
                 time_ms = typical_ms.get(trial.configuration, trial.time_ms)
                 metrics = {**trial.measurement.metrics, **({"time_ms": time_ms} if trial.is_valid else {})}
                 self._keep_one(trial.with_measurement(metrics=metrics))
-        self._settled.update(turns.measured)
+        if is_settled:
+            self._settled.update(turns.measured)
         if finals is not None:
             self._file.update(dataclasses.replace(self._file.state, finals=finals))
 

@@ -1,0 +1,107 @@
+"""The winner's own tuning is tried in the baseline's types, whichever configuration turns out to be the winner."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_devices import MadeUp, replace_devices
+
+from mptune.registry import load_kernel
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+from mptune.tuner import TuneSettings, tune
+
+KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))
+WIDEST = {"x_type": "fp64", "y_type": "fp64"}
+
+
+class Reordered:
+    """Times in which the finals find another winner than the search: what was found last.
+
+    In the search all narrower configurations take about as long; launched again, the later one was found the less it
+    takes. In the baseline's types the winner's tuning makes it a little slower than the winner, all other tunings much.
+    """
+
+    def __init__(self) -> None:
+        self._launches = Counter[Configuration]()
+        self.narrow: list[Configuration] = []
+
+    def __call__(self, configuration: Configuration) -> MadeUp:
+        self._launches[configuration] += 1
+        types = {configuration["x_type"], configuration["y_type"]}
+        if "fp16" in types:
+            return MadeUp(1.0, 1e-3)
+        if types == {"fp64"}:
+            tuned_alike = [c for c in self.narrow if {**c, **WIDEST} == dict(configuration)]
+            return MadeUp(1.1 * min(map(self.again_ms, tuned_alike), default=20.0), 1e-16)
+        if configuration not in self.narrow:
+            self.narrow.append(configuration)
+        first_ms = 10.0 - 0.001 * len(self.narrow)
+        return MadeUp(self.again_ms(configuration) if self._launches[configuration] > 1 else first_ms, 1e-7)
+
+    def again_ms(self, configuration: Configuration) -> float:
+        return 10.0 * 0.9 ** self.narrow.index(configuration)
+
+
+def own(run: Run) -> Configuration:
+    assert run.best is not None
+    return Configuration({**run.best.configuration, **WIDEST})
+
+
+def tuned(output: Path | None = None, **changes: Any) -> Run:
+    usual = {"backend": "host", "max_error": 1e-5, "strategy": "random", "verify": 0}
+    resume = changes.pop("resume", False)
+    return tune(KERNEL, TuneSettings(**usual | changes), output=output, resume=resume)
+
+
+@pytest.mark.parametrize(("budget", "seed"), list(itertools.product((8, 10, 14, 24), range(4))))
+def test_the_winner_s_own_baseline_is_tried_after_the_finals(
+    monkeypatch: pytest.MonkeyPatch, budget: int, seed: int
+) -> None:
+    made_up = Reordered()
+    replace_devices(monkeypatch, made_up)
+    run = tuned(budget=budget, seed=seed)
+    assert run.evaluations == budget
+    assert run.best is not None
+    assert own(run) in [trial.configuration for trial in run.trials]
+    assert run.speedup(run.best) < 1.25
+
+
+def test_resuming_tries_what_an_earlier_session_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_devices(monkeypatch, Reordered())
+    first = tuned(tmp_path / "poly.db", budget=9, baseline_share=0.0, seed=1)
+    assert own(first) not in [trial.configuration for trial in first.trials]
+    again = tuned(tmp_path / "poly.db", budget=10, resume=True, seed=1)
+    assert again.evaluations == 10
+    assert own(again) in [trial.configuration for trial in again.trials]
+
+
+def test_a_baseline_that_beats_the_winner_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up = Reordered()
+
+    def faster_in_fp64(configuration: Configuration) -> MadeUp:
+        does = made_up(configuration)
+        is_own = does.error < 1e-10 and does.time_ms < 20.0
+        return MadeUp(0.5 * does.time_ms, does.error) if is_own else does
+
+    replace_devices(monkeypatch, faster_in_fp64)
+    run = tuned(budget=10)
+    assert run.best is not None
+    assert run.best is run.baseline
+    assert run.state.finals.is_chosen(run.best.configuration)
+
+
+def test_that_it_was_not_tried_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up, said = Reordered(), list[str]()
+    replace_devices(monkeypatch, made_up)
+    settings = TuneSettings(backend="host", max_error=1e-5, strategy="random", verify=0, budget=10)
+    # As if the budget were spent when the finals have found the winner.
+    monkeypatch.setattr("mptune.tuner.phases.Phases._budget", property(lambda _: 0))
+    run = tune(KERNEL, settings, on_warning=said.append)
+    is_tried = own(run) in [trial.configuration for trial in run.trials]
+    assert is_tried is not any("the winner's own tuning was not tried" in line for line in said)
+    assert not is_tried
