@@ -171,11 +171,12 @@ class Stepper:
             self.application.steps(steps, self._sizes)
         except (MptuneError, MemoryError):
             raise
-        except Exception as error:
+        # The process ignores Ctrl-C, so that an interrupt is the steps' own.
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             line = traceback.extract_tb(error.__traceback__)[-1]
             where = f" (line {line.lineno} of {line.name})" if line.lineno else ""
-            name = self.application.called
-            raise KernelError(f"steps of {name} failed: {type(error).__name__}: {error}{where}") from error
+            name, what = self.application.called, f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise KernelError(f"steps of {name} failed: {what}{where}") from error
         return (time.perf_counter() - start) * 1e3, places
 
     @property

@@ -23,6 +23,7 @@ from mptune import (
 from mptune.backends import get_backend
 from mptune.errors import ConstraintError, KernelError, UnknownNameError
 from mptune.evaluators.answers import OwnAnswer
+from mptune.evaluators.bench import Bench, Request
 from mptune.kernel import Sizes
 from mptune.results import Status
 from mptune.space.configuration import Configuration
@@ -413,6 +414,95 @@ extern "C" __global__ void csr(const {{ type }} * values, const int * first, {{ 
         run = tune(kernel, backend="host", budget=2, max_error=1e-5, verify=7, on_warning=lambda _: None)
         assert run.best.metric("unseen_inputs") == 7
         assert {trial.status for trial in run.trials} == {Status.OK}
+
+
+INNER = Kernel(
+    name="inner",
+    parameters=[PrecisionParameter("type", ["fp64", "fp32"]), OrdinalParameter("block", [32, 64])],
+    arguments=[In("x", "n", precision="type"), Out("y", "n", precision="type"), Scalar("n", dtype="int32")],
+    grid=["(n + block - 1) // block"],
+    block=["block"],
+    template="""
+extern "C" __global__ void inner(const {{ type }} * x, {{ type }} * y, int n) {
+    const int i = blockIdx.x * {{ block }} + threadIdx.x;
+    if (0 < i && i < n - 1) y[i] = ({{ type }})0.5 * x[i];
+}
+""",
+)
+
+
+def rimmed(steps):
+    """An application of one kernel that leaves the rim of its output as it was."""
+    return Application(
+        name="rimmed",
+        kernels=[INNER],
+        buffers=[
+            Buffer("x", "n", precision="type"),
+            Scratch("y", "n", precision="type"),
+            Scratch("z", "n", precision="type"),
+            Buffer("total", 1, precision="fp64"),
+        ],
+        sizes={"default": {"n": 50}},
+        inputs=lambda rng, size: {"x": rng.uniform(0.5, 1.0, size.n)},
+        steps=steps,
+        outputs=["total"],
+    )
+
+
+def through_a_rim(run, size):
+    """The rim is NaN before the launch and never written by it; what is read beside it is finite."""
+    values = run.read(run.x)
+    values[[0, -1]] = np.nan
+    run.write(run.y, values)
+    run.inner(x=run.y, y=run.z, n=size.n)
+    run.write(run.total, run.read(run.z)[1:-1].sum())
+
+
+def capture(app, folder):
+    app = app.changed(reference=lambda inputs, size: {"total": np.ones(1)})
+    bench = Bench(app, app.resolve_sizes(), get_backend("host"))
+    try:
+        return bench.capture(Request(app.configuration({}), ""), folder)
+    finally:
+        bench.close()
+
+
+class TestCapturing:
+    def test_values_nobody_writes_or_that_are_not_finite_end_no_run(self):
+        said = []
+        found = tune(
+            rimmed(through_a_rim), backend="host", max_error=1e-5, budget=10, inputs=1, verify=0, on_warning=said.append
+        )
+        assert found.best is not None
+        assert found.summary()["kernel_evaluations"] > 0
+        assert any(line.startswith("in a launch of inner, x, y had elements that are NaN") for line in said)
+
+    def test_steps_that_launch_nothing_are_named(self, tmp_path):
+        steps = rimmed(lambda run, size: run.write(run.total, 1.0))
+        with pytest.raises(KernelError, match="the steps of application rimmed launch no kernel"):
+            capture(steps, tmp_path)
+
+    def test_steps_that_launch_something_else_the_second_time_are_named(self, tmp_path):
+        calls = []
+
+        def steps(run, size):
+            calls.append(run)
+            if len(calls) == 1:
+                run.inner(x=run.x, y=run.y, n=size.n)
+            run.write(run.total, 1.0)
+
+        with pytest.raises(KernelError, match="launch differently from run to run: no launch of inner was made"):
+            capture(rimmed(steps), tmp_path)
+
+    @pytest.mark.parametrize(
+        ("error", "text"), [(KeyboardInterrupt(), "KeyboardInterrupt"), (SystemExit(3), "SystemExit: 3")]
+    )
+    def test_steps_that_would_end_the_process_are_named(self, error, text):
+        def steps(run, size):
+            raise error
+
+        with pytest.raises(KernelError, match=rf"steps of application rimmed failed: {text} \(line \d+ of steps\)"):
+            run_once(rimmed(steps), {})
 
 
 def csr(rng, size):

@@ -99,7 +99,9 @@ class Evaluator:
 
 def search(made, threshold, budget, seed=0):
     """Return the trials of a search of so many evaluations, and how many of them were of kernels."""
-    joint = JointSearch(made.app, made.space, Objective(threshold=threshold), made, made.kernel_evaluator, None, seed)
+    joint = JointSearch(
+        made.app, made.space, Objective(threshold=threshold), made, made.kernel_evaluator, None, seed, pytest.fail
+    )
     trials = [made.run(configuration) for configuration in joint.first()]
     joint.tell(trials)
     joint.look(trials[0].configuration)
@@ -161,5 +163,7 @@ def test_choices_of_the_steps_have_launches_of_their_own():
     made = Made((1.0, 1.0, 1.0))
     made.app = made.app.changed(shared=[OrdinalParameter("tries", [1, 2])])
     made.space = made.app.search_space(Sizes({"n": 37}))
-    joint = JointSearch(made.app, made.space, Objective(threshold=1.0), made, made.kernel_evaluator, None, 0)
+    joint = JointSearch(
+        made.app, made.space, Objective(threshold=1.0), made, made.kernel_evaluator, None, 0, pytest.fail
+    )
     assert [c["tries"] for c in joint.first()] == [1, 2]

@@ -12,6 +12,7 @@ import numpy as np
 
 from mptune.backends.base import Backend, Binary, Buffer, CompileOptions
 from mptune.capturing import CapturedLaunch, kept
+from mptune.errors import KernelError
 from mptune.evaluators.device_data import BoundArguments
 from mptune.kernel import Application, Kernel, LaunchShape, Sizes
 from mptune.space.configuration import Configuration
@@ -187,24 +188,35 @@ class ApplicationProgram(Program):
         return found
 
     def capture(self, bound: BoundArguments, folder: Path) -> tuple[CapturedLaunch, ...]:
-        """Run it twice, and write to a folder the data of the middle one of all launches that are alike."""
+        """Run it twice, and write to a folder the data of the middle one of all launches that are alike.
+
+        Raises:
+            KernelError: it launches nothing, or not again what it launched the first time.
+        """
+        called = self._stepper.application.called
         bound.restore()
         self.launch(bound)
         counts, times_ms = self._stepper.counts, self._stepper.times_ms
+        if not counts:
+            raise KernelError(f"the steps of {called} launch no kernel")
         self._stepper.capture({launched: (count + 1) // 2 for launched, count in counts.items()})
         bound.restore()
         self.launch(bound)
         captured = self._stepper.captured
         self._stepper.capture({})
-        return tuple(
-            CapturedLaunch(
-                each.launched,
-                counts[each.launched],
-                times_ms[each.launched],
-                kept(each, folder / f"{each.launched.kernel}-{number}.npz"),
+        if not captured:
+            names = ", ".join(dict.fromkeys(launched.kernel for launched in counts))
+            raise KernelError(
+                f"the steps of {called} launch differently from run to run: no launch of {names} was made the second "
+                "time as it was the first, on the same inputs"
             )
-            for number, each in enumerate(captured)
-        )
+        launches = []
+        for number, each in enumerate(captured):
+            path = folder / f"{each.launched.kernel}-{number}.npz"
+            not_finite = kept(each, path)
+            count, time_ms = counts[each.launched], times_ms[each.launched]
+            launches.append(CapturedLaunch(each.launched, count, time_ms, str(path), not_finite))
+        return tuple(launches)
 
     def anew(self) -> Program:
         return self._again()

@@ -43,7 +43,9 @@ _USUAL_CAUSES: Final[Mapping[int, str]] = {
     signal.SIGKILL: "by somebody, or by the system because memory ran out",
 }
 #: What one says of a kernel that has lost its connection without a signal.
-_ENDED_BY_ITSELF: Final = "a kernel that calls exit, or uses file descriptors that are not its own"
+_ENDED_BY_ITSELF: Final = (
+    "a kernel that calls exit, or uses file descriptors that are not its own, or the steps of an application that do"
+)
 #: Phases in which no kernel runs.
 _BEFORE_KERNELS: Final = ("start", "inputs", "compile")
 
@@ -279,10 +281,16 @@ class DeviceWorker:
             return self._lost(request, death, start)
 
     def _answer(self, asked: Asked) -> Finished:
-        if isinstance(asked, LeastTimes | Capture) or len(asked.requests) > 1:
+        if isinstance(asked, Capture):
+            start = time.perf_counter()
+            try:
+                return self._ask(asked, nullcontext)
+            except WorkerDied as death:
+                return Finished((self._lost(asked.request, death, start),))
+        if isinstance(asked, LeastTimes) or len(asked.requests) > 1:
             with contextlib.suppress(WorkerDied):
                 return self._ask(asked, nullcontext)
-        if isinstance(asked, LeastTimes | Capture):
+        if isinstance(asked, LeastTimes):
             return Finished(())
         return together([self._alone(dataclasses.replace(asked, requests=(each,))) for each in asked.requests])
 

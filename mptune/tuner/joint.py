@@ -88,6 +88,7 @@ class JointSearch:
         kernel_evaluator: makes what evaluates a kernel alone.
         folder: for the data of launches.
         seed: of whatever is random.
+        warn: told what a user should know.
 
     Attributes:
         kernel_evaluations: configurations of kernels that were evaluated alone.
@@ -102,6 +103,7 @@ class JointSearch:
         kernel_evaluator: Callable[[Kernel], DeviceEvaluator],
         folder: Path,
         seed: int,
+        warn: Callable[[str], None],
     ) -> None:
         self._application = application
         self._space = space
@@ -110,6 +112,7 @@ class JointSearch:
         self._kernel_evaluator = kernel_evaluator
         self._folder = folder
         self._seed = seed
+        self._warn = warn
         self._stack = contextlib.ExitStack()
         self._measured: dict[tuple[str, object], _Measured] = {}
         self._launches: dict[Launched, _Launches] = {}
@@ -166,6 +169,11 @@ class JointSearch:
         key = (launched.kernel, launched.sizes)
         if key not in self._measured:
             kernel = in_context(self._application, launch)
+            if launch.not_finite:
+                self._warn(
+                    f"in a launch of {launched.kernel}, {', '.join(launch.not_finite)} had elements that are NaN, "
+                    "infinite or never written: other values stand for them where the kernel is timed alone"
+                )
             evaluator = self._stack.enter_context(self._kernel_evaluator(kernel))
             limits = device_constraints(kernel, evaluator.start().constraints)
             times = KernelTimes(kernel.search_space(kernel.resolve_sizes(), limits), self._seed)

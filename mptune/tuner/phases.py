@@ -145,6 +145,7 @@ class Phases:
                     self._kernel_evaluator,
                     Path(folder),
                     self._settings.seed,
+                    self._warn,
                 )
             ) as joint,
         ):
