@@ -61,7 +61,7 @@ class UnknownNameError(MptuneError):
 
     def _message(self) -> str:
         valid = ", ".join(self.known) if self.known else "none is defined"
-        hint = f" {self.hint}" if self.hint else ""
+        hint = f". {self.hint}" if self.hint else ""
         suggestion = did_you_mean(self.name, (*self.known, *self.aliases))
         return f"unknown {self.kind} {self.name!r}{suggestion} (valid: {valid}){hint}"
 
@@ -130,12 +130,12 @@ def did_you_mean(name: str, known: Iterable[str], folder: Path | None = None) ->
     """Return ``"; did you mean 'x'?"`` for the nearest known name, or ``""`` when none is near.
 
     Case is ignored, so ``FP32`` finds ``fp32``; of names that are not alike, one that begins the other is near.
-    Names of files are shown with the folder they are in.
+    Names of files are shown with the folder they are in, and have to be nearer: what they end in is no likeness.
     """
     import difflib  # only a mistake needs it
 
     by_lower = {entry.lower(): entry for entry in known}
-    near = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.5 if folder is None else 0.7)
     near = near or [entry for entry in by_lower if len(name) > 2 and entry.startswith(name.lower())]
     if not near:
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -13,7 +14,7 @@ from mptune.expressions import Expression
 from mptune.kernel import Kernel, Sizes
 from mptune.literals import widening_literals
 from mptune.rendering import render_body, template_lines
-from mptune.reserved import clash
+from mptune.reserved import clash, parameter_names
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering
 from mptune.space.parameters import Parameter, uniform_types
@@ -52,7 +53,12 @@ def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> tuple[str, ...]:
     What cannot be rendered says so when it is compiled, and says nothing here.
     """
     chosen = _configurations(kernel, space)
-    return (*_widening(kernel, sizes, chosen), *_unused(kernel, sizes, space, chosen))
+    found = (
+        _misordered(kernel, sizes, chosen),
+        _widening(kernel, sizes, chosen),
+        _unused(kernel, sizes, space, chosen),
+    )
+    return tuple(itertools.chain.from_iterable(found))
 
 
 def _configurations(kernel: Kernel, space: SearchSpace) -> list[Configuration]:
@@ -75,6 +81,30 @@ def _place(kernel: Kernel, configuration: Configuration, sizes: Sizes, body: str
     if lines is None:
         return "what mptune render prints", line
     return lines.place(line, start - body.rfind("\n", 0, start))
+
+
+# -- arguments -------------------------------------------------------------------------------------------
+
+
+def _misordered(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> Iterator[str]:
+    """Say that the function's parameters are called like the arguments, in another order: types may not tell."""
+    declared = [argument.name for argument in kernel.passed]
+    for configuration in chosen:
+        try:
+            body = render_body(kernel, configuration, sizes)
+        except MptuneError:
+            continue
+        parameters = parameter_names(body, kernel.function)
+        names = [parameter.text for parameter in parameters]
+        if names != declared and sorted(names) == sorted(declared):
+            first = next(p for p, name in zip(parameters, declared, strict=True) if p.text != name)
+            where = cite(*_place(kernel, configuration, sizes, body, first.start))
+            yield (
+                f"{where}: function {kernel.function} takes ({', '.join(names)}), but kernel {kernel.name} declares "
+                f"({', '.join(declared)}), and arguments are passed in the order they are declared in, whatever their "
+                "names: give both the same order"
+            )
+        return
 
 
 # -- literals --------------------------------------------------------------------------------------------

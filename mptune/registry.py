@@ -28,6 +28,7 @@ __all__ = [
     "bundled_applications",
     "bundled_kernels",
     "definition_hash",
+    "edited",
     "kernel_of_run",
     "load_kernel",
     "load_tunable",
@@ -150,25 +151,30 @@ def kernel_of_run(
 def remarks(info: RunInfo, kernel: Tunable) -> tuple[str, ...]:
     """Say why a kernel may not be what a run measured: another mptune, or other files than the run's record has."""
     from mptune import __version__
-    from mptune.rendering import template_hash
 
     found = []
     if info.mptune_version and info.mptune_version != __version__:
         found.append(
             f"the run was made with mptune {info.mptune_version}, this is {__version__}: the source may differ"
         )
-    pairs = {
-        "definition": (info.definition_hash, definition_hash(kernel)),
-        "template": (info.template_hash, template_hash(kernel)),
-    }
-    changed = [name for name, (recorded, ours) in pairs.items() if recorded and recorded != ours]
-    if changed:
+    if changed := edited(info, kernel):
         found.append(
             f"the {' and the '.join(changed)} of kernel {kernel.name} {'is' if len(changed) == 1 else 'are'} not what "
             "the run was made with (the hash differs). If that changed the kernel, the times and errors of the run "
             "belong to another one."
         )
     return tuple(found)
+
+
+def edited(info: RunInfo, kernel: Tunable) -> list[str]:
+    """Return which of a kernel's definition and template are not what a run was made with."""
+    from mptune.rendering import template_hash
+
+    pairs = {
+        "definition": (info.definition_hash, definition_hash(kernel)),
+        "template": (info.template_hash, template_hash(kernel)),
+    }
+    return [name for name, (recorded, ours) in pairs.items() if recorded and recorded != ours]
 
 
 def _bundled_of(info: RunInfo) -> Kernel:

@@ -13,7 +13,7 @@ from typing import Final
 from mptune.cplusplus import KEYWORDS, Token, tokens
 from mptune.prelude import prelude
 
-__all__ = ["clash", "prelude_names", "why_reserved"]
+__all__ = ["clash", "parameter_names", "prelude_names", "why_reserved"]
 
 _MACRO: Final = re.compile(r"#\s*(define|undef)\s+(\w+)")
 #: The functions that one macro of the prelude lists, to declare each of them.
@@ -50,7 +50,7 @@ def clash(body: str, function: str) -> tuple[Token, str] | None:
     """
     source = tuple(tokens(body))
     words = [token.text for token in source]
-    start = next((i for i in range(len(source) - 1) if words[i : i + 2] == [function, "("]), len(source))
+    start = _start(words, function)
     called = {
         words[i]
         for i in range(start + 1, len(source) - 1)
@@ -64,6 +64,17 @@ def clash(body: str, function: str) -> tuple[Token, str] | None:
         if why and name in called:
             return parameter, f"it is called {name!r} and hides {why}, and the template uses that one too"
     return None
+
+
+def parameter_names(body: str, function: str) -> tuple[Token, ...]:
+    """Return the names of the parameters of a function in an instantiated template; nothing where it is not there."""
+    source = tuple(tokens(body))
+    return tuple(_parameters(source, _start([token.text for token in source], function) + 1))
+
+
+def _start(words: Sequence[str], function: str) -> int:
+    """Return where a function's name stands before a bracket."""
+    return next((i for i in range(len(words) - 1) if words[i] == function and words[i + 1] == "("), len(words))
 
 
 def _parameters(source: Sequence[Token], i: int) -> Iterator[Token]:

@@ -22,7 +22,7 @@ from mptune.evaluators.devices import runnable_backend
 from mptune.hunting import hunt
 from mptune.kernel import Kernel, Sizes
 from mptune.policy import LEAST_NEW, NEW_MS
-from mptune.registry import kernel_of_run, remarks
+from mptune.registry import edited, kernel_of_run, remarks
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
 from mptune.store import RunFile
@@ -46,7 +46,8 @@ class Case:
         sizes: the problem sizes.
         scale: factor of every floating-point array.
         verified: what they said, with those of earlier sessions where they count together.
-        worst: the input of the largest error in this session; None if no input could be made.
+        worst: the input of the largest error in this session, the first that gave no usable numbers if any did; None if
+            no input could be made.
         ranges: the values of the kernel's ranges there, by name.
         failures: how many gave no usable numbers, by status; they break every limit.
         unmade: inputs that could not be made, and why, each reason once.
@@ -94,6 +95,7 @@ class Verification:
         cases: a result for each size and scale.
         hunted: the worst input found on purpose, None if nobody looked for it.
         is_kept: whether the run file has what was found at its own sizes.
+        is_of_another: whether the kernel is another than that of the run: its definition or template has changed.
         wall_s: how long all of it took.
     """
 
@@ -102,6 +104,7 @@ class Verification:
     cases: tuple[Case, ...]
     hunted: Hunted | None
     is_kept: bool
+    is_of_another: bool
     wall_s: float
 
     @property
@@ -113,7 +116,8 @@ class Verification:
 
     def words(self, case: Case) -> str:
         """Say what a case means; empty where no input could be made."""
-        return "" if case.verified is None else case.verified.words(limit_of(self.run.info.objective))
+        text = "" if case.verified is None else case.verified.words(limit_of(self.run.info.objective))
+        return f"another definition than the run's: {text}" if text and self.is_of_another else text
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune verify --json`` prints."""
@@ -129,6 +133,7 @@ class Verification:
                 "seed": info.seed,
                 "holds": self.holds,
                 "kept": self.is_kept,
+                "another_definition": self.is_of_another,
                 "cases": [
                     {
                         "sizes": case.sizes,
@@ -239,7 +244,8 @@ def verify(
     if hunted is None and not any(case.verified for case in cases):
         reasons = dict.fromkeys(reason for case in cases for reason in case.unmade)
         raise MptuneError(f"no unseen input could be made: {'; '.join(reasons) or 'the worker was lost'}")
-    return Verification(run, trial, tuple(cases), hunted, is_kept, time.monotonic() - start)
+    is_of_another = bool(edited(run.info, definition))
+    return Verification(run, trial, tuple(cases), hunted, is_kept, is_of_another, time.monotonic() - start)
 
 
 def _known(kernel: Kernel, sizes: Sizes, trial: Trial) -> Trial:
@@ -401,7 +407,7 @@ class _Subject:
                 broken += one.status is not Status.OK or excess > 0
                 failures.update([one.status.value] if one.status is not Status.OK else [])
                 worst_error = max(worst_error, error)
-                worst = max([(error, draw), *([worst] if worst else [])], key=lambda pair: pair[0])
+                worst = max([*([worst] if worst else []), (error, draw)], key=lambda pair: pair[0])
             has_failed = any(one.status is not Status.OK for _, one in found)
             if keeper is not None and found and (has_failed or keeper.trial.is_valid):
                 keeper.keep(after_draws(keeper.trial, dict(found), self._objective))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,18 @@ def test_a_literal_put_into_a_bundled_kernel_is_found(name: str, right: str, wro
     assert warning.startswith(f"template of kernel {name}, line {line}: {literal}")
     assert "computed in double" in warning
     assert "\n" not in warning
+
+
+def test_arguments_in_another_order_than_the_function_s_parameters_are_found() -> None:
+    order = tuple(OWN.arguments[i] for i in (1, 0, *range(2, len(OWN.arguments))))
+    (warning,) = found(OWN, arguments=order)
+    names = [argument.name for argument in OWN.arguments]
+    swapped = [argument.name for argument in order]
+    assert warning.endswith("give both the same order")
+    assert f"takes ({', '.join(names)}), but kernel poly declares ({', '.join(swapped)})" in warning
+    # Names of one's own, for the same arguments, are nobody's business.
+    renamed = re.sub(rf"\b{names[0]}\b", f"{names[0]}_values", str(OWN.template))
+    assert found(OWN, arguments=order, template=renamed) == ()
 
 
 def test_a_parameter_that_changes_nothing_is_named() -> None:

@@ -265,6 +265,11 @@ def test_under_other_conditions_nothing_is_kept_and_it_is_said(path):
     before = Run.load(path).trials
     found = verify(path, other, configuration=chosen(path), inputs=5, on_warning=warned.append)
     assert not found.is_kept
+    assert found.is_of_another
+    assert found.words(found.cases[0]).startswith(
+        "another definition than the run's: within 1e-3 on 5 of 5 unseen inputs"
+    )
+    assert found.to_json()["another_definition"] is True
     assert any("is not kept" in message and "template" in message for message in warned)
     assert Run.load(path).trials == before
 

@@ -223,7 +223,7 @@ def _nothing_found(run: Run) -> str:
 
     closest, baseline = run.closest, run.baseline
     if closest is None:
-        return f"none of {run.evaluations} configurations ran to its end with finite outputs"
+        return f"none of {run.evaluations} configurations gave outputs that can be judged: {pairs(run.statuses)}"
     if closest.status is Status.VIOLATION:
         return f"no configuration satisfies every constraint; the closest: {closest.message} ({closest.configuration})"
     nearest = f"the closest has {errors_text(run, closest)}: {closest.configuration}"

@@ -104,7 +104,9 @@ def _print(found: Verification) -> None:
         if case.verified is not None:
             echo(wrapped(where + found.words(case)))
         if case.worst is not None and case.ranges:
-            echo(wrapped(f"{where}the largest error is on {case.worst}, with {_ranges(case.ranges)}"))
+            failed = ", ".join(f"{status} on {count:,}" for status, count in case.failures.items())
+            what = f"{failed}, the first is" if failed else "the largest error is on"
+            echo(wrapped(f"{where}{what} {case.worst}, with {_ranges(case.ranges)}"))
         for reason in case.unmade:
             print_note(f"{where}inputs that could not be made: {reason}")
     if found.hunted is not None:
