@@ -23,6 +23,7 @@ from mptune.reasons import Reason, machine_reasons, quotient
 from mptune.results import Measurement, Trial
 from mptune.run import Run, in_short, json_document
 from mptune.space.configuration import Configuration, Value
+from mptune.unseen import count_of
 
 __all__ = [
     "LEAST_DIGITS", "WINNER", "Change", "Explanation", "Outcome", "Reason", "Tradeoff",
@@ -146,12 +147,14 @@ class Tradeoff:
         limit: the limit in words.
         best: the best that was measured under it, None if nothing was.
         changed: values of precisions and policies that differ from the winner's, by name.
+        inputs: on how many inputs the best's error was measured: of what breaks the run's limit, mostly a single one.
     """
 
     digits: int
     limit: str
     best: Outcome | None
     changed: Mapping[str, Value] = field(default_factory=dict)
+    inputs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,8 @@ class Explanation:
         changes: every change of one parameter, by parameter, the widest value first.
         widest: the baseline, all of whose types are the widest; None if there is none, or the trial is it.
         tradeoffs: one digit more, and one less where there is a threshold to relax.
+        ahead: the best that is feasible and surely better than the winner; None if nothing is.
+        faster_baseline: the fastest feasible one in the baseline's types that is surely faster than the baseline.
         why_undecided: why no winner is named, if none is though some are feasible.
         unprobed: why configurations that are missing were not measured; empty if none is missing.
     """
@@ -190,6 +195,8 @@ class Explanation:
     changes: tuple[Change, ...] = ()
     widest: Outcome | None = None
     tradeoffs: tuple[Tradeoff, ...] = ()
+    ahead: Outcome | None = None
+    faster_baseline: Outcome | None = None
     why_undecided: str = ""
     unprobed: str = ""
 
@@ -219,6 +226,11 @@ class Explanation:
         return tuple(_remarks(self, change))
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """What was measured that the run's winner or its speedup does not stand up to, one statement each."""
+        return tuple(_doubts(self))
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """What a reader should take away, one statement each."""
         return tuple(_sentences(self))
@@ -242,7 +254,8 @@ class Explanation:
                 "changes": [_change_document(change) | {"remarks": self.remarks(change)} for change in self.changes],
                 "widest": _outcome_document(self.widest),
                 "tradeoffs": [
-                    {"digits": t.digits, "limit": t.limit, "changed": t.changed, "best": _outcome_document(t.best)}
+                    {"digits": t.digits, "limit": t.limit, "changed": t.changed, "inputs": t.inputs}
+                    | {"best": _outcome_document(t.best)}
                     for t in self.tradeoffs
                 ],
                 "sentences": self.sentences,
@@ -279,6 +292,8 @@ def explanation_of(run: Run, *, key: str = "", unprobed: str = "") -> Explanatio
         changes=tuple(found.changes()),
         widest=found.widest(),
         tradeoffs=tuple(found.tradeoffs()),
+        ahead=found.ahead(),
+        faster_baseline=found.faster_baseline(),
     )
     return replace(explanation, unprobed=unprobed if explanation.missing else "")
 
@@ -426,6 +441,29 @@ class _Reader:
             return None
         return self._beside(baseline)
 
+    # -- better than what is reported ----------------------------------------------------------
+
+    def ahead(self) -> Outcome | None:
+        """Return the best that is feasible and, in the same rounds, surely better than the winner."""
+        return _best(o for o in self._known if o.interval is not None and o.is_better and self._is_feasible(o))
+
+    def faster_baseline(self) -> Outcome | None:
+        """Return the fastest feasible one in the baseline's types that is surely faster than the baseline is."""
+        fixed, speedup = self.run.info.baseline_values, self.run.speedup(self.winner)
+        if not fixed or math.isnan(speedup):
+            return None
+        least, _ = self.run.speedup_interval(self.winner) or (speedup, speedup)
+        found = (
+            outcome
+            for outcome in self._known
+            if outcome.interval is not None
+            and outcome.interval[0] * min(least, speedup) > 1.0 + TIE
+            and outcome.trial.configuration.is_among(fixed)
+            and outcome.trial is not self.run.baseline
+            and self._is_feasible(outcome)
+        )
+        return max(found, key=lambda outcome: outcome.speed, default=None)
+
     # -- one parameter -------------------------------------------------------------------------
 
     def changes(self) -> Iterator[Change]:
@@ -501,7 +539,8 @@ class _Reader:
                 best = self._beside(winner)
             other = winner.configuration if best is None else best.trial.configuration
             changed = {name: other[name] for name in self._types if other[name] != winner.configuration[name]}
-            yield Tradeoff(digits, limit, best, changed)
+            inputs = 0 if best is None else count_of(best.trial, "error_draws", 1)
+            yield Tradeoff(digits, limit, best, changed, inputs)
 
     def _is_within(self, trial: Trial, digits: int) -> bool:
         """Whether a trial keeps to a limit that is so many digits tighter."""
@@ -565,18 +604,33 @@ def _sentences(e: Explanation) -> Iterator[str]:
         yield "The kernel has no precision or policy parameter with more than one value: no type can be changed."
         return
     yield _limit_sentence(e, e.trial.configuration)
-    ahead = [c for c in e.changes if c.is_feasible and c.outcome is not None and c.outcome.is_better]
-    if ahead and e.subject == "best" and e.is_objective:
-        best = max(ahead, key=lambda c: c.gain)
-        yield (
-            f"The search has not found the best there is: {best.parameter} in {best.after} is within the limits and "
-            f"{_price(e, best.outcome)}. More evaluations may find better still (--resume with a larger --budget)."
-        )
+    yield from _doubts(e)
     for tradeoff in e.tradeoffs:
         yield _tradeoff_sentence(e, tradeoff, e.trial.configuration)
     if e.missing:
         why = f": {e.unprobed}" if e.unprobed else ""
         yield f"Not measured: {e.missing} of {len(e.changes)} changes{why}."
+
+
+def _doubts(e: Explanation) -> Iterator[str]:
+    if e.trial is None or e.subject != "best":
+        return
+    changes = [c.outcome for c in e.changes if c.is_feasible and c.outcome is not None and c.outcome.is_better]
+    ahead = _best(outcome for outcome in (*changes, e.ahead) if outcome is not None)
+    if e.is_objective and ahead is not None:
+        other, winner = ahead.trial.configuration, e.trial.configuration
+        what = ", ".join(f"{name} in {value}" for name, value in other.items() if value != winner[name])
+        yield (
+            f"The search has not found the best there is: {what} is within the limits and {_price(e, ahead)}. More "
+            "evaluations may find better still (--resume with a larger --budget)."
+        )
+    if e.faster_baseline is not None:
+        types = _differences(e.faster_baseline, e.trial.configuration) or "in the winner's own values"
+        times = f"{1 / e.faster_baseline.speed:.3g} times"
+        yield (
+            f"In the baseline's types ({types}) it takes {times} as long as the winner: the speedup of the run, "
+            f"{e.speedup:.3g}, is against a baseline that is slower than this; tune again with a larger --budget."
+        )
 
 
 def _limit_sentence(e: Explanation, winner: Configuration) -> str:
@@ -614,7 +668,9 @@ def _tradeoff_sentence(e: Explanation, tradeoff: Tradeoff, winner: Configuration
     if best.trial.configuration == winner:
         how = "costs nothing: the winner has it already" if tradeoff.digits > 0 else "gains nothing that was measured"
         return f"{what} {how}."
-    return f"{what} {_price(e, best)}, with {types or 'the same types, tuned otherwise'}."
+    found = f"{what} {_price(e, best)}, with {types or 'the same types, tuned otherwise'}"
+    inputs = f"{tradeoff.inputs} input{'' if tradeoff.inputs == 1 else 's'}"
+    return f"{found}." if tradeoff.digits > 0 else f"{found} (measured on {inputs}; tune with that limit to be sure)."
 
 
 def _remarks(e: Explanation, change: Change) -> Iterator[str]:

@@ -123,6 +123,29 @@ def test_a_probe_that_beats_the_winner_is_told() -> None:
     assert not any("has not found" in sentence for sentence in explanation_of(run_of(everything())).sentences)
 
 
+def test_a_probe_in_the_baselines_types_that_beats_the_baseline_is_told() -> None:
+    run = run_of([trial("fp64", "fp64"), trial("fp32", "fp32")])
+    assert run.best is not None
+    assert run.speedup(run.best) == pytest.approx(2)
+
+    def found(time_ms: float, low: float, high: float) -> Explanation:
+        probe = probed(run, trial("fp64", "fp64", 64), time_ms=time_ms, speed_low=low, speed_high=high)
+        return explanation_of(run_of(run.trials, [probe]))
+
+    faster = found(4.0, 1.2, 1.3)
+    assert [sentence.split(":")[0] for sentence in faster.doubts] == [
+        "The search has not found the best there is",
+        "In the baseline's types (block 64, x_type fp64, sum_type fp64) it takes 0.8 times as long as the winner",
+    ]
+    assert set(faster.doubts) <= set(faster.sentences)
+    assert "the speedup of the run, 2, is against a baseline that is slower than this" in faster.doubts[1]
+    # Slower than the winner, but not by as much as the run said.
+    (doubt,) = found(6.25, 0.78, 0.82).doubts
+    assert "it takes 1.25 times as long as the winner" in doubt
+    # As slow as the baseline was, as far as can be told.
+    assert found(8.0, 0.45, 0.7).doubts == ()
+
+
 def test_one_digit_more_and_less() -> None:
     more, less = explanation_of(run_of(everything())).tradeoffs
     assert more.best is not None
@@ -131,9 +154,13 @@ def test_one_digit_more_and_less() -> None:
     assert more.best.gain == pytest.approx(5 / 6)
     assert (less.digits, less.limit, dict(less.changed)) == (-1, "error <= 0.001", {"x_type": "fp16"})
     assert less.best.gain == pytest.approx(5 / 3)
+    assert [each["inputs"] for each in explanation_of(run_of(everything())).to_json()["tradeoffs"]] == [1, 1]
+    on_three = [each.with_measurement(metrics={**each.measurement.metrics, "error_draws": 3}) for each in everything()]
+    assert "measured on 3 inputs;" in explanation_of(run_of(on_three)).sentences[2]
     sentences = explanation_of(run_of(everything())).sentences
     assert sentences[1] == "One more digit (error <= 1e-05) costs 17% of the speed, with sum_type fp64."
-    assert sentences[2] == "One digit less (error <= 0.001) gains 67% speed, with x_type fp16."
+    on_one = "(measured on 1 input; tune with that limit to be sure)"
+    assert sentences[2] == f"One digit less (error <= 0.001) gains 67% speed, with x_type fp16 {on_one}."
 
 
 def test_a_digit_the_winner_has_already_costs_nothing() -> None:

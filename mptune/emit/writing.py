@@ -107,6 +107,16 @@ def _free_sizes(winner: Winner) -> dict[str, str]:
     return free
 
 
+def _baseline_types(run: Run) -> str:
+    """Return in words which types a baseline has: not every parameter need have fp64."""
+    fixed = run.info.baseline_values or {}
+    names = [parameter.name for parameter in run.info.parameters if parameter.kind == "precision"]
+    types = {name: str(fixed[name][0]) for name in names if name in fixed}
+    if set(types.values()) <= {"fp64"}:
+        return "fp64 everywhere"
+    return f"the widest types there are: {', '.join(f'{name} {kind}' for name, kind in types.items())}"
+
+
 def _measured(winner: Winner) -> dict[str, Any]:
     run, trial, info = winner.run, winner.trial, winner.run.info
     return {
@@ -130,6 +140,7 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "doubts": run.doubts_about(trial),
         "speedup": run.speedup_text(trial),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
+        "baseline_types": _baseline_types(run),
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
         "baseline_error": "unknown" if run.baseline is None else _number(run.baseline.error),
         "warnings": [warning for warning in run.warnings_about(trial) if warning not in run.doubts_about(trial)],

@@ -11,7 +11,12 @@ from command_line import Call, caller
 
 from mptune import probing
 from mptune.evaluators.roofline import Bound, Roofline
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
 from mptune.schemas import schema
+from mptune.sensitivity import WINNER, probe_key
+from mptune.space.configuration import Configuration
+from mptune.store import PROBE, RunFile
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 SPACE = Path(__file__).parents[2] / "benchmarks" / "data" / "axpy-host.json.gz"
@@ -44,6 +49,24 @@ def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
     assert all(change["outcome"]["source"] in ("measured", "probed") for change in found["changes"])
     for sentence in found["sentences"]:
         assert sentence in first.out
+
+
+def test_show_repeats_what_was_found_to_be_faster(
+    run_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    show = partial(caller(monkeypatch, capfd), "show")
+    assert "is against a baseline that is slower than this" not in show(run_file).out
+    run = Run.load(run_file)
+    assert run.best is not None
+    configuration = Configuration({**run.best.configuration, "x_type": "fp64", "y_type": "fp64", "block": 32})
+    theirs = {f"{WINNER}{name}": value for name, value in run.best.measurement.metrics.items()}
+    ours = {"error": 1e-16, "time_ms": run.best.time_ms / 2, "speed_low": 1.9, "speed_high": 2.1}
+    key = probe_key(run.best, run.info.template_hash, run.info.definition_hash)
+    with RunFile.open(run_file) as file:
+        file.add_all([Trial(configuration, Status.OK, measurement=Measurement({**theirs, **ours}), key=key)], PROBE)
+    shown = " ".join(show(run_file).out.split())
+    assert "it takes 0.5 times as long as the winner" in shown
+    assert "is against a baseline that is slower than this; tune again with a larger --budget." in shown
 
 
 def test_without_the_kernel(explain: Call, run_file: Path) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from awkward_kernel import AWKWARD, NASTY
+from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.emit.sizes import NotTranslatableError, fixed_sizes, formula
 from mptune.emit.text import code_span, comment, fenced, identifier, literal, quoted, table_cell
+from mptune.emit.writing import _baseline_types
 from mptune.expressions import Expression
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.registry import load_kernel
@@ -29,6 +31,17 @@ def _printed(folder: Path, body: str) -> bytes:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return subprocess.run([folder / "main"], capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("second", "text"), [("fp64", "fp64 everywhere"), ("fp32", "the widest types there are: x_type fp64, y_type fp32")]
+)
+def test_the_types_of_a_baseline_are_said_as_they_are(second: str, text: str) -> None:
+    values = {"x_type": ["fp64", "fp32"], "y_type": [second, "fp16"]}
+    parameters = [{"name": name, "kind": "precision", "values": types} for name, types in values.items()]
+    fixed = {name: types[:1] for name, types in values.items()}
+    run = described_run({"parameters": parameters, "baseline_values": fixed, "objective": "time_ms"}, [])
+    assert _baseline_types(run) == text
 
 
 @needs_gxx

@@ -31,7 +31,7 @@ function drawTiles(element, run) {
   if (best === null) {
     tiles.push(tile("best", "none", shown === null ? "nothing ran to its end" : "closest shown", "bad"));
   } else if (of("speedup", best) !== null) {
-    const over = best === baseline ? "the baseline is the best" : "over the all-fp64 baseline";
+    const over = best === baseline ? "the baseline is the best" : "over the baseline, in the widest types";
     tiles.push(tile("speedup", run.speedup_text.replace(/^[\d.e+-]+x?/, (text) => `${text.replace("x", "")}×`), over, "good"));
   }
   if (run.objective !== "time_ms" && shown !== null) {
@@ -70,7 +70,7 @@ function drawNotices(element, run) {
     notices.push("No configuration ran to its end with finite outputs: see the failures below.");
   }
   if (run.count && run.baseline === null && run.best !== null) {
-    notices.push("No all-fp64, accurate configuration is among the trials, so speedups are not known.");
+    notices.push("No accurate configuration in the widest types is among the trials, so speedups are not known.");
   }
   if (run.metricNames.length && !hasFront(run)) {
     notices.push(`Of each trial, ${run.metricNames[0]} alone was recorded: there is no front to show.`);
