@@ -35,6 +35,7 @@ __all__ = [
     "loaded_modules",
     "loaded_version",
     "remarks",
+    "tunable_of_run",
 ]
 
 _ENTRY_POINTS = "mptune.kernels"
@@ -112,18 +113,41 @@ def definition_hash(kernel: Tunable) -> str:
 
 def kernel_of_run(
     info: RunInfo,
-    given: Kernel | str | Path | None = None,
+    given: Tunable | str | Path | None = None,
     *,
     on_warning: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=3),
 ) -> Kernel:
-    """Return the kernel of a run: the bundled one of its name, or the one the user gives.
+    """Return the kernel of a run as :func:`tunable_of_run` does.
+
+    Raises:
+        KernelError: the definition is not found, is not the one the run was made with, or is an application.
+        UnknownNameError: no bundled kernel has the name given.
+    """
+    from mptune.kernel import Kernel
+
+    found = None if info.is_of_application else tunable_of_run(info, given, on_warning=on_warning)
+    if not isinstance(found, Kernel):
+        raise KernelError(
+            f"the run is of the application {info.kernel!r}: emit, TunedKernel and the measurements of explain are "
+            "for single kernels so far"
+        )
+    return found
+
+
+def tunable_of_run(
+    info: RunInfo,
+    given: Tunable | str | Path | None = None,
+    *,
+    on_warning: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=3),
+) -> Tunable:
+    """Return the kernel or application of a run: the bundled one of its name, or the one the user gives.
 
     A definition file is code, and a run file may come from anyone. So the path it names is never opened: it only tells
     the user what to give.
 
     Args:
         info: what the run is.
-        given: a kernel, a bundled kernel's name, a definition file, or a folder that holds the definition.
+        given: a kernel, the name of a bundled one, a definition file, or a folder that holds the definition.
         on_warning: is called with each reason why the kernel may not be what was measured (:func:`remarks`).
 
     Raises:
@@ -131,16 +155,17 @@ def kernel_of_run(
         UnknownNameError: no bundled kernel has the name given.
     """
     from mptune.build import COMPILER, FLAGS, with_build
-    from mptune.kernel import Kernel
+    from mptune.kernel import Kernel, Tunable
 
+    kernel: Tunable
     if given is None:
         kernel = _bundled_of(info)
-    elif isinstance(given, Kernel):
+    elif isinstance(given, Tunable):
         kernel = given
     else:
-        kernel = load_kernel(_definition_in(Path(given), info.kernel) if Path(given).is_dir() else given)
+        kernel = load_tunable(_definition_in(Path(given), info.kernel) if Path(given).is_dir() else given)
     build = {p.name: [str(value) for value in p.values] for p in info.parameters if p.kind == "build"}
-    if build and not any(parameter.kind == "build" for parameter in kernel.parameters):
+    if build and isinstance(kernel, Kernel) and not any(p.kind == "build" for p in kernel.parameters):
         kernel = with_build(kernel, build.get(COMPILER, ()), build.get(FLAGS, ()))
     _check_same(info, kernel)
     for remark in remarks(info, kernel):
@@ -159,7 +184,7 @@ def remarks(info: RunInfo, kernel: Tunable) -> tuple[str, ...]:
         )
     if changed := edited(info, kernel):
         found.append(
-            f"the {' and the '.join(changed)} of kernel {kernel.name} {'is' if len(changed) == 1 else 'are'} not what "
+            f"the {' and the '.join(changed)} of {kernel.called} {'is' if len(changed) == 1 else 'are'} not what "
             "the run was made with (the hash differs). If that changed the kernel, the times and errors of the run "
             "belong to another one."
         )
@@ -177,20 +202,21 @@ def edited(info: RunInfo, kernel: Tunable) -> list[str]:
     return [name for name, (recorded, ours) in pairs.items() if recorded and recorded != ours]
 
 
-def _bundled_of(info: RunInfo) -> Kernel:
-    """Return the bundled kernel of a run's name, unless the run was made with another kernel of that name."""
+def _bundled_of(info: RunInfo) -> Tunable:
+    """Return the bundled kernel or application of a run's name, unless the run was made with another of that name."""
+    what = "application" if info.is_of_application else "kernel"
     recorded = Path(info.kernel_path) if info.kernel_path else None
     file = f" (the run names {recorded})" if recorded else ""
-    if info.kernel not in bundled_kernels():
+    if info.kernel not in (*bundled_kernels(), *bundled_applications()):
         raise KernelError(
-            f"the run is of kernel {info.kernel!r}, which is not a bundled one: give its definition with --kernel "
+            f"the run is of {what} {info.kernel!r}, which is not a bundled one: give its definition with --kernel "
             f"FILE.py{file}"
         )
-    kernel = load_kernel(info.kernel)
-    is_bundled = recorded is None or (recorded.parent.name, recorded.stem) == ("kernels", info.kernel)
+    kernel = load_tunable(info.kernel)
+    is_bundled = recorded is None or (recorded.parent.name, recorded.stem) == (f"{kernel.what}s", info.kernel)
     if not is_bundled and info.definition_hash != definition_hash(kernel):
         raise KernelError(
-            f"the run is of a kernel {info.kernel!r} that is not the bundled one: give its definition with --kernel "
+            f"the {what} {info.kernel!r} of the run is not the bundled one: give its definition with --kernel "
             f"FILE.py{file}"
         )
     return kernel
@@ -211,7 +237,8 @@ def _definition_in(folder: Path, name: str) -> Path:
 def _check_same(info: RunInfo, kernel: Tunable) -> None:
     """Raise KernelError unless name and parameters are those of the run."""
     if info.kernel != kernel.name:
-        raise KernelError(f"the run is of kernel {info.kernel!r}, not of {kernel.name!r}")
+        what = "application" if info.is_of_application else "kernel"
+        raise KernelError(f"the run is of {what} {info.kernel!r}, not of {kernel.name!r}")
     if not info.parameters:
         return
     ours = {parameter.name: parameter.values for parameter in kernel.parameters}
@@ -219,7 +246,7 @@ def _check_same(info: RunInfo, kernel: Tunable) -> None:
     for name in dict.fromkeys((*theirs, *ours)):
         if ours.get(name) != theirs.get(name):
             raise KernelError(
-                f"kernel {kernel.name} has changed since the run: parameter {name!r} had {_said(theirs.get(name))} "
+                f"{kernel.called} has changed since the run: parameter {name!r} had {_said(theirs.get(name))} "
                 f"and has {_said(ours.get(name))}"
             )
 

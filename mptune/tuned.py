@@ -47,7 +47,8 @@ class TunedKernel:
 
     Raises:
         RunFileError: a run file cannot be read.
-        KernelError: the runs are of different kernels, or the definition is not found or has changed.
+        KernelError: the runs are of different kernels or of an application, or the definition is not found or has
+            changed.
         BackendUnavailableError: nothing can run here.
         CompileError: not even the baseline compiles.
     """

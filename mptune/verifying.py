@@ -20,9 +20,9 @@ from mptune.errors import MptuneError, RunFileError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.devices import runnable_backend
 from mptune.hunting import hunt
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Sizes, Tunable
 from mptune.policy import LEAST_NEW, NEW_MS
-from mptune.registry import edited, kernel_of_run, remarks
+from mptune.registry import edited, remarks, tunable_of_run
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
 from mptune.store import RunFile
@@ -173,7 +173,7 @@ def _warn(message: str) -> None:
 
 def verify(
     run_file: str | Path,
-    kernel: Kernel | str | Path | None = None,
+    kernel: Tunable | str | Path | None = None,
     *,
     configuration: str = "",
     inputs: int = 59,
@@ -190,7 +190,8 @@ def verify(
 
     Args:
         run_file: the run.
-        kernel: its kernel, unless it is a bundled one: a kernel, a definition file or the folder that holds it.
+        kernel: its kernel or application, unless it is a bundled one: that itself, a definition file or the folder that
+            holds it.
         configuration: which trial, as ``mptune emit`` takes it; empty for the best.
         inputs: how many, for each size and scale.
         sizes: sizes to verify at, one after the other: a preset's name, or numbers by name (as text ``"n=100,m=3"``),
@@ -208,7 +209,7 @@ def verify(
     start = time.monotonic()
     _check(inputs, scales, hunt_s)
     run = Run.load(run_file)
-    definition = kernel_of_run(run.info, kernel, on_warning=on_warning)
+    definition = tunable_of_run(run.info, kernel, on_warning=on_warning)
     own = sizes_of(run, definition)
     trial = select(run, configuration=configuration, kernel=definition)
     if trial is None:
@@ -248,14 +249,14 @@ def verify(
     return Verification(run, trial, tuple(cases), hunted, is_kept, is_of_another, time.monotonic() - start)
 
 
-def _known(kernel: Kernel, sizes: Sizes, trial: Trial) -> Trial:
+def _known(kernel: Tunable, sizes: Sizes, trial: Trial) -> Trial:
     """Return a trial of a file with the values as the kernel declares them, which alone are rendered.
 
     Raises:
         MptuneError: they are no valid configuration of the kernel at these sizes.
     """
     if trial.configuration not in kernel.search_space(sizes):
-        raise MptuneError(f"{trial.configuration} is no valid configuration of kernel {kernel.name} at {sizes}")
+        raise MptuneError(f"{trial.configuration} is no valid configuration of {kernel.called} at {sizes}")
     return dataclasses.replace(trial, configuration=kernel.own(trial.configuration))
 
 
@@ -270,7 +271,7 @@ def _distinct(given: Sequence[_Given], what: str, on_warning: Callable[[str], No
     return found
 
 
-def _place(kernel: Kernel, own: Sizes, given: str | Mapping[str, int]) -> Sizes:
+def _place(kernel: Tunable, own: Sizes, given: str | Mapping[str, int]) -> Sizes:
     """Return the sizes somebody asks for."""
     if isinstance(given, str) and "=" not in given:
         return kernel.resolve_sizes(given)
@@ -303,7 +304,7 @@ def _check(inputs: int, scales: Sequence[float], hunt_s: float) -> None:
         raise MptuneError(f"hunt {hunt_s:g}: expected a number of seconds")
 
 
-def _evaluator(run: Run, kernel: Kernel, sizes: Sizes) -> DeviceEvaluator:
+def _evaluator(run: Run, kernel: Tunable, sizes: Sizes) -> DeviceEvaluator:
     info = run.info
     outputs = [output.name for output in kernel.outputs]
     metric = recorded_metrics(info.metric, info.metrics, outputs, kernel.metric)
@@ -322,7 +323,7 @@ class _Keeper:
         self,
         path: str | Path,
         run: Run,
-        kernel: Kernel,
+        kernel: Tunable,
         trial: Trial,
         evaluator: DeviceEvaluator,
         on_warning: Callable[[str], None],
@@ -368,7 +369,7 @@ class _Subject:
     """
 
     def __init__(
-        self, run: Run, kernel: Kernel, evaluator: DeviceEvaluator, trial: Trial, tell: Callable[[int], None]
+        self, run: Run, kernel: Tunable, evaluator: DeviceEvaluator, trial: Trial, tell: Callable[[int], None]
     ) -> None:
         self._objective = run.info.objective
         self._fallen = run.fallen_beside(trial)

@@ -1,11 +1,13 @@
 """Applications: several kernels run by ordinary Python, tuned as one and judged by their own answer."""
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from application_runs import run_once
+from command_line import caller
 
 from mptune import (
     Application,
@@ -19,6 +21,7 @@ from mptune import (
     PrecisionParameter,
     Scalar,
     Scratch,
+    TunedKernel,
 )
 from mptune.backends import get_backend
 from mptune.errors import ConstraintError, KernelError, UnknownNameError
@@ -28,6 +31,7 @@ from mptune.kernel import Sizes
 from mptune.results import Status
 from mptune.space.configuration import Configuration
 from mptune.tuner import tune
+from mptune.verifying import verify
 
 MATVEC = Kernel(
     name="matvec",
@@ -308,10 +312,61 @@ def _options():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    path = tmp_path_factory.mktemp("runs") / "power.db"
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs") / "power.db"
+
+
+@pytest.fixture(scope="module")
+def run(path):
     settings = {"backend": "host", "max_error": 1e-3, "budget": 12, "inputs": 2, "verify": 5}
     return tune(application(), output=path, on_warning=lambda _: None, **settings)
+
+
+class TestWhatARunIsUsedFor:
+    def test_the_winner_is_verified_on_further_inputs(self, run, path, tmp_path):
+        path = shutil.copy(path, tmp_path)
+        found = verify(path, application(), inputs=3, on_warning=lambda _: None)
+        assert found.holds
+        assert found.is_kept
+        assert found.cases[0].verified.inputs == 8
+        elsewhere = verify(path, application(), inputs=2, sizes=[{"n": 20}], on_warning=lambda _: None)
+        assert elsewhere.cases[0].verified.inputs == 2
+        assert 0 < elsewhere.cases[0].verified.worst_error < 1e-3
+
+    @pytest.mark.parametrize(
+        ("command", "error"),
+        [
+            (
+                "emit",
+                "the run is of the application 'power': emit, TunedKernel and the measurements of explain are for",
+            ),
+            ("verify", "the run is of application 'power', which is not a bundled one: give its definition with"),
+            ("verify --kernel axpy", "the run is of application 'power', not of 'axpy'"),
+            ("explain --kernel axpy", "the run is of the application 'power': emit, TunedKernel and"),
+        ],
+    )
+    def test_what_is_for_single_kernels_says_so_in_one_line(self, run, path, command, error, monkeypatch, capfd):
+        name, *options = command.split()
+        done = caller(monkeypatch, capfd)(name, path, *options)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith(f"error: {error}")
+        assert done.err.count("\n") == 1
+
+    def test_it_is_explained_from_its_trials_alone(self, run, path, monkeypatch, capfd):
+        done = caller(monkeypatch, capfd)("explain", path)
+        assert done.code == 0
+        assert "application 'power'" in done.out
+
+    @pytest.mark.parametrize("command", ["render", "check"])
+    def test_a_source_is_that_of_a_single_kernel(self, command, monkeypatch, capfd):
+        done = caller(monkeypatch, capfd)(command, "conjugate_gradient")
+        assert (done.code, done.out) == (2, "")
+        assert done.err == "error: conjugate_gradient is an application; expected a single kernel here\n"
+
+    def test_it_is_no_function_of_arrays(self, run):
+        for given in (None, application()):
+            with pytest.raises(KernelError, match="the run is of the application 'power'"):
+                TunedKernel(run, kernel=given)
 
 
 class TestTuning:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
-from mptune.kernel import Kernel, LaunchShape, Sizes
+from mptune.kernel import Kernel, LaunchShape, Sizes, Tunable
 from mptune.rendering import render
 from mptune.results import Trial
 from mptune.run import Run
@@ -16,7 +16,7 @@ from mptune.space.configuration import Configuration
 __all__ = ["Winner", "select", "sizes_of"]
 
 
-def sizes_of(run: Run, kernel: Kernel) -> Sizes:
+def sizes_of(run: Run, kernel: Tunable) -> Sizes:
     """Return the sizes a run was made at.
 
     Raises:
@@ -28,9 +28,7 @@ def sizes_of(run: Run, kernel: Kernel) -> Sizes:
         raise RunFileError(f"the run of {run.kernel} does not say its sizes: it was not written to its end")
     missing = [name for name in expected if name not in recorded]
     if missing:
-        raise KernelError(
-            f"kernel {kernel.name} has the size {missing[0]}, which the run does not: it has changed since"
-        )
+        raise KernelError(f"{kernel.called} has the size {missing[0]}, which the run does not: it has changed since")
     return kernel.resolve_sizes("default", recorded)
 
 
@@ -69,7 +67,7 @@ class Winner:
 
 
 def select(
-    run: Run, *, max_error: float | Mapping[str, float] | None = None, configuration: str = "", kernel: Kernel
+    run: Run, *, max_error: float | Mapping[str, float] | None = None, configuration: str = "", kernel: Tunable
 ) -> Trial | None:
     """Return the best feasible trial, or the one that was asked for; None if no trial is feasible.
 
@@ -96,7 +94,7 @@ def select(
     return run.objective_within(max_error).best(run.checked)
 
 
-def _named(run: Run, text: str, kernel: Kernel) -> Trial:
+def _named(run: Run, text: str, kernel: Tunable) -> Trial:
     if "=" in text:
         return _with_values(run, text, kernel)
     if text.isdecimal() and len(text) < _SHORTEST_KEY:
@@ -112,7 +110,7 @@ def _named(run: Run, text: str, kernel: Kernel) -> Trial:
     return found[0]
 
 
-def _with_values(run: Run, text: str, kernel: Kernel) -> Trial:
+def _with_values(run: Run, text: str, kernel: Tunable) -> Trial:
     by_name = {parameter.name: parameter for parameter in kernel.parameters}
     wanted = {}
     for part in _COMMA.split(text):
@@ -120,7 +118,7 @@ def _with_values(run: Run, text: str, kernel: Kernel) -> Trial:
         if not equals or name in wanted:
             raise MptuneError(f"configuration {text!r}: expected NAME=VALUE by commas, each name once, not {part!r}")
         if name not in by_name:
-            raise UnknownNameError(f"parameter of kernel {kernel.name}:", name, by_name)
+            raise UnknownNameError(f"parameter of {kernel.called}:", name, by_name)
         wanted[name] = by_name[name].parse(value)
     agreeing = [t for t in run.trials if all(t.configuration.get(name) == value for name, value in wanted.items())]
     found = [trial for trial in agreeing if trial.is_valid] or agreeing

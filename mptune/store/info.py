@@ -101,6 +101,11 @@ class RunInfo:
     command: str = ""
     created_at: str = ""
 
+    @property
+    def is_of_application(self) -> bool:
+        """Whether several kernels were tuned as one: their own parameters are called ``KERNEL.PARAMETER``."""
+        return any("." in parameter.name for parameter in self.parameters)
+
     def measured_by(self, error: str) -> str:
         """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""
         key = error.removeprefix("error").removeprefix(".")
