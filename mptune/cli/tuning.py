@@ -103,7 +103,8 @@ def _compilers(text: str | None) -> int | None:
 @option(
     "--compilers",
     "N",
-    "How many compilations run at the same time. To choose the compiler, use --compiler.",
+    "How many compilations run ahead at the same time; with 0 each configuration is compiled in its turn. To choose "
+    "the compiler, use --compiler.",
     parse=_compilers,
     show_default="one per core",
 )

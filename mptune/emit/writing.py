@@ -25,7 +25,7 @@ from mptune.expressions import Expression
 from mptune.folders import write_whole
 from mptune.kernel import Argument, Kernel, Role
 from mptune.objective import Objective
-from mptune.registry import kernel_of_run, remarks
+from mptune.registry import edited, kernel_of_run, remarks
 from mptune.results import Trial
 from mptune.run import Run, json_document
 from mptune.unseen import in_words
@@ -145,6 +145,7 @@ def _measured(winner: Winner) -> dict[str, Any]:
         "baseline_error": "unknown" if run.baseline is None else _number(run.baseline.error),
         "warnings": [warning for warning in run.warnings_about(trial) if warning not in run.doubts_about(trial)],
         "remarks": remarks(run.info, winner.kernel),
+        "changed": " and the ".join(edited(run.info, winner.kernel)),
     }
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.files import Format, space_name, write_text
+from mptune.interop.files import Format, space_name, too_much_json, write_text
 from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers, from_run
 from mptune.results import Measurement, Status, Trial
 
@@ -309,7 +309,7 @@ class _Cursor:
                 raise _CutOffError from error
             raise self.corrupt(error.msg, error.pos) from error
         except (RecursionError, ValueError) as error:
-            raise SpaceFileError(f"{self.path}: {error}") from error
+            raise too_much_json(self.path, error) from error
         return value
 
     def names(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ from mptune.run import Run
 
 __all__ = [
     "SQLITE_MAGIC", "DamagedJsonError", "Format", "load_json", "read_head", "read_text", "space_name",
-    "write_bytes", "write_text",
+    "too_much_json", "write_bytes", "write_text",
 ]  # fmt: skip
 
 #: The first bytes of every SQLite file, and so of every run file.
@@ -112,10 +112,15 @@ def load_json(path: Path, text: str) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise DamagedJsonError(f"{path}: not valid JSON at {where}: {error.msg}") from error
-    except RecursionError as error:
-        raise SpaceFileError(f"{path}: the JSON is nested too deeply") from error
-    except ValueError as error:
-        raise SpaceFileError(f"{path}: {error}") from error
+    except (RecursionError, ValueError) as error:
+        raise too_much_json(path, error) from error
+
+
+def too_much_json(path: Path | str, error: RecursionError | ValueError) -> SpaceFileError:
+    """Return what to say of JSON that is right, but more than Python reads: depth, or digits of an integer."""
+    if isinstance(error, RecursionError):
+        return SpaceFileError(f"{path}: the JSON is nested too deeply")
+    return SpaceFileError(f"{path}: it holds an integer of thousands of digits, which no number here has")
 
 
 def write_text(path: Path, text: str) -> None:

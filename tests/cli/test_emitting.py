@@ -132,6 +132,19 @@ def test_a_verified_winner_with_doubts_is_not_just_called_verified(emit: Callabl
     assert "\nApart from that, verified: within 1e-3 on 5 of 5 unseen inputs" in readme.read_text()
 
 
+def test_what_never_ran_is_not_called_verified(emit: Callable[..., Any], tmp_path: Path) -> None:
+    path = run_file(tmp_path / "run.db", template_hash="0")
+    with RunFile.open(path) as file:
+        trial = file.trials()[1]
+        seen = {"unseen_inputs": 5.0, "unseen_violations": 0.0, "unseen_error": 1e-8}
+        file.add(trial.with_measurement(metrics={**trial.measurement.metrics, **seen}))
+    _, _, err = emit(path, "--kernel", OWN)
+    assert "the template of kernel poly is not what" in err.replace("\n", " ")
+    readme = (tmp_path / "tuned" / "poly" / "README.md").read_text()
+    assert "erified: within" not in readme
+    assert "The source here was not verified: the template of the kernel changed after the run" in readme
+
+
 def test_several_devices_need_the_option_and_get_a_header(emit: Callable[..., Any], tmp_path: Path) -> None:
     runs = [run_file(tmp_path / f"{name}.db", device=name) for name in ("A 100", "MI/250")]
     code, _, err = emit(*runs, "--kernel", OWN)
