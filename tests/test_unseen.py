@@ -10,13 +10,17 @@ import pytest
 from described import described_run
 from scipy.stats import beta, binom
 
+from mptune.buffers import Draw, Stream
 from mptune.cli.display import print_run, unverified_rows
+from mptune.cli.tuning import _nothing_found
+from mptune.cli.verifying import _print
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import RunInfo, RunState
 from mptune.unseen import Verified, in_words, next_unseen, rate_bound, with_draws
+from mptune.verifying import Case, Verification
 
 FIELDS = {
     "kernel": "force",
@@ -283,3 +287,20 @@ def test_what_was_lost_to_fragility_is_said(capsys):
     print_run(described_run(fields, [slow, best, trial(3, 1.0, Status.FRAGILE, 1.03e-3)]))
     said = "better but fragile: trial 3, 1 ms; broken by 1.03 (mptune verify --configuration 3 says on which)"
     assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_without_usable_outputs_says_how_its_trials_ended():
+    fields = {**FIELDS, "threshold": 1e-4, "parameters": [{"name": "x", "kind": "ordinal", "values": [1, 2, 3]}]}
+    ended = [Status.CORRUPT, Status.UNWRITTEN, Status.CORRUPT]
+    trials = [Trial(Configuration({"x": i}), status, "") for i, status in enumerate(ended, 1)]
+    said = _nothing_found(described_run(fields, trials))
+    assert said == "none of 3 configurations gave outputs that can be judged: unwritten 1, corrupt 2"
+
+
+def test_a_failure_on_every_unseen_input_is_no_largest_error(capsys):
+    case = Case({"n": 5}, 1e6, Verified(3, 3, math.inf), Draw(Stream.UNSEEN, 0, 1e6), {"top": 2.0}, {"non_finite": 3})
+    run = described_run(FIELDS, [])
+    _print(Verification(run, trial(), (case,), None, is_kept=False, is_of_another=False, wall_s=1.0))
+    out = capsys.readouterr().out
+    assert "non_finite on 3, the first is unseen input 1" in out
+    assert "the largest error is on" not in out
