@@ -58,8 +58,8 @@ _BEYOND_SIBLINGS: Final = 20.0
 _LEAST_SIBLINGS: Final = 4
 #: What a launch on new inputs may take, as a factor of one on inputs that have been seen; and how much longer any first
 #: launch may.
-_LONGER_ON_NEW: Final = 2.0
-_FIRST_MS: Final = 0.01
+_LONGER_ON_NEW: Final = 1.5
+_FIRST_MS: Final = 0.015
 _LEAST_MS: Final = 1e-6
 
 #: Fronts users ask for after a run.
@@ -445,7 +445,7 @@ class MeasurementPolicy:
         new_ms, seen_ms = _shortest(found)
         usual_new_ms, usual_seen_ms = _shortest(baseline) if len(baseline) >= LEAST_NEW else (seen_ms, seen_ms)
         usual_ms = max(seen_ms * usual_new_ms / usual_seen_ms, seen_ms + usual_new_ms - usual_seen_ms, seen_ms)
-        if new_ms > _LONGER_ON_NEW * (usual_ms + _FIRST_MS):
+        if new_ms > max(_LONGER_ON_NEW * usual_ms, usual_ms + _FIRST_MS):
             return Decision(
                 True,
                 f"launches take {new_ms:.3g} ms at least on inputs that are new to it, {new_ms / seen_ms:.3g} times as "

@@ -446,7 +446,11 @@ def on_draws(*times: tuple[float, float]) -> list[Trial]:
         # As much longer as for the baseline, by the difference or by the factor.
         ([(1.0, 0.2)] * 3, [(1.2, 1.0)] * 3, True),
         ([(1.0, 0.2)] * 3, [(1.6, 1.0)] * 3, False),
-        ([(1.0, 0.2)] * 3, [(0.027, 0.01)] * 3, False),
+        ([(0.8, 0.2)] * 3, [(0.027, 0.01)] * 3, False),
+        ([(0.9, 0.2)] * 3, [(0.027, 0.01)] * 3, True),
+        # Half of the results are copied.
+        ([(0.93, 0.53)] * 3, [(1.0, 1.0)] * 3, True),
+        ([(0.06, 0.02)] * 3, [(0.11, 0.1)] * 3, True),
         # The baseline's are known on too few.
         ([(1.0, 0.2)] * 3, [(3.0, 1.0)] * 2, True),
         # Any first launch may take a few microseconds more, and a clock be too coarse for it.
