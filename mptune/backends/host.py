@@ -175,12 +175,12 @@ class HostFunction(Function):
         with self._lock:
             if self._library is None:
                 raise LaunchError(f"{self.function} was launched after it was unloaded")
-            before = _threads() if not self._has_run else 0
+            before = (0, 0) if self._has_run else (_threads(), _forked())
             with _float_environment_kept():
                 elapsed_ns = int(self._launch(values, grid, block, shape.shared_bytes, workers))
             if not self._has_run:
                 # The pool stays for the next launch.
-                self.left_running = _left_running(before + workers - 1)
+                self.left_running = _left_running(before[0] + workers - 1, before[1])
                 self._has_run = True
         del keep
         if elapsed_ns < 0:
@@ -368,7 +368,7 @@ def _threads() -> int:
 
 
 def _forked() -> int:
-    """Return how many processes were forked from this one by a kernel: those mptune starts lead groups of their own."""
+    """Return how many children are in this process's group, as what a kernel forks is; mptune's lead their own."""
     group, found = os.getpgrp(), 0
     for children in Path("/proc/self/task").glob("*/children"):
         for child in children.read_text().split():
@@ -377,13 +377,13 @@ def _forked() -> int:
     return found
 
 
-def _left_running(threads: int) -> str:
-    """Say what a launch left running beside so many threads; empty if nothing."""
+def _left_running(threads: int, processes: int) -> str:
+    """Say what a launch left running beside so many threads and processes; empty if nothing."""
     give_up = time.monotonic() + _ENDING_S
     # A thread that a kernel has waited for may be counted for a moment longer.
     while (more := _threads() - threads) > 0 and time.monotonic() < give_up:
         time.sleep(_ENDING_S / 20)
-    left = ((more, "thread", "threads"), (_forked(), "process", "processes"))
+    left = ((more, "thread", "threads"), (_forked() - processes, "process", "processes"))
     return " and ".join(f"{count} {one if count == 1 else many}" for count, one, many in left if count > 0)
 
 

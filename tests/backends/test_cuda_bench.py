@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
@@ -133,7 +134,8 @@ def test_a_write_past_the_end_is_corrupt_and_the_next_trial_is_whole(bench, fake
     fake.kernel = lambda arguments: blend(arguments, np.float64, weights, past=5)
     trial = evaluate(bench)
     assert trial.status is Status.CORRUPT
-    assert "wrote out of bounds of 'y': 40 bytes past its last element (element 3000 and after)" in trial.message
+    # Of 40 bytes, some may be what was there.
+    assert re.search(r"out of bounds of 'y': (3\d|40) bytes past its last element \(element 3000 and", trial.message)
     assert not bench.is_usable(trial)
     fake.kernel = whole
     assert evaluate(bench).status is Status.OK
