@@ -149,7 +149,7 @@ def also() -> list[str]:
             start = next((i for i, line in enumerate(found) if line.startswith("|")), len(found))
             shown = list(itertools.takewhile(lambda line: line.startswith("|"), found[start:]))
         if shown:
-            lines += ["", f"## {title}", "", f"From [{name}.md]({name}.md):", "", *shown]
+            lines += ["", f"## {title}", "", f"From `{name}.md`:", "", *shown]
     return lines
 
 
