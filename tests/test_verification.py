@@ -77,7 +77,8 @@ class Runs:
         self.asked.append(([c["name"] for c in configurations], [(d.stream, d.number) for d in draws]))
         made = [draw for draw in draws if (draw.stream, draw.number) not in self._unmade]
         pairs = [(draw, c, self._outcome(c, draw)) for draw in made for c in configurations]
-        self.verifying.latest_s = self._draw_s * len(draws)
+        # Those of the search have been made before.
+        self.verifying.latest_s = sum(self._draw_s * (1.0 if d.stream is Stream.UNSEEN else 0.1) for d in draws)
         self.verifying.seconds += self.verifying.latest_s
         found = [(draw, one) for draw, _, one in pairs if one is not None]
         unmade = {draw: "no such case" for draw in draws if draw not in made}
@@ -250,6 +251,12 @@ def test_fewer_inputs_where_they_would_take_more_than_a_quarter_of_the_run(draw_
     assert runs.of("best")[1].inputs == inputs
     took_s = runs.verifying.seconds
     assert took_s <= SHARE * (100.0 + took_s) or inputs == LEAST_INPUTS
+
+
+def test_draws_of_the_search_do_not_tell_how_long_unseen_ones_take():
+    runs = Runs({"best": good}, seconds=100.0, draw_s=4.0, searched=1)
+    assert runs.verification(20)() is False
+    assert runs.verifying.seconds <= SHARE * (100.0 + runs.verifying.seconds)
 
 
 def test_fewer_than_the_least_where_fewer_are_asked_for_and_none_for_none():

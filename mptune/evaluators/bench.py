@@ -426,36 +426,35 @@ class Bench:
     # -- further draws -------------------------------------------------------------------------
 
     def _on_further_draws(self, request: Request, program: Program, trial: Trial, clock: _Clock) -> Trial:
-        """Return a trial after its configuration ran on the further draws of the search, if it is to."""
+        """Return a trial after its configuration ran on those further draws of the search there is time for."""
         if trial.status is not Status.OK or trial.measurement.reused_error or request.plan.draws < 2:
             return trial
-        draws = [Draw(Stream.SEARCH, number) for number in range(1, request.plan.draws)]
         check_s = math.fsum(clock.durations_s.get(name, 0.0) for name in ("transfer", "launch", "accuracy"))
-        making_s = self._making_s * sum(not self._drawn.holds(draw) for draw in draws)
-        start = time.perf_counter()
-        cost_s = making_s + check_s * len(draws)
-        is_run = request.plan.runs_further_draws(
-            trial.measurement.metrics, cost_s, self._drawing_s, start - self._made_at
-        )
-        if not is_run:
-            return trial
         found: list[Mapping[str, float]] = []
         # What it takes is told apart from what the first draw took.
         inner = _Clock(self._announce)
-        try:
-            for draw in draws:
+        for draw in (Draw(Stream.SEARCH, number) for number in range(1, request.plan.draws)):
+            start = time.perf_counter()
+            # The references of the first draw may have been on disk: what another one takes is known once one was made.
+            making_s = 0.0 if self._drawn.holds(draw) else max(self._making_s, self._drawn.making_s)
+            if not request.plan.runs_further_draws(
+                trial.measurement.metrics, making_s + check_s, self._drawing_s, start - self._made_at
+            ):
+                break
+            try:
                 try:
                     with inner.phase("inputs"):
                         self._drawn.of(draw)
                 except MptuneError as error:
                     return dataclasses.replace(with_draws(trial, found), warnings=(f"{draw} cannot be made: {error}",))
                 outcome = self._check_drawn(request.configuration, program, draw, inner)
-                if outcome.status is not Status.OK:
-                    return dataclasses.replace(trial, status=outcome.status, message=f"on {draw}: {outcome.message}")
-                found.append(outcome.errors)
-        finally:
-            clock.durations_s["draws"] = time.perf_counter() - start
-            self._drawing_s += clock.durations_s["draws"]
+            finally:
+                took_s = time.perf_counter() - start
+                clock.durations_s["draws"] = clock.durations_s.get("draws", 0.0) + took_s
+                self._drawing_s += took_s
+            if outcome.status is not Status.OK:
+                return dataclasses.replace(trial, status=outcome.status, message=f"on {draw}: {outcome.message}")
+            found.append(outcome.errors)
         return with_draws(trial, found)
 
     def _check_drawn(

@@ -123,6 +123,13 @@ def test_the_error_is_the_worst_over_the_draws_and_the_first_draw_comes_back(ben
     assert "error_draws" not in one.measurement.metrics
 
 
+def test_draws_that_took_long_to_make_are_no_more_made_for_the_search(bench):
+    bench._drawn.making_s = 1e6
+    trial = bench.evaluate(request(bench.kernel, Plan(draws=3)))
+    assert trial.status is Status.OK
+    assert "error_draws" not in trial.measurement.metrics
+
+
 def test_an_error_that_is_measured_after_all_is_that_of_its_own_draws(bench, alone):
     sibling = {"error": 1.0, "log10_error": 0.0, "error.y": 1.0, "error.state": 1.0}
     sibling |= {"error_draws": 3.0, "error_mean": 1.0, "error_first_draw": 1.0, "error_spread": 0.5}
