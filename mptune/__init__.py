@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mptune.space.parameters import PrecisionParameter as PrecisionParameter
     from mptune.space.parameters import RealParameter as RealParameter
     from mptune.space.search_space import SearchSpace as SearchSpace
+    from mptune.tuned import TunedApplication as TunedApplication
     from mptune.tuned import TunedKernel as TunedKernel
     from mptune.tuner import TuneSettings as TuneSettings
 
@@ -65,7 +66,7 @@ _MODULES = {
         "RealParameter",
     ),
     "space.search_space": ("SearchSpace",),
-    "tuned": ("TunedKernel",),
+    "tuned": ("TunedApplication", "TunedKernel"),
     "tuner": ("TuneSettings",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

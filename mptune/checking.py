@@ -1,29 +1,38 @@
-"""Compiling a kernel's configurations without running them; needs no device."""
+"""Compiling a kernel's configurations, or those of an application's kernels; needs no device of theirs."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 
+from mptune.accuracy.evaluate import evaluate_outputs
+from mptune.backends import get_backend
 from mptune.backends.base import Backend, CompileOptions
+from mptune.buffers.data import compute_references, make_inputs
 from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
-from mptune.kernel import Kernel, Sizes
+from mptune.evaluators.answers import OwnAnswer
+from mptune.kernel import Application, Kernel, Sizes
+from mptune.kernel.limits import space_on
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from, run_first
 from mptune.lints import lints, refuse_clashes
 from mptune.rendering import cited, render
 from mptune.run import in_short
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering, representatives
 
-__all__ = ["CheckResult", "Compilation", "Selection", "check", "select"]
+__all__ = ["CheckResult", "Compilation", "Selection", "check", "check_application", "select"]
 
+#: So many configurations are tried: what a launch rules out is not known before.
+_TRIED: Final = 100
 _NUMBERS: Final = re.compile(r"\d+")
 #: Which configurations, as :func:`select` explains.
 Selection = int | Literal["values", "signatures", "all"]
@@ -122,6 +131,75 @@ def check(
         compilations = tuple(pool.map(compile_one, chosen))
     found = lints(kernel, sizes, space)
     return CheckResult(kernel.name, backend.name, architecture, space.size, compilations, found)
+
+
+def check_application(
+    application: Application,
+    backend: Backend,
+    *,
+    architecture: str = "",
+    sample: Selection = "values",
+    sizes: Sizes | None = None,
+    seed: int = 0,
+    on_compiled: Callable[[Compilation], None] = lambda _: None,
+) -> tuple[CheckResult, ...]:
+    """Run an application in its widest types where something can run, and :func:`check` each of its kernels.
+
+    A kernel's sizes are those of its first launch. The default ``sizes`` are those of the preset ``smoke``, where there
+    is one.
+
+    Raises:
+        BackendUnavailableError: there is no compiler, or nothing can run here.
+        KernelError: inputs or steps fail or do not fit the declarations, or two runs give different answers.
+        ReferenceDataError: the reference fails, or does not fit.
+        MptuneError: the metric fails; or as :func:`check`.
+    """
+    sizes = sizes or application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")
+    runner = get_backend("auto")
+    space = space_on(application, sizes, runner.device.constraints()).restrict(application.baseline_values())
+    widest = space.configurations(np.arange(min(_TRIED, space.size)))
+    try:
+        launched = _launched(application, widest, sizes, seed, runner)
+    except CompileError as error:
+        failed = Compilation(widest[0], 0.0, str(error))
+        return (CheckResult(application.name, runner.name, "", space.size, (failed,)),)
+    results = []
+    for name, kernel in application.kernels.items():
+        if name in launched:
+            found = check(
+                kernel,
+                backend,
+                architecture=architecture,
+                sample=sample,
+                sizes=launched[name],
+                seed=seed,
+                on_compiled=on_compiled,
+            )
+        else:
+            nothing = f"the steps of {application.called} do not launch it at {sizes}, so it was not compiled"
+            found = CheckResult(name, backend.name, architecture, 0, (), (nothing,))
+        results.append(dataclasses.replace(found, kernel=f"{application.name}.{name}"))
+    return tuple(results)
+
+
+def _launched(
+    application: Application, configurations: Sequence[Configuration], sizes: Sizes, seed: int, backend: Backend
+) -> dict[str, Sizes]:
+    """Run the first configuration that runs, compare its answer, and return the sizes of what it launched by kernel."""
+    inputs = make_inputs(application, sizes, seed)
+    given, all_sizes = inputs_from(application, sizes, inputs)
+    if application.reference is None:
+        answer = OwnAnswer(application, backend, CompileOptions(), application.metric)
+        references: Mapping[str, Any] = answer(inputs, all_sizes)
+    else:
+        references = compute_references(application, inputs, all_sizes)
+    launchers = (ApplicationLauncher(application, each, backend) for each in configurations)
+    launcher, outputs = run_first(launchers, given, all_sizes, Arrays())
+    try:
+        evaluate_outputs(outputs, references, application.metric, inputs)
+        return {} if launcher.stepper is None else {k.name: at for k, _, at in reversed(launcher.stepper.compiled)}
+    finally:
+        launcher.close()
 
 
 def select(kernel: Kernel, sizes: Sizes, sample: Selection = "values", seed: int = 0) -> Sequence[Configuration]:

@@ -1,9 +1,9 @@
-"""Launching one configuration of a kernel on a user's arrays."""
+"""Launching one configuration of a kernel, or running one of an application, on a user's arrays."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,20 +12,29 @@ from numpy.typing import NDArray
 
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions, Function
-from mptune.buffers.conversion import convert
-from mptune.errors import CompileError, KernelError, MptuneError, UnknownNameError
-from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.buffers.conversion import convert, poisoned
+from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError, UnknownNameError
+from mptune.kernel import Application, Argument, Kernel, Role, Sizes, Tunable
 from mptune.precision import Precision, holds_real_numbers
 from mptune.rendering import cited, render
 from mptune.space.configuration import Configuration
+from mptune.stepping import Stepper
 
-__all__ = ["Arrays", "DeviceArrays", "Launcher", "in_memory_of", "inputs_from"]
+__all__ = [
+    "ApplicationLauncher",
+    "Arrays",
+    "DeviceArrays",
+    "Launcher",
+    "in_memory_of",
+    "inputs_from",
+    "run_first",
+]
 
 #: The floating-point types every NumPy-like module has.
 _COMMON: Final = ("float64", "float32", "float16")
 
 
-def inputs_from(kernel: Kernel, sizes: Sizes, given: Mapping[str, Any]) -> tuple[dict[str, Any], Sizes]:
+def inputs_from(kernel: Tunable, sizes: Sizes, given: Mapping[str, Any]) -> tuple[dict[str, Any], Sizes]:
     """Return the inputs of a call by argument, checked against the declarations, and the sizes with those of the data.
 
     Raises:
@@ -36,36 +45,36 @@ def inputs_from(kernel: Kernel, sizes: Sizes, given: Mapping[str, Any]) -> tuple
     declared = {argument.name: argument for argument in kernel.arguments if argument.is_input}
     for name in given:
         if name not in declared:
-            raise UnknownNameError(f"input of kernel {kernel.name}:", name, declared)
+            raise UnknownNameError(f"input of {kernel.called}:", name, declared)
     arrays = {}
     for name, argument in declared.items():
         if name in given:
             arrays[name] = _array(kernel, argument, given[name])
         elif argument.role is not Role.SCALAR or name not in (*sizes, *kernel.data_sizes):
-            raise KernelError(f"kernel {kernel.name} needs an input {name!r}")
+            raise KernelError(f"{kernel.called} needs an input {name!r}")
     sizes = kernel.sizes_of({name: array.shape for name, array in arrays.items()}, sizes)
     checked = {}
     for name, argument in declared.items():
         checked[name] = _checked(kernel, argument, arrays.get(name, sizes.get(name)), sizes)
         if argument.role is Role.SCALAR and name in sizes and checked[name].item() != sizes[name]:
-            whose = "the arrays have" if name in kernel.data_sizes else "this tuned kernel is for"
+            whose = "the arrays have" if name in kernel.data_sizes else f"this tuned {kernel.what} is for"
             raise KernelError(f"{name}={checked[name].item()} is not the size {name}={sizes[name]} {whose}")
     return checked, sizes
 
 
-def _array(kernel: Kernel, argument: Argument, value: Any) -> Any:
+def _array(kernel: Tunable, argument: Argument, value: Any) -> Any:
     array = value if hasattr(value, "__cuda_array_interface__") else np.asarray(value)
     if len(array.shape) != len(argument.shape) and not set(kernel.data_sizes).isdisjoint(argument.shape):
         raise KernelError(
-            f"input {argument.name!r} of kernel {kernel.name} has shape {tuple(array.shape)}; expected "
+            f"input {argument.name!r} of {kernel.called} has shape {tuple(array.shape)}; expected "
             f"({', '.join(argument.shape)}{',' if len(argument.shape) == 1 else ''})"
         )
     return array
 
 
-def _checked(kernel: Kernel, argument: Argument, value: Any, sizes: Sizes) -> Any:
+def _checked(kernel: Tunable, argument: Argument, value: Any, sizes: Sizes) -> Any:
     array = value if hasattr(value, "__cuda_array_interface__") else np.asarray(value)
-    what = f"input {argument.name!r} of kernel {kernel.name}"
+    what = f"input {argument.name!r} of {kernel.called}"
     shape = kernel.shape_of(argument, sizes)
     if tuple(array.shape) != shape:
         raise KernelError(f"{what} has shape {tuple(array.shape)}; expected {shape} at {sizes}")
@@ -201,6 +210,44 @@ def _is_common(dtype: np.dtype[Any]) -> bool:
 # -- one configuration ---------------------------------------------------------------------------
 
 
+class _Memory:
+    """Buffers of arguments, which calls at the same sizes share."""
+
+    def __init__(self, tunable: Tunable, configuration: Configuration, backend: Backend) -> None:
+        self._tunable = tunable
+        self._configuration = configuration
+        self._backend = backend
+        self._buffers: dict[str, Buffer] = {}
+
+    def buffer(self, argument: Argument, sizes: Sizes) -> Buffer:
+        """Return the memory of an argument: that of the last call, if it is of this size."""
+        name, shape = argument.name, self._tunable.shape_of(argument, sizes)
+        if min(shape) < 1:
+            raise KernelError(f"argument {name!r} of {self._tunable.called} has shape {shape} at {sizes}")
+        nbytes = math.prod(shape) * self._tunable.dtype_of(argument, self._configuration).itemsize
+        if name in self._buffers and self._buffers[name].nbytes != nbytes:
+            self._buffers.pop(name).free()
+        if name not in self._buffers:
+            self._buffers[name] = self._backend.device.allocate(nbytes)
+        return self._buffers[name]
+
+    def free(self) -> None:
+        """Give it back."""
+        while self._buffers:
+            self._buffers.popitem()[1].free()
+
+
+def _doubts(overflowing: Mapping[str, Precision | None], outputs: Mapping[str, Any], arrays: Arrays) -> str:
+    """Say why outputs are not to be relied on: of inputs that overflow in their types, or of what is not finite."""
+    lost = [f"input {name!r} overflows in {precision}" for name, precision in overflowing.items()]
+    infinite = [f"output {name!r} is not finite" for name, array in outputs.items() if not arrays.all_finite(array)]
+    return "; ".join((*lost, *infinite))
+
+
+def _on_host(given: Any) -> Any:
+    return given.get() if hasattr(given, "__cuda_array_interface__") else given
+
+
 class Launcher:
     """One configuration of a kernel on a backend, with its code and buffers, which calls at the same sizes share."""
 
@@ -211,7 +258,7 @@ class Launcher:
         self._sizes: Sizes | None = None
         self._source = ""
         self._loaded: Function | None = None
-        self._buffers: dict[str, Buffer] = {}
+        self._memory = _Memory(kernel, configuration, backend)
 
     def run(self, inputs: Mapping[str, Any], sizes: Sizes, arrays: Arrays) -> tuple[dict[str, Any], str]:
         """Return the outputs by name as they are stored, and why they are not to be relied on.
@@ -229,27 +276,26 @@ class Launcher:
         shape = kernel.launch_shape(self._configuration, sizes)
         count = kernel.launch_count(self._configuration, sizes)
         passed: dict[str, LaunchArgument] = {}
-        overflowing = []
+        buffers: dict[str, Buffer] = {}
+        overflowing = {}
         arrays.settle()
         for argument in kernel.arguments:
             name, dtype = argument.name, kernel.dtype_of(argument, self._configuration)
             precision = kernel.precision_of(argument, self._configuration)
             overflows = False
             if argument.is_constant or argument.role is Role.SCALAR:
-                given = inputs[name]
-                on_host = given.get() if hasattr(given, "__cuda_array_interface__") else given
-                values, overflows = stored(on_host, dtype, precision)
+                values, overflows = stored(_on_host(inputs[name]), dtype, precision)
                 if argument.is_constant:
                     function.set_constant(name, values)
                 else:
                     scalar: np.generic = values.reshape(1)[0]
                     passed[name] = scalar
             else:
-                passed[name] = self._buffer(argument, dtype, sizes)
+                passed[name] = buffers[name] = self._memory.buffer(argument, sizes)
                 if argument.is_input:
-                    overflows = arrays.store(self._buffers[name], inputs[name], dtype, precision)
+                    overflows = arrays.store(buffers[name], inputs[name], dtype, precision)
             if overflows:
-                overflowing.append(f"input {name!r} overflows in {precision}")
+                overflowing[name] = precision
         arrays.settle()
         turns = (tuple(passed.values()), tuple(passed[partners.get(name, name)] for name in passed))
         for turn in range(count):
@@ -259,14 +305,12 @@ class Launcher:
             # The last launch wrote to what it was given under this name.
             left = partners.get(output.name, output.name) if count % 2 == 0 else output.name
             dtype = kernel.dtype_of(output, self._configuration)
-            outputs[output.name] = arrays.fetch(self._buffers[left], kernel.shape_of(output, sizes), dtype)
-        infinite = [f"output {name!r} is not finite" for name, array in outputs.items() if not arrays.all_finite(array)]
-        return outputs, "; ".join((*overflowing, *infinite))
+            outputs[output.name] = arrays.fetch(buffers[left], kernel.shape_of(output, sizes), dtype)
+        return outputs, _doubts(overflowing, outputs, arrays)
 
     def close(self) -> None:
         """Give memory and code back."""
-        while self._buffers:
-            self._buffers.popitem()[1].free()
+        self._memory.free()
         if self._loaded is not None:
             self._loaded.unload()
             self._loaded, self._sizes, self._source = None, None, ""
@@ -288,14 +332,90 @@ class Launcher:
         self._sizes, self._source = sizes, source
         return self._loaded
 
-    def _buffer(self, argument: Argument, dtype: np.dtype[Any], sizes: Sizes) -> Buffer:
-        """Return the memory of an argument: that of the last call, if it is of this size."""
-        name, shape = argument.name, self._kernel.shape_of(argument, sizes)
-        if min(shape) < 1:
-            raise KernelError(f"argument {name!r} of {self._kernel.called} has shape {shape} at {sizes}")
-        nbytes = math.prod(shape) * dtype.itemsize
-        if name in self._buffers and self._buffers[name].nbytes != nbytes:
-            self._buffers.pop(name).free()
-        if name not in self._buffers:
-            self._buffers[name] = self._backend.device.allocate(nbytes)
-        return self._buffers[name]
+
+class ApplicationLauncher:
+    """One configuration of an application on a backend, with its code and buffers, which calls at the same sizes share.
+
+    Attributes:
+        stepper: what ran the steps last; None before, and once it is closed.
+    """
+
+    def __init__(self, application: Application, configuration: Configuration, backend: Backend) -> None:
+        self._application = application
+        self._configuration = application.own(configuration)
+        self._backend = backend
+        self._sizes: Sizes | None = None
+        self.stepper: Stepper | None = None
+        self._memory = _Memory(application, self._configuration, backend)
+
+    def run(self, inputs: Mapping[str, Any], sizes: Sizes, arrays: Arrays) -> tuple[dict[str, Any], str]:
+        """Return the outputs by name as they are stored, and why they are not to be relied on.
+
+        ``inputs`` and ``sizes`` are those of :func:`inputs_from`.
+
+        Raises:
+            KernelError: the steps fail, or launch what does not fit; or an integer does not fit its type.
+            ConstraintError: a launch is of a configuration the kernel does not have.
+            CompileError: a kernel does not compile.
+            OutOfMemoryError: the device cannot hold the buffers.
+            LaunchError: the device refused or aborted a launch.
+        """
+        application = self._application
+        memory: dict[str, Buffer] = {}
+        scalars: dict[str, float | int] = {}
+        overflowing = {}
+        arrays.settle()
+        for argument in application.arguments:
+            name, dtype = argument.name, application.dtype_of(argument, self._configuration)
+            precision = application.precision_of(argument, self._configuration)
+            overflows = False
+            if argument.role is Role.SCALAR:
+                values, overflows = stored(_on_host(inputs[name]), dtype, precision)
+                scalars[name] = int(values.reshape(1)[0]) if precision is None else float(values.reshape(1)[0])
+            else:
+                memory[name] = self._memory.buffer(argument, sizes)
+                if argument.is_input:
+                    overflows = arrays.store(memory[name], inputs[name], dtype, precision)
+                else:
+                    # As where it was measured: what is read before anything wrote it is NaN.
+                    memory[name].write(poisoned(application.shape_of(argument, sizes), dtype))
+            if overflows:
+                overflowing[name] = precision
+        arrays.settle()
+        if self.stepper is None or sizes != self._sizes:
+            if self.stepper is not None:
+                self.stepper.unload()
+            self.stepper, self._sizes = Stepper(application, self._configuration, sizes, self._backend), sizes
+        _, left = self.stepper.run(memory, scalars)
+        outputs = {}
+        for output in application.outputs:
+            dtype = application.dtype_of(output, self._configuration)
+            outputs[output.name] = arrays.fetch(left[output.name], application.shape_of(output, sizes), dtype)
+        return outputs, _doubts(overflowing, outputs, arrays)
+
+    def close(self) -> None:
+        """Give memory and code back."""
+        self._memory.free()
+        if self.stepper is not None:
+            self.stepper.unload()
+            self.stepper = None
+
+
+def run_first(
+    launchers: Iterable[ApplicationLauncher], inputs: Mapping[str, Any], sizes: Sizes, arrays: Arrays
+) -> tuple[ApplicationLauncher, dict[str, Any]]:
+    """Run the first of some configurations whose launches are all possible; return its launcher and the outputs.
+
+    ``inputs`` and ``sizes`` are those of :func:`inputs_from`.
+
+    Raises:
+        KernelError: there is none.
+    """
+    refused: ConstraintError | None = None
+    for launcher in launchers:
+        try:
+            return launcher, launcher.run(inputs, sizes, arrays)[0]
+        except ConstraintError as error:
+            launcher.close()
+            refused = refused or error
+    raise KernelError(f"no configuration in the widest types runs: {refused}")

@@ -20,11 +20,12 @@ from mptune.folders import bundled_folder
 from mptune.plugins import load_point
 
 if TYPE_CHECKING:  # importing it takes longer than finding out that there is no kernel of a name
-    from mptune.kernel import Kernel, Tunable
+    from mptune.kernel import Application, Kernel, Tunable
     from mptune.space.configuration import Value
     from mptune.store import RunInfo
 
 __all__ = [
+    "application_of_run",
     "bundled_applications",
     "bundled_kernels",
     "definition_hash",
@@ -128,9 +129,24 @@ def kernel_of_run(
     found = None if info.is_of_application else tunable_of_run(info, given, on_warning=on_warning)
     if not isinstance(found, Kernel):
         raise KernelError(
-            f"the run is of the application {info.kernel!r}: emit, TunedKernel and the measurements of explain are "
-            "for single kernels so far"
+            f"the run is of the application {info.kernel!r}: mptune.TunedApplication runs it, TunedKernel and the "
+            "measurements of explain are for single kernels"
         )
+    return found
+
+
+def application_of_run(info: RunInfo, given: Tunable | str | Path | None = None) -> Application:
+    """Return the application of a run as :func:`tunable_of_run` does; what is newer than the run says :func:`remarks`.
+
+    Raises:
+        KernelError: the definition is not found, is not the one the run was made with, or is a kernel.
+        UnknownNameError: no bundled application has the name given.
+    """
+    from mptune.kernel import Application
+
+    found = tunable_of_run(info, given, on_warning=lambda _: None)
+    if not isinstance(found, Application):
+        raise KernelError(f"the run is of the kernel {info.kernel!r}: mptune.TunedKernel calls it")
     return found
 
 

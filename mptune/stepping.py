@@ -145,6 +145,12 @@ class Stepper:
         """What was launched in the last run, and how long all of it took in milliseconds."""
         return {tally.launched: tally.time_ms for tally in self._tallies.values() if tally.count}
 
+    @property
+    def compiled(self) -> list[tuple[Kernel, Configuration, Sizes]]:
+        """What was launched so far, conversions included: kernels with their configurations and sizes."""
+        kernels = {**self.application.kernels, _CONVERSION.name: _CONVERSION}
+        return [(kernels[name], values, Sizes(sizes)) for name, values, sizes in self._functions]
+
     def capture(self, wanted: Mapping[Launched, int]) -> None:
         """Keep the data of launches in the next run, each at its n-th time."""
         self._wanted, self.captured = wanted, []

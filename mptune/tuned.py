@@ -1,4 +1,4 @@
-"""Using what a run found: a kernel in its best configuration, called with arrays."""
+"""Using what a run found: a kernel, or an application, in its best configuration, called with arrays."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
+
+import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
-from mptune.emit import sizes_of
+from mptune.emit import select, sizes_of
 from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
-from mptune.kernel import Kernel, Sizes
-from mptune.launching import Launcher, in_memory_of, inputs_from
-from mptune.registry import kernel_of_run, remarks
+from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
+from mptune.kernel.limits import space_on
+from mptune.launching import ApplicationLauncher, Arrays, Launcher, in_memory_of, inputs_from, run_first
+from mptune.registry import application_of_run, kernel_of_run, remarks
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.tuner import device_constraints
 
-__all__ = ["TunedKernel"]
+__all__ = ["TunedApplication", "TunedKernel"]
+
+#: So many configurations of the baseline's types are tried: what a launch rules out is not known before.
+_TRIED: Final = 100
 
 
 class TunedKernel:
@@ -127,6 +132,151 @@ class TunedKernel:
         return self._launchers[configuration]
 
 
+class TunedApplication:
+    """The best configuration a run of an application found for this device, as a function of arrays.
+
+    Where the run is of another device, or has no feasible trial, or a call is of other sizes than the run, it is the
+    baseline: the widest types and the accurate policy, slower and right. A warning says why. The same goes for a call
+    whose inputs overflow in the types of the best configuration, or whose outputs are not finite in it. It says what is
+    newer than the run. A configuration that is asked for is used whatever the sizes.
+
+    Arrays come as NumPy's or, with the backend cuda, as CuPy's; what comes back is of the same kind. Calls from several
+    threads take turns.
+
+    Args:
+        run: a run file, or a run.
+        application: the definition, unless it is a bundled application.
+        configuration: another one than the best: a trial as ``mptune emit --configuration`` takes it, or values by
+            parameter, the first of each elsewhere.
+        backend: a backend's name, or "auto": that of the run where it is of a device here.
+
+    Attributes:
+        application: the definition.
+        sizes: those of the run.
+        configuration: what calls at these sizes use.
+        reason: why that is the baseline; empty if it is the best, or was asked for.
+
+    Raises:
+        RunFileError: the run file cannot be read.
+        KernelError: the run is of a kernel, or the definition is not found or has changed.
+        MptuneError: no trial, or several, are meant by the configuration.
+        UnknownNameError: no parameter, or no value of one, has a name given.
+        BackendUnavailableError: nothing can run here.
+    """
+
+    def __init__(
+        self,
+        run: Run | str | Path,
+        application: Application | str | Path | None = None,
+        configuration: str | Mapping[str, Any] | None = None,
+        backend: str | Backend = "auto",
+    ) -> None:
+        self._run = run if isinstance(run, Run) else Run.load(run)
+        self.application = application_of_run(self._run.info, application)
+        self._backend, _, self._matches = _matched([self._run], backend)
+        self.sizes = sizes_of(self._run, self.application)
+        self._chosen = None if configuration is None else self._named(configuration)
+        self._lock = threading.Lock()
+        self._at: dict[tuple[tuple[str, int], ...], tuple[Configuration, str]] = {}
+        self._launchers: dict[Configuration, ApplicationLauncher] = {}
+        self.configuration, self.reason = self._choice(self.sizes)
+        for remark in () if self.reason else remarks(self._run.info, self.application):
+            warnings.warn(f"{self.application.name}: {remark}", stacklevel=2)
+
+    def __repr__(self) -> str:
+        what = "chosen" if self._chosen is not None else "baseline" if self.reason else "best"
+        return f"TunedApplication({self.application.name} on {self._backend.name}, {what}: {self.configuration})"
+
+    def __call__(
+        self, *, size: str | Mapping[str, int] | None = None, converted: bool = True, **inputs: Any
+    ) -> dict[str, Any]:
+        """Run the application and return its outputs by name.
+
+        Args:
+            size: a preset's name, or sizes that replace those of the run. Without it they are those of the run, and
+                where an axis of an input is a size, that of the array.
+            converted: whether outputs come in fp64 (integers in their type) rather than as they are stored.
+            inputs: by the names of buffers and scalars, of the declared shapes, in any real type. They are rounded to
+                the types of the configuration, and not changed.
+
+        Raises:
+            UnknownNameError: no input, preset or size has a name given.
+            KernelError: an input is missing or not as declared, or the steps fail.
+            CompileError: a kernel does not compile.
+            LaunchError: the device refused.
+        """
+        sizes = self._sizes_of(size, inputs)
+        given, all_sizes = inputs_from(self.application, sizes, inputs)
+        arrays = in_memory_of(self._backend, given)
+        with self._lock:
+            configuration, reason = self._choice(sizes)
+            if reason:
+                outputs = self._run_baseline(sizes, given, all_sizes, arrays)
+            else:
+                outputs, trouble = self._launcher(configuration).run(given, all_sizes, arrays)
+                if trouble and self._chosen is None:
+                    warnings.warn(f"{self.application.name} uses the baseline for this call: {trouble}", stacklevel=2)
+                    outputs = self._run_baseline(sizes, given, all_sizes, arrays)
+            found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
+            arrays.settle()
+        return found
+
+    def close(self) -> None:
+        """Give device memory and code back; a later call takes them anew."""
+        with self._lock:
+            while self._launchers:
+                self._launchers.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _named(self, configuration: str | Mapping[str, Any]) -> Configuration:
+        if not isinstance(configuration, str):
+            return self.application.configuration(configuration)
+        trial = select(self._run, configuration=configuration, kernel=self.application)
+        assert trial is not None
+        return self.application.own(trial.configuration)
+
+    def _sizes_of(self, size: str | Mapping[str, int] | None, inputs: Mapping[str, Any]) -> Sizes:
+        application = self.application
+        if isinstance(size, str):
+            return application.resolve_sizes(size)
+        if size is not None:
+            return application.resolve_sizes("default", {**self.sizes, **size})
+        found: dict[str, int] = {}
+        for argument in application.arguments:
+            if argument.name in inputs and argument.role is not Role.SCALAR:
+                shape = getattr(inputs[argument.name], "shape", None) or np.shape(inputs[argument.name])
+                axes = zip(argument.shape, shape, strict=False) if len(shape) == len(argument.shape) else ()
+                found = {axis: extent for axis, extent in axes if axis in self.sizes} | found
+        return application.resolve_sizes("default", {**self.sizes, **found})
+
+    def _choice(self, sizes: Sizes) -> tuple[Configuration, str]:
+        """Return what calls at these sizes use, and why that is the baseline; warn of it the first time."""
+        if self._chosen is not None:
+            return self._chosen, ""
+        key = tuple(sizes.items())
+        if key not in self._at:
+            self._at[key] = _choose(self.application, sizes, self._backend, self._run, self._matches)
+            if reason := self._at[key][1]:
+                warnings.warn(f"{self.application.name} uses the baseline: {reason}", stacklevel=3)
+        return self._at[key]
+
+    def _run_baseline(self, sizes: Sizes, given: Mapping[str, Any], all_sizes: Sizes, arrays: Arrays) -> dict[str, Any]:
+        configurations = _baselines(self.application, sizes, self._backend, self._run)
+        return run_first(map(self._launcher, configurations), given, all_sizes, arrays)[1]
+
+    def _launcher(self, configuration: Configuration) -> ApplicationLauncher:
+        if configuration not in self._launchers:
+            self._launchers[configuration] = ApplicationLauncher(self.application, configuration, self._backend)
+        return self._launchers[configuration]
+
+
 def _matched(runs: list[Run], backend: str | Backend) -> tuple[Backend, Run, bool]:
     """Return the backend to use, the run to go by, and whether the run is of the backend's device."""
     if isinstance(backend, Backend) or backend != "auto":
@@ -151,7 +301,7 @@ def _is_of(run: Run, backend: Backend) -> bool:
     return recorded == (device.backend, device.name, device.architecture)
 
 
-def _choose(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run, matches: bool) -> tuple[Configuration, str]:
+def _choose(kernel: Tunable, sizes: Sizes, backend: Backend, run: Run, matches: bool) -> tuple[Configuration, str]:
     """Return the best configuration where the run speaks for this device and these sizes, else the baseline and why."""
     recorded, best = sizes_of(run, kernel), run.best
     if not matches:
@@ -166,16 +316,20 @@ def _choose(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run, matches: b
     return _baseline(kernel, sizes, backend, run), reason
 
 
-def _baseline(kernel: Kernel, sizes: Sizes, backend: Backend, run: Run) -> Configuration:
-    """Return the run's baseline where it is valid here, else the first configuration with a baseline's values.
+def _baseline(kernel: Tunable, sizes: Sizes, backend: Backend, run: Run) -> Configuration:
+    """Return the run's baseline where it is valid here, else the first configuration with a baseline's values."""
+    return _baselines(kernel, sizes, backend, run)[0]
+
+
+def _baselines(kernel: Tunable, sizes: Sizes, backend: Backend, run: Run) -> list[Configuration]:
+    """Return configurations with a baseline's values: the run's own, where it is valid here, and further ones.
 
     Raises:
         KernelError: no such configuration is valid at these sizes on this device.
     """
     try:
-        space = kernel.search_space(sizes, device_constraints(kernel, backend.device.constraints()))
-        space = space.restrict(kernel.baseline_values())
+        space = space_on(kernel, sizes, backend.device.constraints()).restrict(kernel.baseline_values())
     except EmptySpaceError as error:
-        raise KernelError(f"kernel {kernel.name} has no baseline to fall back on at {sizes}: {error}") from error
-    known = run.baseline
-    return known.configuration if known is not None and known.configuration in space else space.configuration(0)
+        raise KernelError(f"{kernel.called} has no baseline to fall back on at {sizes}: {error}") from error
+    known = [run.baseline.configuration] if run.baseline is not None and run.baseline.configuration in space else []
+    return known + space.configurations(np.arange(min(_TRIED, space.size)))

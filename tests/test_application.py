@@ -337,13 +337,12 @@ class TestWhatARunIsUsedFor:
     @pytest.mark.parametrize(
         ("command", "error"),
         [
-            (
-                "emit",
-                "the run is of the application 'power': emit, TunedKernel and the measurements of explain are for",
-            ),
             ("verify", "the run is of application 'power', which is not a bundled one: give its definition with"),
             ("verify --kernel axpy", "the run is of application 'power', not of 'axpy'"),
-            ("explain --kernel axpy", "the run is of the application 'power': emit, TunedKernel and"),
+            (
+                "explain --kernel axpy",
+                "the run is of the application 'power': mptune.TunedApplication runs it, TunedKernel and the",
+            ),
         ],
     )
     def test_what_is_for_single_kernels_says_so_in_one_line(self, run, path, command, error, monkeypatch, capfd):
@@ -357,12 +356,6 @@ class TestWhatARunIsUsedFor:
         done = caller(monkeypatch, capfd)("explain", path)
         assert done.code == 0
         assert "application 'power'" in done.out
-
-    @pytest.mark.parametrize("command", ["render", "check"])
-    def test_a_source_is_that_of_a_single_kernel(self, command, monkeypatch, capfd):
-        done = caller(monkeypatch, capfd)(command, "conjugate_gradient")
-        assert (done.code, done.out) == (2, "")
-        assert done.err == "error: conjugate_gradient is an application; expected a single kernel here\n"
 
     def test_it_is_no_function_of_arrays(self, run):
         for given in (None, application()):

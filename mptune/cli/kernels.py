@@ -21,6 +21,8 @@ from mptune.folders import bundled_folder, cache_folder, open_own, own_folder, w
 
 if TYPE_CHECKING:
     from mptune.checking import CheckResult, Selection
+    from mptune.kernel import Application, Kernel, Sizes
+    from mptune.space.configuration import Configuration
 
 __all__ = ["backends", "check", "list_kernels", "render"]
 
@@ -243,11 +245,11 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
     """Print the source of one configuration.
 
     The kernel is a bundled kernel's name or the file that defines one. A parameter that is not given gets its first
-    value that is valid with the others.
+    value that is valid with the others. An application is run once, and the sources are those of what it launches.
     """
-    from mptune.registry import load_kernel
+    from mptune.registry import load_tunable
 
-    definition = load_kernel(kernel)
+    definition = load_tunable(kernel)
     read_by = None
     if backend != "auto":
         from mptune.backends import get_backend
@@ -263,9 +265,39 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
         print_note(f"this is not a valid configuration, but its source can be printed: {configuration} ({error})")
 
     from mptune import rendering
+    from mptune.kernel import Application, Kernel
+    from mptune.prelude import prelude
 
-    source = (rendering.render_body if body else rendering.render)(definition, configuration, sizes)
-    click.echo(source if read_by is None or body else read_by.compiler.translated(source))
+    def text(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> str:
+        source = (rendering.render_body if body else rendering.render)(kernel, configuration, sizes)
+        return source if read_by is None or body else read_by.compiler.translated(source)
+
+    if not isinstance(definition, Application):
+        assert isinstance(definition, Kernel)
+        click.echo(text(definition, configuration, sizes))
+        return
+    if read_by is None and not body:
+        click.echo(prelude())
+    for each, values, at in _launched(definition, configuration, sizes):
+        click.echo(f"// ---- {each.name}: {values} at {at} ----")
+        click.echo(text(each, values, at).removeprefix(prelude()).lstrip("\n"))
+
+
+def _launched(
+    application: Application, configuration: Configuration, sizes: Sizes
+) -> Sequence[tuple[Kernel, Configuration, Sizes]]:
+    """Run an application on inputs of seed 0, where something can run, and return what it launches."""
+    from mptune.backends import get_backend
+    from mptune.buffers.data import make_inputs
+    from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+
+    given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
+    launcher = ApplicationLauncher(application, configuration, get_backend("auto"))
+    try:
+        launcher.run(given, all_sizes, Arrays())
+        return [] if launcher.stepper is None else launcher.stepper.compiled
+    finally:
+        launcher.close()
 
 
 @click.command()
@@ -293,25 +325,30 @@ def check(
 ) -> int:
     """Compile configurations without running them; needs no device.
 
-    The kernel is a bundled kernel's name, the file that defines one, or all for every bundled kernel.
+    The kernel is a bundled kernel's name, the file that defines one, or all for every bundled kernel. An application is
+    also run once in its widest types, where something can run: that checks its inputs, steps, reference and metric.
     """
-    from mptune.registry import bundled_kernels, load_kernel
+    from mptune.kernel import Application, Kernel
+    from mptune.registry import bundled_kernels, load_tunable
 
     selection = _selection(sample, all_signatures)
-    definitions = [load_kernel(name) for name in (bundled_kernels() if kernel == "all" else (kernel,))]
+    definitions = [load_tunable(name) for name in (bundled_kernels() if kernel == "all" else (kernel,))]
 
     from mptune.backends import get_backend
     from mptune.checking import check as check_kernel
+    from mptune.checking import check_application
 
     target = get_backend(backend)
-    results = []
+    results: list[CheckResult] = []
     for definition in definitions:
         sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
         with counter(f"compiling {definition.name}") as count:
-            result = check_kernel(
-                definition, target, architecture=arch, sample=selection, sizes=sizes, on_compiled=lambda _: count()
-            )
-        results.append(result)
+            how: Any = {"architecture": arch, "sample": selection, "on_compiled": lambda _, count=count: count()}
+            if isinstance(definition, Application):
+                results += check_application(definition, target, sizes=sizes if size else None, **how)
+            else:
+                assert isinstance(definition, Kernel)
+                results.append(check_kernel(definition, target, sizes=sizes, **how))
     if json:
         print_json({"checks": [result.to_json() for result in results]})
     else:

@@ -14,7 +14,7 @@ from mptune.backends.base import Backend, Buffer, CompileOptions
 from mptune.buffers.conversion import poisoned
 from mptune.errors import ConstraintError, KernelError
 from mptune.kernel import Application, Role, Sizes
-from mptune.kernel.limits import device_constraints
+from mptune.kernel.limits import space_on
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
 
@@ -78,13 +78,8 @@ class OwnAnswer:
 
     def _candidates(self, sizes: Sizes) -> list[Configuration]:
         application = self._application
-        limits = self._backend.device.constraints()
-        lifted = [
-            constraint
-            for kernel in application.kernels.values()
-            for constraint in application.lifted(kernel, device_constraints(kernel, limits), sizes)
-        ]
-        space = application.search_space(sizes, lifted).restrict(application.baseline_values())
+        space = space_on(application, sizes, self._backend.device.constraints())
+        space = space.restrict(application.baseline_values())
         spread = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
         return space.configurations(spread)
 

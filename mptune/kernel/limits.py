@@ -6,9 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from mptune.kernel.application import Application
+from mptune.kernel.declarations import Sizes
 from mptune.kernel.definition import Kernel
+from mptune.kernel.tunable import Tunable
+from mptune.space.search_space import SearchSpace
 
-__all__ = ["device_constraints"]
+__all__ = ["device_constraints", "space_on"]
 
 #: What a limit calls an axis.
 _AXIS: Final = re.compile(r"\b(block|grid)_[xyz] <=")
@@ -29,3 +33,17 @@ def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]
     known = re.compile(rf"\b({'|'.join(meaning)})\b")
     spelt = (known.sub(lambda name: meaning[name[0]], limit) for limit in limits)
     return tuple(limit for limit in spelt if not _AXIS.search(limit))
+
+
+def space_on(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> SearchSpace:
+    """Return the configurations of a kernel or an application that are valid at these sizes within a device's limits.
+
+    Raises:
+        EmptySpaceError: there is none.
+    """
+    if isinstance(tunable, Application):
+        kernels = tunable.kernels.values()
+        lifted = [c for each in kernels for c in tunable.lifted(each, device_constraints(each, limits), sizes)]
+        return tunable.search_space(sizes, lifted)
+    assert isinstance(tunable, Kernel)
+    return tunable.search_space(sizes, device_constraints(tunable, limits))

@@ -1,0 +1,197 @@
+"""A tuned application from Python, and its sources: what a user has of an application beside its runs."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from application_runs import run_once
+from awkward_kernel import run_of
+from command_line import caller
+from test_application import N, application, inputs, power
+
+from mptune import TunedApplication, TunedKernel
+from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.kernel import Scalar
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+
+POWER = application()
+WIDE: dict[str, Any] = {"scale.block": 64}
+NARROW: dict[str, Any] = {"a_type": "fp32", "x_type": "fp32", "matvec.sum_type": "fp32"}
+
+
+def trial(time_ms: float, error: float, values: dict[str, Any], app: Any = POWER) -> Trial:
+    return Trial(app.configuration(values), Status.OK, "", Measurement({"time_ms": time_ms, "error": error}))
+
+
+def a_run(app: Any = POWER, **settings: Any) -> Run:
+    trials = [trial(4, 1e-16, WIDE, app), trial(1, 1e-7, NARROW, app)]
+    return run_of(app, trials, **{"threshold": 1e-3, "kernels": list(app.kernels), **settings})
+
+
+@pytest.fixture(scope="module")
+def given() -> dict[str, Any]:
+    return inputs(np.random.default_rng(5), POWER.resolve_sizes())
+
+
+@pytest.fixture(scope="module")
+def tuned() -> Iterator[TunedApplication]:
+    with TunedApplication(a_run(), POWER) as found:
+        yield found
+
+
+def test_the_best_configuration_gives_what_was_evaluated(tuned: TunedApplication, given: dict[str, Any]) -> None:
+    assert tuned.configuration == POWER.configuration(NARROW)
+    assert tuned.reason == ""
+    assert "best: a_type=fp32" in repr(tuned)
+    found = tuned(**given)
+    expected, _, _ = run_once(POWER, NARROW, given)
+    assert list(found) == ["x", "value"]
+    for name, values in expected.items():
+        assert found[name].dtype == np.float64
+        assert np.array_equal(found[name], values)
+    again = tuned(**given, converted=False)
+    assert again["x"].dtype == np.float32
+    assert np.array_equal(again["x"], found["x"])
+
+
+@pytest.mark.parametrize(
+    "values", [{"a_type": "fp32"}, {"matvec.sum_type": "fp32"}, {"x_type": "fp32", "matvec.block": 64}]
+)
+def test_any_configuration_can_be_asked_for(values: dict[str, Any], given: dict[str, Any]) -> None:
+    with TunedApplication(a_run(), POWER, values) as tuned:
+        found, (expected, _, _) = tuned(**given), run_once(POWER, values, given)
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_trial_is_asked_for_as_emit_takes_it(given: dict[str, Any]) -> None:
+    with TunedApplication(a_run(), POWER, "1") as tuned:
+        assert tuned.configuration == POWER.configuration(WIDE)
+    with pytest.raises(MptuneError, match="configuration 3: the run has the trials 1 to 2"):
+        TunedApplication(a_run(), POWER, "3")
+    with pytest.raises(UnknownNameError, match="did you mean 'fp32'"):
+        TunedApplication(a_run(), POWER, {"x_type": "fp23"})
+
+
+def test_code_is_compiled_once(tuned: TunedApplication, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned(**given)
+    monkeypatch.setattr("mptune.stepping.render", lambda *_: pytest.fail("rendered again"))
+    tuned(**given)
+
+
+def test_other_sizes_get_the_baseline_unless_a_configuration_was_asked_for(tuned: TunedApplication) -> None:
+    sizes = POWER.resolve_sizes("default", {"n": 20})
+    smaller = inputs(np.random.default_rng(6), sizes)
+    with pytest.warns(UserWarning, match="power uses the baseline: the run was made at n=37, not at n=20"):
+        found = tuned(**smaller)
+    expected, _, _ = run_once(POWER, WIDE, smaller, sizes)
+    assert np.array_equal(found["x"], expected["x"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        assert np.array_equal(tuned(**smaller, size={"n": 20})["x"], expected["x"])
+    with TunedApplication(a_run(), POWER, NARROW) as chosen:
+        expected, _, _ = run_once(POWER, NARROW, smaller, sizes)
+        assert np.array_equal(chosen(**smaller)["x"], expected["x"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": None}, "application power needs an input 'x'"),
+        ({"x": np.ones(N + 1)}, "input 'x' of application power has shape .38,.; expected .37,. at n=37"),
+        ({"a": np.ones(N)}, "input 'a' of application power has shape .37,.; expected .37, 37."),
+        ({"b": np.ones(N)}, "input of application power: 'b'"),
+        ({"X": np.ones(N)}, "did you mean 'x'"),
+        ({"x": np.ones(N, complex)}, "expected real numbers"),
+        ({"size": "smok"}, "size preset of application power: 'smok'"),
+        ({"size": {"m": 3}}, "size of application power: 'm'"),
+        ({"size": {"n": 20}}, "has shape .37, 37.; expected .20, 20. at n=20"),
+    ],
+)
+def test_bad_input_is_named(
+    tuned: TunedApplication, given: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    changed = {name: value for name, value in {**given, **changes}.items() if value is not None}
+    with pytest.raises((KernelError, UnknownNameError), match=message):
+        tuned(**changed)
+
+
+def test_data_that_does_not_fit_the_types_gets_the_baselines_answer(
+    tuned: TunedApplication, given: dict[str, Any]
+) -> None:
+    large = {**given, "a": given["a"] * 1e60}
+    with pytest.warns(UserWarning, match="uses the baseline for this call: input 'a' overflows in fp32"):
+        found = tuned(**large)
+    expected, _, _ = run_once(POWER, WIDE, large)
+    assert np.array_equal(found["value"], expected["value"])
+
+
+def test_scalars_and_their_types(given: dict[str, Any]) -> None:
+    def steps(run: Any, size: Any) -> None:
+        power(run, size)
+        run.write(run.value, run.shift * run.times)
+
+    app = application(
+        buffers=[*POWER.arguments, Scalar("shift", precision="x_type"), Scalar("times", dtype="int32")], steps=steps
+    )
+    with TunedApplication(a_run(app), app) as tuned:
+        assert tuned(**given, shift=1 / 3, times=2)["value"] == 2 * np.float64(np.float32(1 / 3))
+        with pytest.raises(KernelError, match="expected integers for int32"):
+            tuned(**given, shift=1 / 3, times=0.5)
+
+
+def test_a_run_of_another_device_or_definition_is_told(given: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="power uses the baseline: the run is of another device"):
+        tuned = TunedApplication(a_run(device="another device"), POWER)
+    assert tuned.configuration == POWER.configuration(WIDE)
+    with pytest.raises(KernelError, match="application power has changed since the run: parameter 'a_type' had"):
+        TunedApplication(a_run(parameters=[{"name": "a_type", "kind": "precision", "values": ["fp64"]}]), POWER)
+    with pytest.raises(KernelError, match="give its definition"):
+        TunedApplication(a_run())
+    with pytest.raises(KernelError, match=r"mptune.TunedApplication runs it"):
+        TunedKernel(a_run(), kernel=None)
+
+
+class TestSources:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        page = (Path(__file__).parents[1] / "docs" / "applications.md").read_text()
+        file = tmp_path / "power.py"
+        file.write_text("import numpy" + page.partition("```python\nimport numpy")[2].partition("```")[0])
+        return file
+
+    def test_render_prints_what_is_launched(self, file: Path, monkeypatch: Any, capfd: Any) -> None:
+        done = caller(monkeypatch, capfd)("render", file, "--size", "smoke", "-p", "x_type=fp32", "--body")
+        assert done.code == 0, done.err
+        heads = [line for line in done.out.splitlines() if line.startswith("// ---- ")]
+        assert [head.split()[2] for head in heads] == ["matvec:", "scale:"]
+        assert "a_type=fp64, x_type=fp32" in heads[0]
+        assert heads[0].endswith("at rows=100, columns=100 ----")
+        assert "void scale(float* v" in done.out
+        done = caller(monkeypatch, capfd)("render", file, "-p", "matvec.sum_typ=fp32")
+        assert done.code == 2
+        assert "did you mean 'matvec.sum_type'" in done.err
+
+    def test_check_compiles_each_kernel_and_runs_the_steps(self, file: Path, monkeypatch: Any, capfd: Any) -> None:
+        call = caller(monkeypatch, capfd)
+        done = call("check", file, "--sample", "2", "--json")
+        assert done.code == 0, done.err
+        checks = json.loads(done.out)["checks"]
+        assert [check["kernel"] for check in checks] == ["power.matvec", "power.scale"]
+        assert all(check["compiled"] == 2 and not check["failures"] for check in checks)
+        text = file.read_text()
+        file.write_text(text.replace("run.scale(v=run.y", "run.scale(w=run.y"))
+        done = call("check", file)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert "argument of application power: launch of scale: 'w'" in done.err
+        file.write_text(text.replace("v[i] = ({{ type }})((double)v[i] * factor);", "v[i] = {{ type }}(v[i]) * facto;"))
+        done = call("check", file, "--sample", "1")
+        assert done.code == 1
+        assert "power at a_type=fp64" in done.err
+        assert "facto" in done.err
