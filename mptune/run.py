@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.finals import LEAST_ROUNDS, Ratio
+from mptune.kernel_times import host_ms, kernel_times
 from mptune.markup import heading, table
 from mptune.metric_expressions import MORE_IS_BETTER
 from mptune.objective import Objective
@@ -310,6 +311,10 @@ class Run:
             return len(set(types)), _or_inf(trial.metric("memory_bytes")), -width, not is_known, trial.time_ms
 
         return tuple(sorted((fastest, *rivals), key=simplicity))
+
+    def buffer_types(self, trial: Trial) -> dict[str, str]:
+        """Return the type of each buffer of an application in a trial, by name; nothing for a kernel."""
+        return {name: str(trial.configuration.get(what, what)) for name, what in self.info.buffers.items()}
 
     def types_of(self, trial: Trial) -> tuple[Value, ...]:
         """Return the precisions of a trial, in the order of the parameters."""
@@ -615,6 +620,13 @@ class Run:
             }
         )
 
+    def _parts_of(self, trial: Trial) -> dict[str, Any]:
+        """Return the type of each buffer of an application, and where the time of a run went; nothing for a kernel."""
+        if not self.info.is_of_application:
+            return {}
+        times = {name: {"launches": t.launches, "time_ms": t.time_ms} for name, t in kernel_times(trial).items()}
+        return {"buffers": self.buffer_types(trial), "kernels": times, "host_ms": host_ms(trial)}
+
     def _entry(self, trial: Trial | None) -> dict[str, Any] | None:
         if trial is None:
             return None
@@ -626,6 +638,7 @@ class Run:
             "error": trial.error,
             "verified": None if (verified := self.verified(trial)) is None else verified.to_json(),
             **({"not_verified": text} if (text := self.unverified_text(trial)) else {}),
+            **self._parts_of(trial),
             "metrics": trial.measurement.metrics,
         }
 

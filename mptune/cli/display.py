@@ -20,6 +20,7 @@ from mptune.errors import RunFileError
 if TYPE_CHECKING:
     from mptune.results import Trial
     from mptune.run import Run
+    from mptune.store import RunInfo
     from mptune.unseen import Verified
 
 #: What steers a terminal or changes how other characters are shown: controls but for tab and line break, marks of the
@@ -30,6 +31,8 @@ _STYLES: Final = frozenset(f"\x1b[{code}m" for code in (0, 1, 2, 31, 32, 33, 36)
 _STYLE: Final = re.compile(f"({'|'.join(map(re.escape, sorted(_STYLES)))})")
 #: Kinds of failure that are listed one by one.
 _KINDS: Final = 8
+#: Buffers of a type that are named.
+_BUFFERS: Final = 3
 #: Configurations any of which may be the best that are shown.
 _CANDIDATES: Final = 4
 
@@ -170,6 +173,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     trials = {name: trial for name, trial in {first: run.baseline, **second}.items() if trial is not None}
     if trials:
         echo(_comparison(run, trials) + "\n")
+        if run.info.is_of_application and (times := _times(trials)):
+            echo(times + "\n")
         if (more := len(candidates) - _CANDIDATES) > 0:
             echo(f"and {more} more candidates, of other types (--json has all of them)")
         for name, trial in trials.items():
@@ -208,11 +213,76 @@ def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:
         ("time (ms)", *(number(t.time_ms) for t in trials.values())),
         ("speedup", *(run.speedup_text(t) for t in trials.values())),
         ("error", *(number(t.error, 3) for t in trials.values())),
-        *((name, *(number(t.metric(name), 3) for t in trials.values())) for name in _further_limits(run)),
+        *((name, *(number(t.metric(metric), 3) for t in trials.values())) for metric, name in _errors(run, trials)),
         ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in trials.values())),
-        *((name, *(t.configuration[name] for t in trials.values())) for name in run.parameter_names),
     ]
+    if run.info.is_of_application:
+        rows += _parts(run, trials)
+    else:
+        rows += ((name, *(t.configuration[name] for t in trials.values())) for name in run.parameter_names)
     return table(("", *trials), rows, right=tuple(trials))
+
+
+def _errors(run: Run, trials: Mapping[str, Trial]) -> list[tuple[str, str]]:
+    """Return the errors to show beside ``error``, with their names: those with limits, and all of an application."""
+    if not run.info.is_of_application:
+        return [(name, name) for name in _further_limits(run)]
+    names = [name for name in run.metric_names if name.startswith("error.")]
+    others = [name for name in names if any(t.metric(name) != t.error for t in trials.values())]
+    return [(name, run.info.measured_by(name)) for name in others]
+
+
+def _parts(run: Run, trials: Mapping[str, Trial]) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of an application: the types of its buffers, the steps' choices, what each kernel has alone."""
+    from mptune.precision import PRECISIONS
+
+    info, blank = run.info, [""] * len(trials)
+    fixed = [what for what in dict.fromkeys(info.buffers.values()) if what in PRECISIONS]
+    groups: dict[str, list[str]] = {"types of buffers": [], "choices": []}
+    for name in (*run.parameter_names, *fixed):
+        kernel = name.rpartition(".")[0]
+        is_type = bool(info.buffers_of(name)) or not info.buffers
+        groups.setdefault(f"kernel {kernel}" if kernel else "types of buffers" if is_type else "choices", []).append(
+            name
+        )
+    types = {p.name for p in info.parameters if p.kind in ("precision", "policy")}
+    for group, names in groups.items():
+        if names:
+            yield (group, *blank)
+        for name in sorted(names, key=lambda name: name not in types):
+            yield (f"  {called(info, name)}", *(t.configuration.get(name, name) for t in trials.values()))
+
+
+def called(info: RunInfo, parameter: str) -> str:
+    """Return what a table of an application calls a parameter: within its kernel, or with the buffers of that type."""
+    kernel, _, name = parameter.rpartition(".")
+    buffers = info.buffers_of(parameter)
+    if kernel or not buffers:
+        return name
+    few = f"{', '.join(buffers[:_BUFFERS])} and {len(buffers) - _BUFFERS} more"
+    return f"{name} ({', '.join(buffers) if len(buffers) <= _BUFFERS + 1 else few})"
+
+
+def _times(trials: Mapping[str, Trial]) -> str:
+    """Return where the time of a run of each trial went, by kernel; empty if none of them says."""
+    from mptune.kernel_times import host_ms, kernel_times
+
+    known = {name: times for name, trial in trials.items() if (times := kernel_times(trial))}
+    columns: list[str] = []
+    rows: dict[str, list[object]] = {kernel: [] for times in known.values() for kernel in times}
+    rows |= {"host, between launches": [], "all": []}
+    for name, times in known.items():
+        columns += [f"{name} (ms)", "share", "launches"]
+        host = host_ms(trials[name])
+        total = host + math.fsum(each.time_ms for each in times.values())
+        for row, cells in rows.items():
+            one = times.get(row)
+            time_ms = {"host, between launches": host, "all": total}.get(row, one.time_ms if one else math.nan)
+            launches = one.launches if one else sum(each.launches for each in times.values()) if row == "all" else "-"
+            cells += [number(time_ms), f"{time_ms / total:.0%}" if total > 0 else "-", launches]
+    if not known:
+        return ""
+    return table(("time of a run", *columns), [(row, *cells) for row, cells in rows.items()], right=columns)
 
 
 def _lost_to_fragility(run: Run) -> str:

@@ -15,6 +15,7 @@ from mptune.capturing import CapturedLaunch, kept
 from mptune.errors import KernelError
 from mptune.evaluators.device_data import BoundArguments
 from mptune.kernel import Application, Kernel, LaunchShape, Sizes
+from mptune.kernel_times import HOST_MS, LAUNCHES, TIME_MS
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
 
@@ -144,6 +145,7 @@ class ApplicationProgram(Program):
         sizes: Sizes,
     ) -> None:
         self._stepper = Stepper(application, configuration, sizes, backend, options)
+        self._elapsed_ms = math.nan
         self._again: Callable[[], Program] = lambda: ApplicationProgram(
             backend, options, application, configuration, sizes
         )
@@ -161,7 +163,7 @@ class ApplicationProgram(Program):
     def launch(self, bound: BoundArguments) -> float:
         memory = {name: value for name, value in bound.passed.items() if isinstance(value, Buffer)}
         scalars = {name: value.item() for name, value in bound.passed.items() if not isinstance(value, Buffer)}
-        elapsed_ms, left = self._stepper.run(memory, scalars)
+        self._elapsed_ms, left = self._stepper.run(memory, scalars)
         # What changed places with another buffer is looked for where it was.
         moved = [o for o in bound.outputs if left[o.argument.name] is not memory[o.argument.name]]
         values = [np.empty(output.buffer.nbytes, np.uint8) for output in moved]
@@ -169,7 +171,7 @@ class ApplicationProgram(Program):
             left[output.argument.name].read(array)
         for output, array in zip(moved, values, strict=True):
             output.buffer.write(array)
-        return elapsed_ms
+        return self._elapsed_ms
 
     def enqueue(self, bound: BoundArguments, count: int = 1) -> None:
         for _ in range(count):
@@ -179,13 +181,12 @@ class ApplicationProgram(Program):
         pass  # a run ends with what it launched
 
     def metrics(self) -> Mapping[str, float]:
-        found = {
-            f"{what}.{name}": 0.0 for name in self._stepper.application.kernels for what in ("launches", "time_ms")
-        }
+        found = {what + name: 0.0 for name in self._stepper.application.kernels for what in (LAUNCHES, TIME_MS)}
         for launched, count in self._stepper.counts.items():
-            found[f"launches.{launched.kernel}"] += count
-            found[f"time_ms.{launched.kernel}"] += self._stepper.times_ms[launched]
-        return found
+            found[LAUNCHES + launched.kernel] += count
+            found[TIME_MS + launched.kernel] += self._stepper.times_ms[launched]
+        in_kernels_ms = math.fsum(time_ms for name, time_ms in found.items() if name.startswith(TIME_MS))
+        return {**found, HOST_MS: max(0.0, self._elapsed_ms - in_kernels_ms)}
 
     def capture(self, bound: BoundArguments, folder: Path) -> tuple[CapturedLaunch, ...]:
         """Run it twice, and write to a folder the data of the middle one of all launches that are alike.

@@ -52,6 +52,7 @@ class RunInfo:
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
         scheduler: address of the Dask scheduler, None if there is none.
+        buffers: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel.
         parameters: the parameters of the search space.
         constraints: its constraints, as text.
         constants: names that constraints use beside the parameters.
@@ -87,6 +88,7 @@ class RunInfo:
     baseline_share: float | None = None
     seed: int | None = None
     scheduler: str | None = None
+    buffers: Mapping[str, str] = field(default_factory=dict)
     parameters: tuple[ParameterInfo, ...] = ()
     constraints: tuple[str, ...] = ()
     constants: Mapping[str, Value] = field(default_factory=dict)
@@ -104,7 +106,11 @@ class RunInfo:
     @property
     def is_of_application(self) -> bool:
         """Whether several kernels were tuned as one: their own parameters are called ``KERNEL.PARAMETER``."""
-        return any("." in parameter.name for parameter in self.parameters)
+        return bool(self.buffers) or any("." in parameter.name for parameter in self.parameters)
+
+    def buffers_of(self, parameter: str) -> tuple[str, ...]:
+        """Return the names of an application's buffers whose type a parameter is."""
+        return tuple(buffer for buffer, what in self.buffers.items() if what == parameter)
 
     def measured_by(self, error: str) -> str:
         """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""
@@ -220,6 +226,7 @@ class RunState:
         unverified: why something that is reported was run on no unseen input; empty if all was, or is still to be.
         verify_wanted: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0.
         kernel_evaluations: configurations of an application's kernels that were evaluated alone.
+        launched: by kernel of an application, the buffers that launches of it were given in the widest types.
     """
 
     wall_s: float = 0.0
@@ -233,6 +240,7 @@ class RunState:
     unverified: str = ""
     verify_wanted: int = 0
     kernel_evaluations: int = 0
+    launched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -327,6 +335,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tuple[ParameterInfo, ...]": _PARAMETERS,
     "Finals": _Kind("the times of finalists in rounds", Finals.is_document, Finals.from_json),
     "Mapping[str, str]": _by_name("texts", _is_text),
+    "Mapping[str, tuple[str, ...]]": _by_name("lists of texts", _TEXTS.is_right),
     "Mapping[str, int]": _by_name("whole numbers a double can hold", is_whole),
     "Mapping[str, Value]": _by_name("values", is_value),
     "Mapping[str, tuple[Value, ...]] | None": _by_name("lists of values", _is_values),

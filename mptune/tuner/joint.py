@@ -161,6 +161,14 @@ class JointSearch:
                 self._launches[launch.launched] = self._made(launch)
             self._launches[launch.launched].counts[self._chosen(configuration)] = launch.count
 
+    @property
+    def launched(self) -> dict[str, tuple[str, ...]]:
+        """By kernel, in the order of the application, the buffers that its launches were given."""
+        given: dict[str, dict[str, None]] = {name: {} for name in self._application.kernels}
+        for launched in self._launches:
+            given[launched.kernel].update(dict.fromkeys(buffer for _, buffer in launched.buffers))
+        return {name: tuple(buffers) for name, buffers in given.items() if buffers}
+
     def _chosen(self, configuration: Mapping[str, Value]) -> tuple[Value, ...]:
         return tuple(configuration[p.name] for p in self._choices)
 

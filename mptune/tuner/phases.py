@@ -171,7 +171,11 @@ class Phases:
                 evaluate("search", [configuration])
                 ledger.begin_phase("search", budget, adopts=False)
             evaluate("search", joint.finalists(_FOR_FINALISTS - 1))
-            self._file.update(dataclasses.replace(self._file.state, kernel_evaluations=joint.kernel_evaluations))
+            self._file.update(
+                dataclasses.replace(
+                    self._file.state, kernel_evaluations=joint.kernel_evaluations, launched=joint.launched
+                )
+            )
 
     def _kernel_evaluator(self, kernel: Kernel) -> DeviceEvaluator:
         """Return what evaluates a kernel of an application alone, on data it has within it."""

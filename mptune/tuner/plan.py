@@ -20,7 +20,7 @@ from mptune.build import compilers_of
 from mptune.errors import ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.observing import observers_for
-from mptune.kernel import Application, Kernel, Sizes, Tunable
+from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
 from mptune.kernel.limits import device_constraints
 from mptune.metric_expressions import chosen_objectives, short_names
 from mptune.objective import Objective
@@ -180,6 +180,7 @@ class TuningPlan:
             baseline_share=settings.baseline_share,
             seed=settings.seed,
             scheduler=settings.scheduler,
+            buffers=self._buffers(),
             parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
             constraints=tuple(constraint.text for constraint in space.constraints),
             constants=space.constants,
@@ -192,6 +193,13 @@ class TuningPlan:
             command=command,
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
+
+    def _buffers(self) -> dict[str, str]:
+        """Return what the type of each buffer of an application is."""
+        if not isinstance(self.kernel, Application):
+            return {}
+        buffers = (a for a in self.kernel.arguments if a.role is not Role.SCALAR)
+        return {a.name: a.precision or str(a.dtype) for a in buffers}
 
     def _versions(self, ready: Ready) -> dict[str, str]:
         """Return the versions of the device's libraries, of the compilers that are searched, and of custom metrics."""

@@ -1,0 +1,93 @@
+"""Where the time of an application's run went, in documents and tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+from application_trials import application_run, run_trial
+from command_line import caller
+from described import create
+
+from mptune.evaluators.rounds import together
+from mptune.kernel_times import KernelTime, host_ms, kernel_times
+from mptune.run import Run
+from mptune.schemas import schema
+from mptune.store import RunInfo
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    run = application_run()
+    with create(tmp_path / "heat.db", run) as file:
+        file.add_all(run.trials)
+    return tmp_path / "heat.db"
+
+
+def test_kernels_and_the_host_beside_them() -> None:
+    trial = run_trial("fp32", "fp64", steps=50)
+    assert kernel_times(trial) == {"step": KernelTime(50, 3.0), "norm": KernelTime(50, 0.2)}
+    assert host_ms(trial) == 1.0
+    # A trial of an earlier mptune does not say what the host took.
+    before = trial.with_measurement(metrics={n: v for n, v in trial.measurement.metrics.items() if n != "host_ms"})
+    assert host_ms(before) == pytest.approx(1.0)
+    assert kernel_times(trial.with_measurement(metrics={"time_ms": 1.0})) == {}
+
+
+def test_of_several_turns_the_middle_one_says_where_the_time_went() -> None:
+    turns = [run_trial("fp64", "fp64", steps=steps) for steps in (90, 100, 300)]
+    turns = [turn.with_measurement(times_ms=(turn.time_ms,)) for turn in turns]
+    found = together(turns)
+    assert found.time_ms == turns[1].time_ms
+    assert kernel_times(found) == kernel_times(turns[1])
+
+
+def test_the_document(run_file: Path) -> None:
+    run = Run.load(run_file)
+    assert run.info.buffers_of("u_type") == ("u", "v")
+    assert run.state.launched == {"step": ("u", "v"), "norm": ("u", "norms")}
+    found = run.summary()
+    assert found["baseline"]["buffers"] == {"u": "fp64", "v": "fp64", "norms": "fp64", "cells": "int32"}
+    assert found["best"]["buffers"]["u"] == "fp32"
+    assert found["baseline"]["kernels"]["norm"] == {"launches": 100, "time_ms": pytest.approx(0.8)}
+    assert found["best"]["kernels"]["step"] == {"launches": 120, "time_ms": pytest.approx(6.0)}
+    assert found["best"]["host_ms"] == 1.0
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    jsonschema.Draft202012Validator(schema("show")).validate(json.loads(json.dumps(found)))
+
+
+def test_show(run_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    shown = partial(caller(monkeypatch, capfd), "show")(run_file)
+    assert shown.code == 0, shown.err
+    lines = [re.sub("  +", "|", line.strip()) for line in shown.out.splitlines()]
+    start = lines.index("types of buffers")
+    assert lines[start - 2 : start] == ["drift|2e-13|2e-05", "memory (MB)|8|4"]
+    assert lines[start : start + 12] == [
+        "types of buffers",
+        "u_type (u, v)|fp64|fp32",
+        "fp64 (norms)|fp64|fp64",
+        "choices",
+        "method|plain|plain",
+        "kernel step",
+        "sum_type|fp64|fp32",
+        "block|32|32",
+        "kernel norm",
+        "block|64|64",
+        "",
+        "time of a run|baseline (ms)|share|launches|best (ms)|share|launches",
+    ]
+    times = lines[start + 12 : start + 16]
+    assert times == [
+        "step|10|85%|100|6|80%|120",
+        "norm|0.8|7%|100|0.48|6%|120",
+        "host, between launches|1|8%|-|1|13%|-",
+        "all|11.8|100%|200|7.48|100%|240",
+    ]
+
+
+def test_an_application_without_parameters_of_kernels_is_one() -> None:
+    assert RunInfo(buffers={"u": "fp64"}).is_of_application
+    assert not RunInfo().is_of_application
