@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -49,17 +49,18 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How one run ended, and the last thing it said."""
+    """How one run ended, the last thing it said, and its baseline if that is wrong."""
 
     outcome: Outcome
     detail: str
-    wrong_baseline: bool = False
+    wrong_baseline: str = ""
 
 
 def judge(case: Hostile, document: dict[str, Any]) -> Result:
     """Say how a run of a hostile kernel ended."""
     baseline, best = document["baseline"], document["best"]
-    wrong_baseline = baseline is not None and case.is_wrong(baseline["configuration"])
+    is_wrong = baseline is not None and case.is_wrong(baseline["configuration"])
+    wrong_baseline = f"{in_words(baseline['configuration'])} (error {baseline['error']})" if is_wrong else ""
     if best is None:
         # On a noisy machine it is one of these.
         named = [entry["configuration"] for entry in document.get("undecided") or ()]
@@ -67,8 +68,13 @@ def judge(case: Hostile, document: dict[str, Any]) -> Result:
         outcome = Outcome.REFUSED if named else Outcome.NOTHING
         detail = f"one of {len(named)}" if named else statuses
         return Result(Outcome.WRONG if any(map(case.is_wrong, named)) else outcome, detail, wrong_baseline)
-    shown = ", ".join(f"{name}={value}" for name, value in best["configuration"].items())
-    return Result(Outcome.WRONG if case.is_wrong(best["configuration"]) else Outcome.RIGHT, shown, wrong_baseline)
+    outcome = Outcome.WRONG if case.is_wrong(best["configuration"]) else Outcome.RIGHT
+    return Result(outcome, in_words(best["configuration"]), wrong_baseline)
+
+
+def in_words(configuration: Mapping[str, Any]) -> str:
+    """Return a configuration on one line."""
+    return ", ".join(f"{name}={value}" for name, value in configuration.items())
 
 
 def run_apart(python: str, case: Hostile, seed: int, budget: int) -> Result:
@@ -91,6 +97,11 @@ def counted(results: Sequence[Result]) -> str:
         for outcome in Outcome
         if (count := counts[outcome])
     )
+
+
+def wrong_baselines(results: Sequence[Result]) -> list[str]:
+    """Say which seeds of a kernel had a wrong baseline, and which that was."""
+    return [f"seed {seed}: {r.wrong_baseline}" for seed, r in enumerate(results) if r.wrong_baseline]
 
 
 def report(found: dict[str, dict[str, list[Result]]], seeds: int, budget: int, command: str) -> str:
@@ -128,8 +139,15 @@ def report(found: dict[str, dict[str, list[Result]]], seeds: int, budget: int, c
         row("false 'nothing feasible'", lambda result: result.outcome is Outcome.NOTHING),
         row("no winner named, with the reason", lambda result: result.outcome is Outcome.REFUSED),
         row("failed runs", lambda result: result.outcome is Outcome.FAILED),
-        row("wrong baselines", lambda result: result.wrong_baseline),
+        row("wrong baselines", lambda result: bool(result.wrong_baseline)),
     ]
+    wrong = [
+        f"- {name}, {version}, {which}"
+        for version, by_name in found.items()
+        for name in names
+        for which in wrong_baselines(by_name[name])
+    ]
+    lines += ["", "The wrong baselines:", "", *wrong] if wrong else []
     lines += ["", "| kernel | what it does | " + " | ".join(found) + " |", "|---|---|" + "---|" * len(found)]
     for name in names:
         cells = [counted(by_name[name]) for by_name in found.values()]
@@ -154,7 +172,7 @@ def also() -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 when no run of the present version ended wrong, 1 when one did."""
+    """Run the benchmark; 0 when no run of the present version ended wrong or had a wrong baseline, 1 when one did."""
     parser = argparse.ArgumentParser(description="How often hostile kernels win.")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budget", type=int, default=24)
@@ -171,7 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results = [run_apart(python, HOSTILE[name], seed, given.budget) for seed in range(seeds)]
             found[version][name] = results
             bad = [f"{r.outcome}: {r.detail}" for r in results if r.outcome is not Outcome.RIGHT]
-            print(f"{name:24} {version:7} {counted(results)}  {'; '.join(bad[:1])}", file=sys.stderr, flush=True)
+            bad = [*bad[:1], *(f"wrong baseline, {which}" for which in wrong_baselines(results))]
+            print(f"{name:24} {version:7} {counted(results)}  {'; '.join(bad)}", file=sys.stderr, flush=True)
     options = f"--seeds {given.seeds}" + (
         f" --before PYTHON --before-seeds {given.before_seeds}" if given.before else ""
     )
@@ -180,7 +199,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = given.output or (OUTPUT if len(given.only) == len(HOSTILE) else None)
     if output is not None:
         output.write_text(text)
-    return int(any(r.outcome is not Outcome.RIGHT for results in found["now"].values() for r in results))
+    return int(
+        any(r.outcome is not Outcome.RIGHT or r.wrong_baseline for results in found["now"].values() for r in results)
+    )
 
 
 if __name__ == "__main__":

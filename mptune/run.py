@@ -231,8 +231,9 @@ class Run:
     def baseline(self) -> Trial | None:
         """The best valid trial among the all-fp64, accurate ones; of equals the fastest.
 
-        Parameters other than types can change the numbers too: an infeasible trial is the baseline only where none of
-        the others is feasible.
+        Parameters other than types can change the numbers too, or be mistaken: a time is no baseline for others if it
+        is not of the work. So one whose error is above the threshold, on whatever input, is the baseline only where
+        nothing meets the threshold.
         """
         objective = self.info.objective
         fixed = self.info.baseline_values or {}
@@ -243,10 +244,13 @@ class Run:
             if trial.is_valid and trial.configuration.is_among(fixed) and math.isfinite(value := objective.value(trial))
         ]
         first = min(candidates, key=lambda entry: entry[:3])[3] if candidates else None
+        if first is not None and objective.error_excess(first) > 0 and any(map(objective.is_feasible, self.checked)):
+            return None
         if first is None or not objective.is_time:
             return first
         tied = self.state.finals.tied_with(first.configuration)
-        rivals = [trial for *_, trial in candidates if trial.configuration in tied]
+        is_feasible = objective.is_feasible(first)
+        rivals = [t for *_, t in candidates if t.configuration in tied and objective.is_feasible(t) is is_feasible]
         return min([first, *rivals], key=lambda t: not self.state.finals.is_chosen(t.configuration))
 
     @cached_property

@@ -240,6 +240,41 @@ def test_no_winner_is_named_where_noise_hides_which_types_are_fastest() -> None:
     assert run_of(noisy_rounds(0.02), ALL).undecided == ()
 
 
+def wide(block: int, time_ms: float, error: float, status: Status = Status.OK) -> Trial:
+    configuration = Configuration({"a_type": "fp64", "b_type": "fp64", "block": block})
+    return Trial(configuration, status, measurement=Measurement({"time_ms": time_ms, "error": error}))
+
+
+def limited_run(finals: Finals, *trials: Trial) -> Run:
+    fields = {
+        "objective": "time_ms",
+        "threshold": 1e-4,
+        "parameters": PARAMETERS,
+        "baseline_values": {"a_type": ["fp64"], "b_type": ["fp64"]},
+    }
+    return Run(described_run(fields, trials).info, trials, RunState(finals=finals))
+
+
+@pytest.mark.parametrize("status", [Status.FRAGILE, Status.INACCURATE])
+def test_what_fell_is_no_baseline_though_it_is_faster_and_was_timed_last(status: Status) -> None:
+    fallen, right = wide(32, 1.5, 1e-2, status), wide(64, 2.0, 1e-9)
+    times = {trial.configuration: trial.time_ms for trial in (fallen, SINGLE)}
+    rounds = [{**times, right.configuration: 2.0}] * LEAST_ROUNDS + [times] * LEAST_ROUNDS
+    run = limited_run(Finals.of(rounds, LEAST_ROUNDS), SINGLE, fallen, right)
+    assert run.baseline is right
+    assert run.best is SINGLE
+    assert run.speedup(SINGLE) == pytest.approx(2.0 / 1.02)
+
+
+def test_where_no_baseline_is_right_no_speedup_is_known() -> None:
+    wrong, other = wide(32, 1.5, 1e-2, Status.INACCURATE), wide(64, 2.0, 1e-3, Status.FRAGILE)
+    run = limited_run(Finals(), SINGLE, wrong, other)
+    assert run.baseline is None
+    assert math.isnan(run.speedup(SINGLE))
+    # Where nothing is right it is what the closest is shown beside.
+    assert limited_run(Finals(), wrong, other).baseline is wrong
+
+
 def test_speedups_in_words() -> None:
     run = run_of(noisy_rounds(0.01), [MIXED, DOUBLE])
     low, high = run.speedup_interval(MIXED) or (0.0, 0.0)

@@ -12,6 +12,7 @@ import pytest
 
 from mptune.backends.host_compiler import installed_compilers
 from mptune.kernel import Kernel
+from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
@@ -38,7 +39,16 @@ def said(*trials: Trial, kernel: Kernel = OWN) -> list[str]:
     return list(findings(Run(info, trials), kernel))
 
 
-# -- the baseline's error --------------------------------------------------------------------------------
+# -- the baseline ----------------------------------------------------------------------------------------
+
+
+def test_that_no_baseline_is_right_is_said() -> None:
+    info = RunInfo(sizes={"n": 5003}, baseline_values=OWN.baseline_values(), objective=Objective(threshold=1e-4))
+    wrong = [typed("fp64", 0.5, status=Status.INACCURATE, unroll=unroll) for unroll in (1, 2)]
+    found = list(findings(Run(info, [*wrong, typed("fp32", 1e-6)]), OWN))
+    assert any("no speedup is known: none of the 2 configurations of the widest types" in line for line in found)
+    for trials in (wrong, [*wrong, typed("fp32", 1e-6), typed("fp64", 1e-16, unroll=4)]):
+        assert not any("no speedup" in line for line in findings(Run(info, trials), OWN))
 
 
 @pytest.mark.parametrize(

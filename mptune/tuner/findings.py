@@ -34,12 +34,23 @@ def findings(run: Run, kernel: Tunable, listing: Callable[[Trial], str | None] =
         listing: returns the assembly of a configuration whose trial does not tell its ``vector_share``; None if there
             is none, or processors of that kind have no vectors.
     """
+    yield from _without_baseline(run)
     yield from _unlike_rounding(run, kernel)
     yield from _one_at_a_time(run, listing)
     yield from _failing_together(run, kernel)
 
 
-# -- the baseline's error ----------------------------------------------------------------------------------
+# -- the baseline ------------------------------------------------------------------------------------------
+
+
+def _without_baseline(run: Run) -> Iterator[str]:
+    """Say that there is nothing a speedup could be against, though configurations of the widest types were tried."""
+    tried = run.baseline_evaluations
+    if run.baseline is None and tried and any(map(run.info.objective.is_feasible, run.checked)):
+        yield (
+            f"no speedup is known: none of the {tried} configurations of the widest types that were tried is right, so "
+            "there is no baseline; go on with --resume and a larger --budget"
+        )
 
 
 def _unlike_rounding(run: Run, kernel: Tunable) -> Iterator[str]:
