@@ -9,9 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -197,33 +196,24 @@ def simulate(
         MptuneError: budget or repeats below 1, a negative seed, a threshold for a recording without errors, nothing
             in it ran, objectives that are not two or three different ones or that the strategy cannot search for.
     """
-    for name, count in (("budget", budget), ("repeats", repeats)):
-        if count < 1:
-            raise MptuneError(f"{name} must be at least 1, got {count}")
-    if seed < 0:
-        raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
+    _require_counts(budget, repeats, seed)
     recorded = space if isinstance(space, RecordedSpace) else read_space(space)
     metric, *also = (name.strip() for name in chosen_objectives(objective, objectives, maximise))
-    rename = _aliases(recorded)
+    aliases = _aliases(recorded)
     goal = Objective(
-        rename.get(metric, metric),
+        aliases.get(metric, metric),
         minimise=not maximise,
         threshold=recorded_threshold(max_error, recorded.metrics, recorded.metric),
         penalty=penalty,
         constraints=tuple(constraints),
-        also=tuple(rename.get(name, name) for name in also),
+        also=tuple(aliases.get(name, name) for name in also),
     )
-    trials = _judged(recorded, goal, rename)
-    strategy = chosen_name(strategy, goal)
-    evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
+    trials = _judged(recorded, goal, aliases)
     optimum = goal.best(trials)
     scale = _scale(goal, trials) if goal.also else None
-    start = partial(
-        make, strategy, recorded.space, goal, signature=recorded.signature, options=options, known=_footprints(recorded)
-    )
-    runs = tuple(
-        _replay(start(seed=number), evaluator, budget, number, scale) for number in range(seed, seed + repeats)
-    )
+    strategy = chosen_name(strategy, goal)
+    start = _starter(recorded, goal, strategy, options)
+    evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
     return Simulation(
         space=recorded.name,
         strategy=strategy,
@@ -233,8 +223,26 @@ def simulate(
         optimum_configuration=None if optimum is None else optimum.configuration,
         unit=recorded.unit_of(metric) if metric in recorded.metrics else "",
         configurations=recorded.space.size,
-        runs=runs,
+        runs=tuple(_replay(start(each), evaluator, budget, each, scale) for each in range(seed, seed + repeats)),
         scale=scale,
+    )
+
+
+def _require_counts(budget: int, repeats: int, seed: int) -> None:
+    for name, count in (("budget", budget), ("repeats", repeats)):
+        if count < 1:
+            raise MptuneError(f"{name} must be at least 1, got {count}")
+    if seed < 0:
+        raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
+
+
+def _starter(
+    recorded: RecordedSpace, goal: Objective, strategy: str, options: Mapping[str, Any] | None
+) -> Callable[[int], Strategy]:
+    """Return what makes the strategy anew for a seed, told what a live run knows beforehand."""
+    known = _footprints(recorded)
+    return lambda seed: make(
+        strategy, recorded.space, goal, seed=seed, signature=recorded.signature, options=options, known=known
     )
 
 
