@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mptune.errors import RunFileError
+from mptune.markup import plain
 
 if TYPE_CHECKING:
     from mptune.results import Trial
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from mptune.store import RunInfo
     from mptune.unseen import Verified
 
-#: What steers a terminal or changes how other characters are shown: controls but for tab and line break, marks of the
-#: direction of writing, and what has no width.
-_STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 #: The styles this package uses; no other sequence is passed on.
 _STYLES: Final = frozenset(f"\x1b[{code}m" for code in (0, 1, 2, 31, 32, 33, 36))
 _STYLE: Final = re.compile(f"({'|'.join(map(re.escape, sorted(_STYLES)))})")
@@ -44,11 +42,6 @@ def echo(text: str = "", *, err: bool = False) -> None:
     """
     shown = "".join(part if part in _STYLES else plain(part) for part in _STYLE.split(text))
     click.echo(shown, err=err, color=False if "NO_COLOR" in os.environ else None)
-
-
-def plain(text: str) -> str:
-    """Return text in which every character that a terminal would act on is shown by its number."""
-    return text if _STEERING.search(text) is None else _STEERING.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def print_error(message: str) -> None:

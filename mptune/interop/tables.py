@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mptune.errors import MptuneError
 from mptune.interop.files import Format
+from mptune.markup import plain
 from mptune.results import Trial
 from mptune.run import Run, json_document
 
@@ -24,18 +25,19 @@ def to_csv(run: Run) -> str:
     """Return a run as CSV: a header line, then a line per trial; an unknown number is an empty field.
 
     A spreadsheet would take a text that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, and run it: such a text
-    has an apostrophe before it. Numbers are as they are.
+    has an apostrophe before it. What would steer the terminal that prints the table is there by its number, such as
+    ``<U+001B>``. Numbers are as they are.
     """
     frame = run.to_dataframe()
-    texts = {name: frame[name].map(_no_formula) for name in frame.columns if frame[name].dtype.kind not in "biuf"}
-    return str(frame.assign(**texts).rename(columns=_no_formula).to_csv(index=False, lineterminator="\n"))
+    texts = {name: frame[name].map(_as_text) for name in frame.columns if frame[name].dtype.kind not in "biuf"}
+    return str(frame.assign(**texts).rename(columns=_as_text).to_csv(index=False, lineterminator="\n"))
 
 
-def _no_formula(cell: Any) -> Any:
+def _as_text(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     # Between two rows there is a line feed, and a carriage return of a cell would not be quoted.
-    text = cell.replace("\r\n", "\n").replace("\r", "\n")
+    text = plain(cell.replace("\r\n", "\n").replace("\r", "\n"))
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 
 

@@ -70,6 +70,20 @@ def test_csv_has_a_line_per_trial_and_empty_fields_for_the_unknown() -> None:
     assert rows[2]["message"] == "line 1: error\nline 2"
 
 
+def test_csv_steers_no_terminal() -> None:
+    fields = {"parameters": [{"name": "\x1b[1mway", "kind": "categorical", "values": ["a\x1b[31m", "b\u202e"]}]}
+    trials = [
+        Trial(Configuration({"\x1b[1mway": value}), Status.CRASH, "\x1b]0;owned\x07lost\tat\n\x9bline 2\r3")
+        for value in ("a\x1b[31m", "b\u202e")
+    ]
+    text = to_csv(described_run({**SETTINGS, **fields}, trials))
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows[0][0] == "<U+001B>[1mway"
+    assert [row[0] for row in rows[1:]] == ["a<U+001B>[31m", "b<U+202E>"]
+    assert "<U+001B>]0;owned<U+0007>lost\tat\n<U+009B>line 2\n3" in rows[1]
+    assert not any(ord(char) < 32 and char not in "\n\t" for char in text)
+
+
 def test_json_is_strict_and_holds_everything() -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
