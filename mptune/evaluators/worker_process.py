@@ -46,8 +46,11 @@ _USUAL_CAUSES: Final[Mapping[int, str]] = {
 _ENDED_BY_ITSELF: Final = (
     "a kernel that calls exit, or uses file descriptors that are not its own, or the steps of an application that do"
 )
-#: Phases in which no kernel runs.
-_BEFORE_KERNELS: Final = ("start", "inputs", "compile")
+#: What one that ended by itself while functions of the definition ran says of these: no exception of theirs does it.
+_ENDED_BY_FUNCTIONS: Final = "inputs, a reference or the steps of an application that end the process, as os._exit does"
+#: Phases in which functions of the definition run, and those in which no kernel does.
+_OF_FUNCTIONS: Final = ("start", "inputs")
+_BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class WorkerProcess:
             raise WorkerDied(Status.CRASH, self._cause_of_death(ended)) from None
 
     def _limit_s(self) -> float:
-        if self._phase in ("start", "inputs"):
+        if self._phase in _OF_FUNCTIONS:
             return self._limits.start_s
         # The compiler has a limit of its own; the worker's is only there in case that one fails.
         return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
@@ -180,7 +183,8 @@ class WorkerProcess:
         if ended.code is None:
             self.kill()
         if self._phase in _BEFORE_KERNELS:
-            return what
+            is_exit = ended.code is not None and ended.code >= 0
+            return f"{what}: {_ENDED_BY_FUNCTIONS}" if is_exit and self._phase in _OF_FUNCTIONS else what
         if self._reached:
             return f"{what}: the kernel reached {self._reached}"
         if ended.code is not None and ended.code < 0:
