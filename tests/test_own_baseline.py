@@ -105,3 +105,16 @@ def test_that_it_was_not_tried_is_said(tmp_path: Path, monkeypatch: pytest.Monke
     is_tried = own(run) in [trial.configuration for trial in run.trials]
     assert is_tried is not any("the winner's own tuning was not tried" in line for line in said)
     assert not is_tried
+
+
+def test_of_a_small_budget_that_it_was_not_tried_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    untried = 0
+    for budget, seed in itertools.product((3, 5, 7), range(3)):
+        replace_devices(monkeypatch, Reordered())
+        said: list[str] = []
+        settings = TuneSettings(backend="host", max_error=1e-5, strategy="random", verify=0, budget=budget, seed=seed)
+        run = tune(KERNEL, settings, on_warning=said.append)
+        is_tried = run.best is None or own(run) in [trial.configuration for trial in run.trials]
+        assert is_tried is not any("the winner's own tuning was not tried" in line for line in said)
+        untried += not is_tried
+    assert untried

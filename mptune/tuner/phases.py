@@ -314,7 +314,7 @@ class Phases:
 
     def _say_what_is_untried(self) -> None:
         settings = self._settings
-        if settings.baseline_share and settings.budget >= _ENOUGH and self._own_baselines():
+        if settings.baseline_share and self._own_baselines():
             self._warn(
                 "the winner's own tuning was not tried in the baseline's types, as budget or time was spent before: "
                 "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
