@@ -1,5 +1,6 @@
 """Applications: several kernels run by ordinary Python, tuned as one and judged by their own answer."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from application_runs import run_once
 from command_line import caller
+from stepper_kernel import STEPPER, SUMS
 
 from mptune import (
     Application,
@@ -24,7 +26,7 @@ from mptune import (
     TunedKernel,
 )
 from mptune.backends import get_backend
-from mptune.errors import ConstraintError, KernelError, UnknownNameError
+from mptune.errors import ConstraintError, KernelError, LaunchError, UnknownNameError
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.bench import Bench, Request
 from mptune.kernel import Sizes
@@ -389,77 +391,16 @@ class TestTuning:
 class TestScratchAndLaunches:
     """What a single kernel has, too."""
 
-    STEP = """
-extern "C" __global__ void step(const {{ type }} * u, {{ type }} * v, {{ type }} * work, int n) {
-    const int i = blockIdx.x * 32 + threadIdx.x;
-    if (i < n) {
-        work[i] = u[i] * ({{ type }})0.5;
-        v[i] = work[i] + u[(i + 1) % n] * ({{ type }})0.5;
-    }
-}
-"""
-
-    def kernel(self, launches):
-        return Kernel(
-            name="step",
-            parameters=[PrecisionParameter("type", ["fp64", "fp32"])],
-            arguments=[
-                InOut("u", "n", precision="type", compared=False),
-                Out("v", "n", precision="type"),
-                Scratch("work", "n", precision="type"),
-                Scalar("n", dtype="int32"),
-            ],
-            sizes={"default": {"n": 101, "steps": launches}},
-            inputs=lambda rng, size: {"u": rng.uniform(size=size.n)},
-            reference=self.reference,
-            grid=["(n + 31) // 32"],
-            block=[32],
-            launches="steps",
-            swap=[("u", "v")],
-            template=self.STEP,
-        )
-
-    @staticmethod
-    def reference(inputs, size):
-        u = inputs["u"]
-        for _ in range(size.steps):
-            u = 0.5 * u + 0.5 * np.roll(u, -1)
-        return u
-
     @pytest.mark.parametrize("launches", [1, 2, 3, 8])
     def test_buffers_change_places(self, launches):
-        run = tune(self.kernel(launches), backend="host", budget=2, verify=5, on_warning=lambda _: None)
-        errors = {trial.configuration["type"]: trial.error for trial in run.trials}
+        kernel = STEPPER.changed(sizes={"default": {"n": 101, "steps": launches}})
+        run = tune(kernel, backend="host", budget=2, verify=5, on_warning=lambda _: None)
+        errors = {trial.configuration["t"]: trial.error for trial in run.trials}
         assert errors["fp64"] < 1e-15
         assert 1e-9 < errors["fp32"] < 1e-6
 
     def test_sizes_may_come_from_the_data(self):
-        kernel = Kernel(
-            name="csr",
-            parameters=[PrecisionParameter("type", ["fp64", "fp32"])],
-            arguments=[
-                In("values", "nnz", precision="type"),
-                In("first", "rows + 1", dtype="int32"),
-                Out("sums", "rows", precision="type"),
-                Scalar("rows", dtype="int32"),
-            ],
-            sizes={"default": {"rows": 53}},
-            data_sizes=["nnz"],
-            inputs=csr,
-            reference=lambda inputs, size: np.add.reduceat(inputs["values"], inputs["first"][:-1]),
-            grid=["(rows + 31) // 32"],
-            block=[32],
-            template="""
-extern "C" __global__ void csr(const {{ type }} * values, const int * first, {{ type }} * sums, int rows) {
-    const int i = blockIdx.x * 32 + threadIdx.x;
-    if (i < rows) {
-        {{ type }} total = 0;
-        for (int j = first[i]; j < first[i + 1]; ++j) total += values[j];
-        sums[i] = total;
-    }
-}
-""",
-        )
+        kernel = SUMS.changed(inputs=as_many_as_there_are)
         run = tune(kernel, backend="host", budget=2, max_error=1e-5, verify=7, on_warning=lambda _: None)
         assert run.best.metric("unseen_inputs") == 7
         assert {trial.status for trial in run.trials} == {Status.OK}
@@ -554,9 +495,18 @@ class TestCapturing:
             run_once(rimmed(steps), {})
 
 
-def csr(rng, size):
-    counts = rng.integers(1, 9, size.rows)
-    return {"values": rng.uniform(size=counts.sum()), "first": np.concatenate([[0], np.cumsum(counts)])}
+def test_steps_that_end_the_worker_while_it_starts_are_named():
+    def steps(run, size):
+        os._exit(3)
+
+    message = "could not start: the worker exited with code 3 in the start phase: .* the steps of an application"
+    with pytest.raises(LaunchError, match=message):
+        tune(rimmed(steps), backend="host", budget=2, on_warning=lambda _: None)
+
+
+def as_many_as_there_are(rng, size):
+    count = int(rng.integers(20, 60))
+    return {"x": rng.uniform(size=count), "to": rng.integers(0, size.n, count, dtype=np.int32)}
 
 
 def test_a_configuration_of_a_kernel_within_one_of_the_application():
