@@ -5,33 +5,35 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
-from mptune.errors import MptuneError
+from mptune.errors import ExpressionError, MptuneError
 from mptune.expressions import Expression
 from mptune.expressions.syntax import free_names
 from mptune.kernel import Kernel, Sizes
 from mptune.rendering import render_body
 from mptune.space.configuration import Configuration
-from mptune.space.constraints import compile_constraint
+from mptune.space.constraints import compile_constraint, with_canonical_precisions
+from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["NotTranslatableError", "fixed_sizes", "formula"]
+__all__ = ["Condition", "NotTranslatableError", "conditions", "fixed_sizes", "formula"]
 
 
 def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
-    """Return the sizes a configuration's source, block or validity depends on; the others may differ at a launch.
+    """Return the sizes a configuration's source or block depends on; the others may differ at a launch.
+
+    Those in a constraint may differ as long as it holds: :func:`conditions`.
 
     Raises:
         TemplateError: the template cannot be rendered.
-        ConstraintError: a constraint cannot be compiled.
     """
     expressions = [str(axis) for axis in (*kernel.block, kernel.shared_bytes)]
     for argument in kernel.arguments:
         if argument.is_constant:
             expressions += argument.shape
     names: set[str] = set().union(*(Expression(text).names for text in expressions))
-    for constraint in kernel.constraints:
-        names |= compile_constraint(constraint, (*kernel.parameter_names, *sizes)).names
     return frozenset(names & set(sizes)) | _used_by_template(kernel, configuration, sizes)
 
 
@@ -107,6 +109,45 @@ class NotTranslatableError(MptuneError):
     """An expression that has no equal in integer C++."""
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A constraint of a kernel as the sizes of a launch have to satisfy it: its text, and that as C++."""
+
+    text: str
+    cpp: str
+
+
+def conditions(
+    kernel: Kernel, configuration: Configuration, sizes: Sizes, free: Mapping[str, str]
+) -> tuple[list[Condition], frozenset[str]]:
+    """Return what the constraints of a kernel demand of the sizes that may differ, and the sizes this does not cover.
+
+    Args:
+        kernel: the kernel.
+        configuration: has the values of all parameters.
+        sizes: the sizes of the run.
+        free: the sizes that may differ, with their names in C++.
+
+    Raises:
+        ConstraintError: a constraint cannot be compiled.
+    """
+    found: list[Condition] = []
+    uncovered: set[str] = set()
+    types = frozenset(p.name for p in kernel.parameters if isinstance(p, PrecisionParameter))
+    for given in kernel.constraints:
+        constraint = compile_constraint(given, (*kernel.parameter_names, *sizes))
+        predicate = with_canonical_precisions(constraint, types).predicate
+        names = constraint.names & free.keys()
+        try:
+            if not isinstance(predicate, Expression):
+                raise NotTranslatableError(f"{constraint.text} is a function of Python")
+            if names:
+                found.append(Condition(constraint.text, _truth(predicate.tree, {**configuration, **sizes}, free)))
+        except (NotTranslatableError, ExpressionError):
+            uncovered |= names
+    return found, frozenset(uncovered)
+
+
 def formula(text: str, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
     """Return an integer expression as C++ of type ``long long``.
 
@@ -130,14 +171,40 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return f"(-{_translate(node.operand, values, free)})"
     if isinstance(node, ast.IfExp):
-        test, then, other = (_translate(part, values, free) for part in (node.test, node.body, node.orelse))
-        return f"({test} ? {then} : {other})"
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARISONS:
-        left, right = (_translate(part, values, free) for part in (node.left, node.comparators[0]))
-        return f"({left} {_COMPARISONS[type(node.ops[0])]} {right})"
+        then, other = (_translate(part, values, free) for part in (node.body, node.orelse))
+        return f"({_truth(node.test, values, free)} ? {then} : {other})"
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return f"(!{_truth(node.operand, values, free)})"
+    if isinstance(node, ast.Compare):
+        return _comparison(node, values, free)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _call(node.func.id, [_translate(argument, values, free) for argument in node.args])
     raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
+
+
+def _truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
+    """Return an expression where only its truth matters: elsewhere ``and`` and ``or`` give one of their parts."""
+    if isinstance(node, ast.BoolOp) and not free_names(node).isdisjoint(free):
+        sign = " && " if isinstance(node.op, ast.And) else " || "
+        return f"({sign.join(_truth(part, values, free) for part in node.values)})"
+    return _translate(node, values, free)
+
+
+def _comparison(node: ast.Compare, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
+    """Return a comparison; one with several signs is one of each two neighbours, and ``in`` one with each member."""
+    if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+        members = node.comparators[0]
+        if not isinstance(members, ast.Tuple | ast.List | ast.Set) or not members.elts:
+            raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
+        one = _translate(node.left, values, free)
+        found = " || ".join(f"{one} == {_translate(member, values, free)}" for member in members.elts)
+        return f"({found})" if isinstance(node.ops[0], ast.In) else f"(!({found}))"
+    if any(type(sign) not in _COMPARISONS for sign in node.ops):
+        raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
+    parts = [_translate(part, values, free) for part in (node.left, *node.comparators)]
+    signs = [_COMPARISONS[type(sign)] for sign in node.ops]
+    pairs = [f"({left} {sign} {right})" for (left, right), sign in zip(pairwise(parts), signs, strict=True)]
+    return pairs[0] if len(pairs) == 1 else f"({' && '.join(pairs)})"
 
 
 def _constant(node: ast.expr, values: Mapping[str, Any]) -> str:

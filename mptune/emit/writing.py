@@ -17,7 +17,7 @@ from mptune import __version__
 from mptune.backends import BACKENDS
 from mptune.backends.host_compiler import X86_FLAGS
 from mptune.build import Build, build_of, compilers_of
-from mptune.emit.sizes import NotTranslatableError, fixed_sizes, formula
+from mptune.emit.sizes import NotTranslatableError, conditions, fixed_sizes, formula
 from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, select, sizes_of
 from mptune.errors import KernelError, MptuneError
@@ -65,6 +65,7 @@ def describe(winner: Winner, name: str) -> dict[str, Any]:
         "configuration": str(winner.configuration),
         "parameters": [{"name": n, "value": value} for n, value in winner.configuration.items()],
         "sizes": [{"name": n, "value": value, "is_fixed": n not in free} for n, value in sizes.items()],
+        "conditions": conditions(kernel, winner.configuration, sizes, free)[0],
         # Of several launches that are a run: how many, and pairs of buffers that change places from one to the next.
         "launches": "" if str(kernel.launches) == "1" else formula(str(kernel.launches), values, free),
         "launches_now": kernel.launch_count(winner.configuration, sizes),
@@ -104,7 +105,8 @@ def _free_sizes(winner: Winner) -> dict[str, str]:
             formula(str(text), {**winner.configuration, **winner.sizes}, free)
         except NotTranslatableError:
             free = {size: cpp for size, cpp in free.items() if size not in Expression(str(text)).names}
-    return free
+    _, uncovered = conditions(kernel, winner.configuration, winner.sizes, free)
+    return {size: cpp for size, cpp in free.items() if size not in uncovered}
 
 
 def _baseline_types(run: Run) -> str:

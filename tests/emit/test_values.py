@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from awkward_kernel import AWKWARD, NASTY
@@ -14,13 +15,13 @@ from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.emit.sizes import NotTranslatableError, fixed_sizes, formula
+from mptune.emit.sizes import NotTranslatableError, conditions, fixed_sizes, formula
 from mptune.emit.text import code_span, comment, fenced, identifier, literal, quoted, table_cell
 from mptune.emit.writing import _baseline_types
 from mptune.expressions import Expression
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.registry import load_kernel
-from mptune.space.parameters import OrdinalParameter
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
@@ -137,7 +138,7 @@ def test_what_does_not_depend_on_free_names_is_evaluated() -> None:
     assert formula("ceildiv(n, block)", {"block": 32}, {"n": "s.n"}) == "detail::ceil_div(s.n, 32LL)"
 
 
-@pytest.mark.parametrize("text", ["n / 2", "sqrt(n)", "n << 2", "1 < n < 3", "len([n])", "0.5", "n and 2", "n ** n"])
+@pytest.mark.parametrize("text", ["n / 2", "sqrt(n)", "n << 2", "n in block", "len([n])", "0.5", "n and 2", "n ** n"])
 def test_what_integers_of_cpp_do_not_have_is_refused(text: str) -> None:
     with pytest.raises(NotTranslatableError):
         formula(text, {"block": 32}, {"n": "n"})
@@ -183,15 +184,42 @@ def test_sizes_the_template_looks_at_are_fixed(template: str, fixed: set[str]) -
     assert fixed_sizes(kernel, kernel.configuration({}), kernel.resolve_sizes()) == fixed
 
 
-def test_sizes_of_blocks_shared_memory_and_constraints_are_fixed() -> None:
-    for changes in (
-        {"block": ["min(block, m)"]},
-        {"shared_bytes": "m * 8"},
-        {"constraints": ["block > m"]},
-        {"constraints": [lambda block, m: block > m]},
-    ):
+def test_sizes_of_blocks_and_shared_memory_are_fixed() -> None:
+    for changes in ({"block": ["min(block, m)"]}, {"shared_bytes": "m * 8"}):
         kernel = _kernel("", **changes)
         assert fixed_sizes(kernel, kernel.configuration({}), kernel.resolve_sizes()) == {"m"}, changes
+
+
+FREE = {"m": "sizes.m", "n": "sizes.n"}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "cpp"),
+    [
+        ("n % block == 0", "(detail::floor_mod(sizes.n, 32LL) == 0LL)"),
+        ("block <= n <= 4096", "((32LL <= sizes.n) && (sizes.n <= 4096LL))"),
+        ("not n % 4 or m in (1, 2)", "((!detail::floor_mod(sizes.n, 4LL)) || (sizes.m == 1LL || sizes.m == 2LL))"),
+        ("kind != 'double' and n > m", "(0LL && (sizes.n > sizes.m))"),
+        ("sizeof(kind) * n < 100", "((8LL * sizes.n) < 100LL)"),
+        ("(2 if n > 3 or m else 1) < block", "((((sizes.n > 3LL) || sizes.m) ? 2LL : 1LL) < 32LL)"),
+    ],
+)
+def test_constraints_as_a_launch_has_to_satisfy_them(constraint: str, cpp: str) -> None:
+    kinds = [OrdinalParameter("block", [32]), PrecisionParameter("kind", ["fp64"])]
+    kernel = _kernel("", parameters=kinds, constraints=[constraint, "block == 32"])
+    found, uncovered = conditions(kernel, kernel.configuration({}), kernel.resolve_sizes(), FREE)
+    assert [(c.text, c.cpp) for c in found] == [(constraint, cpp)]
+    assert not uncovered
+
+
+@pytest.mark.parametrize(
+    ("constraint", "names"),
+    [(lambda block, m: block > m, {"m"}), ("0.5 * n < 9", {"n"}), ("n / m > 1", {"m", "n"}), ("(n and 3) > 2", {"n"})],
+)
+def test_sizes_of_constraints_that_are_no_formula_are_not_covered(constraint: Any, names: set[str]) -> None:
+    kernel = _kernel("", constraints=[constraint])
+    found, uncovered = conditions(kernel, kernel.configuration({}), kernel.resolve_sizes(), FREE)
+    assert (found, uncovered) == ([], names)
 
 
 def test_sizes_of_constant_memory_are_fixed_and_those_of_bundled_kernels_known() -> None:
