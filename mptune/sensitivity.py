@@ -1,9 +1,9 @@
 """Why a winner has the types it has: what each of them costs and gains, which one limits the accuracy, why others lost.
 
 Each precision and policy parameter is changed alone, the winner's other values kept: narrowed, and restored towards
-fp64. What that does is looked up among the trials of the run and among its probes: trials measured for the explanation
-alone, side by side in turn with the winner (:mod:`mptune.probing`), which are no evaluations of the run. Nothing here
-runs anything.
+fp64; and so is whatever else the kernel says can change the numbers. What that does is looked up among the trials of
+the run and among its probes: trials measured for the explanation alone, side by side in turn with the winner
+(:mod:`mptune.probing`), which are no evaluations of the run. Nothing here runs anything.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mptune.reasons import Reason, machine_reasons, quotient
 from mptune.results import Measurement, Trial
 from mptune.run import Run, in_short, json_document
 from mptune.space.configuration import Configuration, Value
+from mptune.store import ParameterInfo
 from mptune.unseen import count_of
 
 __all__ = [
@@ -37,6 +38,8 @@ LEAST_DIGITS: Final = 0.3
 _KINDS: Final = ("precision", "policy")
 #: Less than this rounds to no percent.
 _NOTHING: Final = 0.005
+#: Of values that are neither, so many on each side of the winner's are looked at.
+_NEAREST: Final = 2
 #: Widest or most accurate first.
 _ORDER: Final = {name: place for place, name in enumerate((*PRECISIONS, *POLICIES))}
 
@@ -99,7 +102,8 @@ class Change:
         parameter: its name.
         before: its value in the winner.
         after: its value here.
-        is_restored: whether that is wider or more accurate than the winner's, else it is narrower.
+        is_restored: whether that is wider or more accurate than the winner's, else it is narrower. Of values that are
+            neither types nor policies the error says which of them are.
         outcome: what came out; None if nothing is known.
         is_feasible: whether error and measured constraints are within their limits; None if not known.
         reasons: why it does not pay, if it does not.
@@ -305,17 +309,29 @@ def probe_key(winner: Trial, template_hash: str, definition_hash: str) -> str:
 
 
 def changed_alone(run: Run, winner: Configuration) -> Iterator[tuple[str, Configuration]]:
-    """Yield each precision and policy parameter with the winner changed in it alone, the widest value first."""
-    for parameter in run.info.parameters:
-        if parameter.kind in _KINDS and parameter.name in winner:
-            for value in sorted(parameter.values, key=_place):
-                if value != winner[parameter.name]:
-                    yield parameter.name, Configuration({**winner, parameter.name: value})
+    """Yield each parameter that can change the numbers with the winner changed in it alone, the widest value first."""
+    for parameter in _of_numbers(run):
+        if parameter.name in winner:
+            for value in _others(parameter, winner[parameter.name]):
+                yield parameter.name, Configuration({**winner, parameter.name: value})
+
+
+def _of_numbers(run: Run) -> list[ParameterInfo]:
+    """Return the parameters that can change the numbers: types, policies, and what else is in the signature."""
+    return [p for p in run.info.parameters if p.kind in _KINDS or p.name in run.info.signature]
+
+
+def _others(parameter: ParameterInfo, value: Value) -> list[Value]:
+    """Return the values a parameter is changed to: every type and policy, the widest first; of others the nearest."""
+    if parameter.kind in _KINDS:
+        return [other for other in sorted(parameter.values, key=_place) if other != value]
+    place = parameter.values.index(value) if value in parameter.values else 0
+    return [v for v in parameter.values[max(0, place - _NEAREST) : place + _NEAREST + 1] if v != value]
 
 
 def types_apart(configuration: Configuration, winner: Configuration) -> tuple[int, int]:
-    """Return in how many precisions and policies a configuration differs, and by how many steps in all."""
-    changed = [(v, winner[name]) for name, v in configuration.items() if v != winner[name] and str(v) in _ORDER]
+    """Return in how many values a configuration differs, and types and policies by how many steps in all."""
+    changed = [(value, winner[name]) for name, value in configuration.items() if value != winner[name]]
     return len(changed), sum(abs(_place(after) - _place(before)) for after, before in changed)
 
 
@@ -336,7 +352,8 @@ class _Reader:
         self.is_about_errors = all(map(is_error, self.objective.names))
         is_time = self.objective.metric == "time_ms"
         self.measure = "speed" if is_time or self.is_about_errors else self.objective.metric
-        self._types = [p.name for p in run.info.parameters if p.kind in _KINDS and p.name in winner.configuration]
+        self._types = [p.name for p in _of_numbers(run) if p.name in winner.configuration]
+        self._ordered = {parameter.name for parameter in run.info.parameters if parameter.kind in _KINDS}
         self._trials = {trial.configuration: trial for trial in run.trials}
         self._probes = {trial.configuration: trial for trial in run.probes if trial.key == key}
         #: Valid trials by accuracy signature.
@@ -471,7 +488,9 @@ class _Reader:
         winner = self.winner.configuration
         for name, configuration in changed_alone(self.run, winner):
             before, after, outcome = winner[name], configuration[name], self._outcome(configuration)
-            change = Change(name, before, after, _place(after) < _place(before), outcome)
+            is_ordered = name in self._ordered
+            is_restored = _place(after) < _place(before) if is_ordered else outcome is not None and outcome.digits > 0
+            change = Change(name, before, after, is_restored, outcome)
             yield replace(
                 change,
                 is_feasible=None if outcome is None else self._is_feasible(outcome),
@@ -601,7 +620,7 @@ def _sentences(e: Explanation) -> Iterator[str]:
     if e.subject == "undecided":
         yield f"{e.why_undecided[:1].upper()}{e.why_undecided[1:]}. Explained is one of them."
     if not e.changes:
-        yield "The kernel has no precision or policy parameter with more than one value: no type can be changed."
+        yield "The kernel has no parameter of several values that can change the numbers: no type can be changed."
         return
     yield _limit_sentence(e, e.trial.configuration)
     yield from _doubts(e)
@@ -638,8 +657,9 @@ def _limit_sentence(e: Explanation, winner: Configuration) -> str:
     if not restored:
         return "Every type is the widest there is: none limits the accuracy."
     if limiting is not None:
+        verb = "restoring" if str(limiting.after) in _ORDER else "changing"
         return (
-            f"{limiting.parameter} limits the accuracy: restoring it from {limiting.before} to {limiting.after} "
+            f"{limiting.parameter} limits the accuracy: {verb} it from {limiting.before} to {limiting.after} "
             f"{_gained(limiting.digits)} and {_price(e, limiting.outcome)}."
         )
     most = max((c for c in restored if not math.isnan(c.digits)), key=lambda c: c.digits, default=None)

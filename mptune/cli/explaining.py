@@ -24,8 +24,9 @@ __all__ = ["explain"]
 def explain(run_file: Path, kernel: str | None, json: bool) -> None:
     """Explain the winner: what limits its accuracy, what each type costs, and why others lost.
 
-    Each type is narrowed and restored alone. What the run did not measure is measured now, beside the winner, and kept
-    in the run file; without a kernel to run, the stored trials alone are explained.
+    Each type is narrowed and restored alone, and whatever else can change the numbers is changed alone. What the run
+    did not measure is measured now, beside the winner, and kept in the run file; without a kernel to run, the stored
+    trials alone are explained.
     """
     from mptune.probing import explain as explain_run
 

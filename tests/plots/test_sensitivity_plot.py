@@ -68,7 +68,7 @@ def test_runs_without_anything_to_draw() -> None:
     with pytest.raises(PlotError, match="neighbours was measured"):
         plot(alone, "sensitivity")
     untyped = run_of([trial(time_ms=1.0, error=1e-7)], parameters=[], baseline_values={}, signature=[])
-    with pytest.raises(PlotError, match="no precision or policy parameter"):
+    with pytest.raises(PlotError, match="no parameter of several values"):
         plot(untyped, "sensitivity")
     with pytest.raises(PlotError, match="there is nothing to explain"):
         plot(run_of([trial(status=Status.CRASH)]), "sensitivity")
