@@ -324,6 +324,25 @@ def run(path):
     return tune(application(), output=path, on_warning=lambda _: None, **settings)
 
 
+def test_errors_of_a_search_without_fp64_are_still_against_fp64():
+    types = dict.fromkeys(("a_type", "x_type", "matvec.sum_type"), ("fp32",))
+    found = tune(
+        application(),
+        backend="host",
+        restrict=types,
+        max_error=1e-4,
+        budget=10,
+        inputs=1,
+        verify=0,
+        on_warning=lambda _: None,
+    )
+    assert found.best is not None
+    assert found.baseline is None
+    assert all(trial.configuration.is_among(types) for trial in found.trials)
+    assert 1e-9 < found.best.error < 1e-5
+    assert found.summary()["kernel_evaluations"] > 0
+
+
 class TestWhatARunIsUsedFor:
     def test_the_winner_is_verified_on_further_inputs(self, run, path, tmp_path):
         path = shutil.copy(path, tmp_path)

@@ -142,6 +142,25 @@ def test_what_a_kernel_cannot_do_is_never_run():
     assert all(each.status is not Status.CONSTRAINT for each in trials)
 
 
+def test_a_smaller_space_is_all_that_kernels_are_evaluated_in():
+    made, asked = Made((1.0, 1.0, 1.0)), []
+    made.space = made.space.restrict({"a_type": ["fp32"], "x_type": ["fp32"], "matvec.block": [64]})
+
+    class Watched(Evaluator):
+        def evaluate(self, configurations):
+            asked.extend((self.kernel.name, c) for c in configurations)
+            return super().evaluate(configurations)
+
+    made.kernel_evaluator = Watched
+    trials, kernels = search(made, 1e-3, budget=30)
+    assert all(each.is_valid and each.configuration in made.space for each in trials)
+    assert len(asked) == kernels > 0
+    assert {c["a_type"] for name, c in asked if name == "matvec"} == {"fp32"}
+    assert {c["block"] for name, c in asked if name == "matvec"} == {64}
+    assert {c["type"] for name, c in asked if name == "scale"} == {"fp32"}
+    assert len({c["block"] for name, c in asked if name == "scale"}) > 2
+
+
 def test_the_baseline_is_tuned_as_well_as_the_winner():
     made = Made((1.0, 1.0, 1.0))
     trials, _ = search(made, 1e-3, budget=60)

@@ -287,6 +287,8 @@ BAD = {
     "size": ({"size": "smok"}, "did you mean 'smoke'"),
     "threshold": ({"max_error": math.nan}, "threshold"),
     "objective": ({"objective": "enrgy_j"}, "did you mean 'energy_j'"),
+    "restricted parameter": ({"restrict": {"blok": (32,)}}, "parameter of kernel poly: 'blok'; did you mean 'block'"),
+    "restricted value": ({"restrict": {"x_type": ("fp23",)}}, "did you mean 'fp32'"),
 }
 
 
@@ -300,6 +302,20 @@ def test_wrong_settings_say_what_is_wrong(kernel: Kernel, case: str) -> None:
     changes, message = BAD[case]
     with pytest.raises(MptuneError, match=message):
         tune(kernel, settings(**changes))
+
+
+@pytest.mark.parametrize("strategy", ["random", "bayesian"])
+def test_only_some_values_of_a_parameter_are_searched(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    replace_devices(monkeypatch, lambda c: MadeUp(1.0 + c["block"] * c["unroll"], 1e-7))
+    restrict = {"x_type": ("float",), "unroll": ("2", "4")}
+    run = tune(kernel, settings(budget=20, strategy=strategy, restrict=restrict))
+    assert {t.configuration["x_type"] for t in run.trials} == {"fp32"}
+    assert {t.configuration["unroll"] for t in run.trials} == {2, 4}
+    assert run.best is not None
+    # There is nothing in fp64 to compare with.
+    assert run.baseline is None
 
 
 def test_resume_under_another_threshold_judges_anew(kernel: Kernel, tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ def _flag_sets(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split("|")) if text else ()
 
 
+def _parse_values(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    return {name: options.parse_names(text) for name, text in options.parse_assignments(texts, "-p").items()}
+
+
 def _compilers(text: str | None) -> int | None:
     """Read a number; a compiler's name is a likely mistake."""
     try:
@@ -59,6 +63,12 @@ def _compilers(text: str | None) -> int | None:
 @options.maximise
 @options.constraints
 @option("--observe observers", "NAME...", "Measure more; 'mptune list --observers' describes what.")
+@option(
+    "--parameter -p restrict",
+    "NAME=VALUE,VALUE...",
+    "Search only where a parameter has one of these values.",
+    parse=_parse_values,
+)
 @options.penalty
 @option("--alpha", "X", "Slope of the linear penalty.", default=1.0)
 @option("--beta", "X", "Rate of the decay penalty.", default=1.0)

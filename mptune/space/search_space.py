@@ -317,6 +317,8 @@ class SearchSpace:
             UnknownNameError: no such parameter, or not one of its values.
             EmptySpaceError: no configuration is left.
         """
+        if not values:
+            return self
         for name in values:
             self.parameter(name)
         parameters = [p.restricted(values[p.name]) if p.name in values else p for p in self.parameters]

@@ -27,7 +27,7 @@ from mptune.objective import Objective
 from mptune.precision import PRECISIONS
 from mptune.results import Trial
 from mptune.space.configuration import Configuration, Value
-from mptune.space.parameters import PrecisionParameter
+from mptune.space.parameters import PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
 from mptune.stepping import Launched
 from mptune.strategies.model_based.branching import Term, ascending
@@ -135,7 +135,7 @@ class JointSearch:
 
     def first(self) -> list[Configuration]:
         """Return configurations in the widest types, one for each combination of the steps' choices."""
-        baseline = self._space.restrict(self._application.baseline_values())
+        baseline = self._space.restrict(baseline_values(self._space.parameters))
         found = []
         for values in itertools.product(*(p.values for p in self._choices)):
             with contextlib.suppress(EmptySpaceError):
@@ -184,7 +184,9 @@ class JointSearch:
                 )
             evaluator = self._stack.enter_context(self._kernel_evaluator(kernel))
             limits = device_constraints(kernel, evaluator.start().constraints)
-            times = KernelTimes(kernel.search_space(kernel.resolve_sizes(), limits), self._seed)
+            own = {p.name: self._space.parameter(f"{kernel.name}.{p.name}").values for p in free(kernel)}
+            space = kernel.search_space(kernel.resolve_sizes(), limits).restrict(own)
+            times = KernelTimes(space, self._seed)
             self._measured[key] = _Measured(kernel, evaluator, times)
         kernel = self._measured[key].kernel
         buffers = {argument.name: argument for argument in self._application.arguments}
@@ -200,7 +202,20 @@ class JointSearch:
         """Evaluate configurations spread over the space of each kernel, so many in all."""
         each = max(2, min(_DESIGN, count // max(1, len(self._measured))))
         for measured in self._measured.values():
-            self._evaluate(measured, measured.times.design(each), on_kernel)
+            self._evaluate(measured, measured.times.design(each, self._types_in(measured)), on_kernel)
+
+    def _types_in(self, measured: _Measured) -> dict[str, set[Value]]:
+        """Return the types that a kernel can be launched with, by parameter."""
+        found: dict[str, set[Value]] = {}
+        for launches in self._launches.values():
+            if launches.measured is measured:
+                for name, sources in launches.sources.items():
+                    values = [
+                        self._space.parameter(source).values if source in self._space.names else (source,)
+                        for source in sources
+                    ]
+                    found.setdefault(name, set()).update(set(values[0]).intersection(*values[1:]))
+        return found
 
     def _evaluate(
         self, measured: _Measured, configurations: Sequence[Configuration], on_kernel: Callable[[str, Trial], None]
@@ -289,7 +304,7 @@ class JointSearch:
 
     @property
     def _widest(self) -> dict[str, Value]:
-        return {name: values[0] for name, values in self._application.baseline_values().items()}
+        return {name: values[0] for name, values in baseline_values(self._space.parameters).items()}
 
     def _first_choices(self) -> dict[str, Value]:
         return {name: values[0] for name, values in zip(self._names, self._values, strict=True)}

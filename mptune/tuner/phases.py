@@ -14,7 +14,7 @@ from typing import Final
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import usable_cores
-from mptune.errors import EmptySpaceError, MptuneError
+from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Application, Kernel
 from mptune.loop import ask_and_tell
@@ -215,7 +215,7 @@ class Phases:
         """Search among the all-fp64, accurate configurations, and measure speedup against the fastest."""
         try:
             space = self._space.restrict(self._kernel.baseline_values())
-        except EmptySpaceError:
+        except (EmptySpaceError, UnknownNameError):
             return
         strategy = self._plan.strategy(space, self._ledger.objective)
         self._evaluate("baseline", budget, strategy.ask, strategy.tell)

@@ -92,8 +92,12 @@ class TuningPlan:
             also=tuple(also),
         )
         settings = dataclasses.replace(settings, strategy=chosen_name(settings.strategy, objective))
+        for name in settings.restrict:
+            if name not in kernel.parameter_names:
+                raise UnknownNameError(f"parameter of {kernel.called}:", name, kernel.parameter_names)
         observers = _observers(kernel, metric, settings, objective)
-        make(settings.strategy, kernel.search_space(sizes), objective, options=dict(settings.strategy_options))
+        space = kernel.search_space(sizes).restrict(settings.restrict)
+        make(settings.strategy, space, objective, options=dict(settings.strategy_options))
         return cls(kernel, settings, sizes, objective, metric, observers)
 
     def space_on(self, ready: Ready) -> SearchSpace:

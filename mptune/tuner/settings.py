@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ class TuneSettings:
         maximise: whether more of the objective is better.
         constraints: limits on measured metrics that a feasible trial meets, such as ``energy_j <= 1.5``.
         observers: names of further observers, besides those that objective and constraints need.
+        restrict: by name of a parameter, the values it may have; others have all of theirs.
         penalty: score of an inaccurate trial: "hard", "linear" or "decay".
         alpha: slope of the linear penalty.
         beta: rate of the decay penalty.
@@ -76,6 +77,7 @@ class TuneSettings:
     maximise: bool = False
     constraints: tuple[str, ...] = ()
     observers: tuple[str, ...] = ()
+    restrict: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     penalty: str = "decay"
     alpha: float = 1.0
     beta: float = 1.0

@@ -102,6 +102,7 @@ def tune(
             refuse_clashes(plan.kernel, plan.sizes, space)
             for found in lints(plan.kernel, plan.sizes, space):
                 warn(found)
+        space = space.restrict(plan.settings.restrict)
         info = plan.describe(space, ready, command)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)

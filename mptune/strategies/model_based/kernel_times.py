@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -65,10 +65,15 @@ class KernelTimes:
                 self._codes = np.concatenate([self._codes, self.space.codes([index])])
                 self._at = np.concatenate([self._at, self._features.of([index])])
 
-    def design(self, count: int) -> list[Configuration]:
-        """Return configurations spread over the space, to begin with."""
-        found = self.space.latin_hypercube(min(count, self.space.size), self._rng)
-        return self.space.configurations(np.unique(found))
+    def design(self, count: int, values: Mapping[str, Collection[Value]]) -> list[Configuration]:
+        """Return configurations to begin with, spread over those in which some parameters have only some values.
+
+        Raises:
+            EmptySpaceError: there is none.
+        """
+        wanted = {name: [v for v in self.space.parameter(name).values if v in values[name]] for name in values}
+        space = self.space.restrict(wanted)
+        return space.configurations(np.unique(space.latin_hypercube(min(count, space.size), self._rng)))
 
     def least(self, names: Sequence[str]) -> Array:
         """Return the least time in milliseconds by values of some parameters, an axis for each; inf where none runs."""
