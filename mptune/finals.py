@@ -108,14 +108,26 @@ class Finals:
         rows = tuple(tuple(times.get(name) for name in names) for times in rounds)
         return cls(names, rows, chosen_after, tasks_per_core)
 
+    @property
+    def rounds(self) -> list[Mapping[Configuration, float]]:
+        """The rounds, each with the shortest launch of those that took part."""
+        return [
+            {name: time for name, time in zip(self.configurations, row, strict=True) if time is not None}
+            for row in self.times_ms
+        ]
+
     # -- ratios --------------------------------------------------------------------------------
 
     def is_chosen(self, configuration: Configuration) -> bool:
         """Whether it took part in the rounds that followed the choice."""
-        if configuration not in self.configurations:
-            return False
-        column = self.configurations.index(configuration)
-        return any(row[column] is not None for row in self.times_ms[self.chosen_after :])
+        return self.fresh_rounds(configuration) > 0
+
+    def fresh_rounds(self, *configurations: Configuration) -> int:
+        """Return in how many of the rounds that followed the choice some configurations took part together."""
+        if not set(configurations) <= set(self.configurations):
+            return 0
+        columns = [self.configurations.index(configuration) for configuration in configurations]
+        return sum(all(row[column] is not None for column in columns) for row in self.times_ms[self.chosen_after :])
 
     def ratio(self, slower: Configuration, faster: Configuration) -> Ratio | None:
         """Return how many times longer one configuration takes than another, None if they never met.

@@ -15,7 +15,7 @@ from described import described_run
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.protocol import Finished
 from mptune.evaluators.timing import TimingPlan
-from mptune.finals import LEAST_ROUNDS, Finals
+from mptune.finals import LEAST_ROUNDS
 from mptune.objective import Objective
 from mptune.policy import MeasurementPolicy
 from mptune.registry import load_kernel
@@ -259,17 +259,24 @@ def test_noise_that_hides_the_winner_is_said_and_resuming_finds_it(
     assert len(set(quiet.types_of(quiet.best))) == 1
 
 
-class NoisyMachine:
-    """Stands in for evaluator, ledger and run file: each turn takes 50 ms, and now one is faster, now another."""
+class Machine:
+    """Stands in for evaluator, ledger and run file: each turn takes 50 ms, launches take what they are said to.
 
-    def __init__(self, searched_s: float) -> None:
+    Args:
+        searched_s: how long the search took.
+        time_ms: what a launch of a configuration takes in its first turn, its second, ...
+    """
+
+    def __init__(self, searched_s: float, time_ms: Callable[[Configuration, int], float]) -> None:
         self.now_s = searched_s
         self.objective = Objective(threshold=1e-5)
         self.trials = {t.configuration: t for t in TRIALS if t.is_valid}
         self.phases = dict.fromkeys(self.trials, "search")
         self.state = RunState()
         self.policy = MeasurementPolicy()
-        self._turns = Counter[Configuration]()
+        self.holds = True
+        self.turns = Counter[Configuration]()
+        self._time_ms = time_ms
 
     def monotonic(self) -> float:
         return self.now_s
@@ -281,13 +288,17 @@ class NoisyMachine:
         return Finished(tuple(self._timed(each) for _ in range(rounds) for each in trials))
 
     def _timed(self, before: Trial) -> Trial:
-        turn = self._turns[before.configuration] = self._turns[before.configuration] + 1
-        times_ms = (1.0 + (turn + list(self.trials).index(before.configuration)) % 2,)
+        self.turns[before.configuration] += 1
+        times_ms = (self._time_ms(before.configuration, self.turns[before.configuration]),)
         return dataclasses.replace(before, measurement=dataclasses.replace(before.measurement, times_ms=times_ms))
+
+    def least_ms(self, configurations: list[Configuration], *, afresh: bool) -> dict[Configuration, float]:
+        return {}
 
     def result(self) -> Run:
         run = described_run({"objective": "time_ms"}, list(self.trials.values()))
-        return Run(dataclasses.replace(run.info, objective=self.objective), run.trials, self.state)
+        info = dataclasses.replace(run.info, objective=self.objective, baseline_values=BASELINE)
+        return Run(info, run.trials, self.state)
 
     def keep(self, trial: Trial, phase: str) -> Trial:
         self.trials[trial.configuration] = trial
@@ -296,21 +307,99 @@ class NoisyMachine:
     def update(self, state: RunState) -> None:
         self.state = state
 
+    def settling(self, monkeypatch: pytest.MonkeyPatch, warn: Callable[[str], None] = pytest.fail) -> Settling:
+        monkeypatch.setattr("mptune.tuner.settling.time", self)
+        return Settling(self, self, self, BASELINE, Warnings(warn))  # type: ignore[arg-type]
+
 
 def test_finals_that_are_held_again_and_again_take_no_longer_than_twice_their_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine = NoisyMachine(searched_s=60.0)
-    monkeypatch.setattr("mptune.tuner.settling.time", machine)
-    monkeypatch.setattr(Finals, "noise", "")
-    settling = Settling(machine, machine, machine, BASELINE, Warnings(lambda _: None))  # type: ignore[arg-type]
+    order = [t.configuration for t in TRIALS if t.is_valid]
+    # Now one is faster, now another.
+    machine = Machine(60.0, lambda configuration, turn: 1.0 + (turn + order.index(configuration)) % 2)
+    settling = machine.settling(monkeypatch)
     took_s = []
     for _ in range(8):
         before_s = machine.now_s
-        settling._hold_finals(settling.finalists())
+        settling._hold_finals()
         took_s.append(machine.now_s - before_s)
     # A tenth of the search at first, and at the end the rounds that an interval takes, of five and of two.
     least_s = 0.05 * LEAST_ROUNDS * (5 + 2)
     assert 6.0 <= took_s[0] < 6.0 + least_s
     assert max(took_s[2:]) <= least_s
     assert sum(took_s) <= 2 * 6.0 + 8 * least_s
+
+
+WIDE, FAST, NEXT = (
+    Configuration({"x_type": t, "block": block}) for t, block in (("fp64", 2), ("fp32", 1), ("fp32", 2))
+)
+USUAL_MS = {WIDE: 3.0, FAST: 1.0, NEXT: 1.5}
+
+
+@pytest.mark.parametrize("searched_s", [0.0, 60.0], ids=["no time", "time"])
+def test_who_wins_by_the_last_rounds_is_timed_beside_the_baseline_too(
+    monkeypatch: pytest.MonkeyPatch, searched_s: float
+) -> None:
+    def time_ms(configuration: Configuration, turn: int) -> float:
+        # Lucky in the rounds that choose: three, as nobody else comes near it.
+        return 2.0 if configuration == FAST and turn > 3 else USUAL_MS.get(configuration, 4.0)
+
+    machine = Machine(searched_s, time_ms)
+    # Of what may be as fast the one with the least memory wins.
+    for configuration, memory_bytes in ((FAST, 2.0), (NEXT, 1.0)):
+        trial = machine.trials[configuration]
+        metrics = {**trial.measurement.metrics, "memory_bytes": memory_bytes}
+        machine.trials[configuration] = trial.with_measurement(metrics=metrics)
+    machine.settling(monkeypatch).settle()
+    run, finals = machine.result(), machine.state.finals
+    assert (run.best, run.baseline) == (machine.trials[NEXT], machine.trials[WIDE])
+    assert run.speedup_interval(machine.trials[NEXT]) == pytest.approx((2.0, 2.0))
+    assert finals.chosen_after == 3
+    assert finals.fresh_rounds(WIDE, FAST) >= LEAST_ROUNDS <= finals.fresh_rounds(WIDE, NEXT)
+    # Nobody raced anew.
+    assert all(machine.turns[c] == 3 for c in machine.trials.keys() - USUAL_MS.keys() if c in finals.configurations)
+    assert machine.trials[NEXT].time_ms == pytest.approx(machine.trials[WIDE].time_ms / 2)
+
+
+def test_what_takes_the_place_of_a_winner_that_fell_is_timed_beside_the_baseline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(60.0, lambda configuration, turn: USUAL_MS.get(configuration, 4.0))
+    settling = machine.settling(monkeypatch)
+    settling.settle()
+    assert machine.result().best == machine.trials[FAST]
+    before = machine.turns.copy()
+    fell = machine.trials[FAST]
+    machine.trials[FAST] = fell.with_measurement(metrics={**fell.measurement.metrics, "error": 1e-2})
+    assert not settling.are_settled
+    settling.settle()
+    run = machine.result()
+    assert run.best == machine.trials[NEXT]
+    assert run.speedup_interval(machine.trials[NEXT]) == pytest.approx((2.0, 2.0))
+    assert machine.turns.keys() == before.keys()
+    assert {c for c, turns in machine.turns.items() if turns > before[c]} == {WIDE, NEXT}
+    machine.turns.clear()
+    settling.settle()
+    assert not machine.turns
+
+
+def test_what_cannot_be_run_beside_the_baseline_is_tried_once_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(60.0, lambda configuration, turn: 4.0)
+    remeasure = machine.remeasure
+
+    def without_memory(trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
+        answer = remeasure(trials, rounds, visit)
+        turns = [
+            dataclasses.replace(t, status=Status.OUT_OF_MEMORY) if t.configuration == FAST else t for t in answer.trials
+        ]
+        return dataclasses.replace(answer, trials=tuple(turns))
+
+    machine.remeasure = without_memory  # type: ignore[method-assign]
+    said: list[str] = []
+    machine.settling(monkeypatch, said.append).settle()
+    run = machine.result()
+    assert run.best == machine.trials[FAST]
+    assert run.speedup_interval(machine.trials[FAST]) is None
+    assert machine.turns[FAST] == 3
+    assert any("could not be timed side by side" in line for line in said)

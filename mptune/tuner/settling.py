@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from mptune.evaluators.device import DeviceEvaluator
@@ -74,6 +74,8 @@ class Settling:
         self._spent_s = 0.0
         #: What has been measured again in turn.
         self._settled: set[Configuration] = set()
+        #: What did not run when it was, though that may not be its fault.
+        self._failed: set[Configuration] = set()
         #: What was measured again for its error alone, which others had lent it.
         self._checked: set[Configuration] = set()
         #: What finals have not met yet and may turn out to be the baseline.
@@ -97,9 +99,27 @@ class Settling:
     @property
     def are_settled(self) -> bool:
         """Whether all that is going to be reported has been measured side by side, as far as it can be."""
-        finalists, reported = self.finalists(), self._ledger.result().reported
-        rivals = self._rivals & {trial.configuration for trial in finalists}
-        return not finalists or {trial.configuration for trial in reported} | rivals <= self._settled
+        return not self.finalists() or not (self._unraced or self._apart)
+
+    @property
+    def _unraced(self) -> list[Configuration]:
+        """What is going to be reported, or may be the baseline, and has taken no part in the last finals."""
+        run, finalists = self._ledger.result(), {trial.configuration for trial in self.finalists()}
+        raced = self._settled & (self._failed | set(run.state.finals.configurations))
+        wanted = (*(trial.configuration for trial in run.reported), *(self._rivals & finalists))
+        return [configuration for configuration in wanted if configuration not in raced]
+
+    @property
+    def _apart(self) -> list[Configuration]:
+        """What is going to be reported and was not timed beside the baseline in rounds enough, and the baseline.
+
+        Rounds that chose it would flatter it: only those that followed count.
+        """
+        run = self._ledger.result()
+        reported = [t.configuration for t in run.reported if t.configuration not in self._failed]
+        beside = [c for c in reported if run.baseline is not None and c == run.baseline.configuration]
+        apart = [c for c in reported if run.state.finals.fresh_rounds(c, *beside) < LEAST_ROUNDS]
+        return list(dict.fromkeys((*beside, *apart))) if apart else []
 
     def finalists(self) -> list[Trial]:
         """Return the trials that can be the best or the baseline (:func:`finalists`)."""
@@ -109,7 +129,7 @@ class Settling:
         """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
         while True:
             for _ in range(_SETTLING):
-                if self.are_settled or not self._hold_finals(self.finalists()):
+                if self.are_settled or not (self._hold_finals() if self._unraced else self._go_on()):
                     break
             # The last times may have put another one on top whose error was reused.
             unsure = self.unsure
@@ -180,31 +200,57 @@ class Settling:
         unsure = [*(trial for trial in run.reported if policy.checks_before_report(trial)), *claims]
         return [trial for trial in unsure if trial.configuration not in self._settled | self._checked]
 
-    def _hold_finals(self, last: Sequence[Trial]) -> bool:
-        """Find out which of the finalists are reported, then measure those; whether any could be measured.
-
-        The rounds that say by how much one is faster are not those that chose it, which would flatter it.
-        """
+    def _hold_finals(self) -> bool:
+        """Find out which of the finalists are reported, then time those; whether any could be measured."""
+        began, last, left_s = time.monotonic(), self.finalists(), self._time_left()
         self._rivals = set()
-        ledger, turns = self._ledger, Turns(self._evaluator, last)
-        began, before_s = time.monotonic(), self._spent_s
-        others_s = ledger.elapsed_s - before_s
+        turns = Turns(self._evaluator, last)
+        rounds = race(turns.measure, self._groups(last), lambda finals: left_s(finals) <= 0)
+        self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core))
+        self._time_apart(turns, left_s)
+        self._spent_s += time.monotonic() - began
+        return bool(turns.measured)
 
-        def time_left_s(finals: Finals) -> float:
+    def _go_on(self) -> bool:
+        """Go on with the last finals, of which others are reported now than were timed; whether any could be."""
+        began = time.monotonic()
+        turns = Turns(self._evaluator, [self._ledger.trials[configuration] for configuration in self._apart])
+        self._time_apart(turns, self._time_left())
+        self._spent_s += time.monotonic() - began
+        return bool(turns.measured)
+
+    def _time_left(self) -> Callable[[Finals], float]:
+        """Return what tells for how many seconds finals that begin now may go on."""
+        began, before_s = time.monotonic(), self._spent_s
+        others_s = self._ledger.elapsed_s - before_s
+
+        def left_s(finals: Finals) -> float:
             allowed_s = max(_NOISY_SHARE * others_s, _NOISY_S) if finals.noise else _SHARE * others_s
             return min(allowed_s, _TIMES * allowed_s - before_s) - (time.monotonic() - began)
 
-        rounds = race(turns.measure, self._groups(last), lambda finals: time_left_s(finals) <= 0)
-        finals = Finals.of(rounds, len(rounds), turns.tasks_per_core)
-        self._keep(turns, finals)
-        reported = list(dict.fromkeys(t.configuration for t in ledger.result().reported if turns.runs(t.configuration)))
-        if reported:
-            wanted = rounds_for_interval(rounds, reported)
-            affordable = int(time_left_s(finals) / turns.round_s(len(reported)))
-            more = turns.measure(reported, max(LEAST_ROUNDS, min(wanted, affordable)))
-            self._keep(turns, Finals.of([*rounds, *more], len(rounds), turns.tasks_per_core))
-        self._spent_s += time.monotonic() - began
-        return bool(turns.measured)
+        return left_s
+
+    def _time_apart(self, turns: Turns, left_s: Callable[[Finals], float]) -> None:
+        """Time what is reported and the baseline side by side, as far as they have not been since the choice.
+
+        Args:
+            turns: measures them.
+            left_s: how long this may go on; rounds enough for an interval there are in any case.
+        """
+        finals = self._ledger.result().state.finals
+        timed = [configuration for configuration in self._apart if configuration in finals.configurations]
+        if not timed:
+            return
+        # Of finals at two times the busier one counts.
+        tasks = [] if turns.measured else [finals.tasks_per_core]
+        wanted = rounds_for_interval(finals.rounds[: finals.chosen_after], timed)
+        more = turns.measure(timed, LEAST_ROUNDS)
+        running = [configuration for configuration in timed if turns.runs(configuration)]
+        affordable = int(left_s(finals) / turns.round_s(len(running))) if running else 0
+        if (further := min(wanted - len(more), affordable)) > 0:
+            more += turns.measure(running, further)
+        tasks = [each for each in (*tasks, turns.tasks_per_core) if not math.isnan(each)]
+        self._keep(turns, Finals.of([*finals.rounds, *more], finals.chosen_after, max(tasks, default=math.nan)))
 
     def _say_what_is_unsure(self) -> None:
         """Say what nobody would expect of times: that they are disturbed, or were not taken side by side."""
@@ -240,6 +286,8 @@ class Settling:
                 time_ms = typical_ms.get(trial.configuration, trial.time_ms)
                 metrics = {**trial.measurement.metrics, **({"time_ms": time_ms} if trial.is_valid else {})}
                 self._keep_one(trial.with_measurement(metrics=metrics))
+        self._failed.difference_update(turns.measured)
+        self._failed.update(c for c in turns.measured if not turns.runs(c))
         if is_settled:
             self._settled.update(turns.measured)
         if finals is not None:
