@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,8 @@ from mptune.pareto import front
 from mptune.policy import errors_of, unbacked
 from mptune.precision import precision
 from mptune.results import Status, Trial
-from mptune.space.configuration import Value
-from mptune.store import PROBE, RunFile, RunInfo, RunState
+from mptune.space.configuration import Configuration, Value
+from mptune.store import PROBE, LaunchInfo, RunFile, RunInfo, RunState
 from mptune.unseen import Verified, count_of, in_words
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Run:
         state: how far it has come.
         probes: configurations measured to explain the run (:mod:`mptune.sensitivity`), which are none of its trials.
         sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
+        kernel_trials: trials of an application's kernels alone, on data of a launch, by its
+            :attr:`~mptune.store.LaunchInfo.label`; none of them is a trial of the run.
         is_verified: whether it was measured here, or is from a file in which everything has a checksum.
     """
 
@@ -71,6 +74,7 @@ class Run:
         state: RunState | None = None,
         probes: Sequence[Trial] = (),
         sources: Mapping[str, str] | None = None,
+        kernel_trials: Mapping[str, Sequence[Trial]] | None = None,
         *,
         is_verified: bool = True,
     ) -> None:
@@ -78,6 +82,7 @@ class Run:
         self.state = state or RunState()
         self.probes = tuple(probes)
         self.sources = sources or {}
+        self.kernel_trials = {label: tuple(some) for label, some in (kernel_trials or {}).items()}
         self.is_verified = is_verified
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
 
@@ -91,7 +96,15 @@ class Run:
         with RunFile.open(path, read_only=True) as file:
             parameters = file.info.parameters
             trials, probes = file.trials(parameters=parameters), file.trials(PROBE, parameters)
-            return cls(file.info, trials, file.state, probes, file.sources(), is_verified=file.is_verified)
+            return cls(
+                file.info,
+                trials,
+                file.state,
+                probes,
+                file.sources(),
+                file.kernel_trials(),
+                is_verified=file.is_verified,
+            )
 
     def __repr__(self) -> str:
         best = self.best
@@ -156,6 +169,23 @@ class Run:
         fixed = self.info.baseline_values
         return sum(trial.configuration.is_among(fixed) for trial in self.trials) if fixed else 0
 
+    def kernel_trials_in(self, configuration: Configuration) -> list[tuple[LaunchInfo, Trial | None]]:
+        """Return what an application launches in a configuration, each with the trial of its kernel alone, if any."""
+        return [
+            (
+                launch,
+                next(
+                    (
+                        t
+                        for t in self.kernel_trials.get(launch.label, ())
+                        if launch.is_in(configuration, t.configuration)
+                    ),
+                    None,
+                ),
+            )
+            for launch in self.state.launches
+        ]
+
     @property
     def statuses(self) -> dict[str, int]:
         """How many trials ended in each status that occurred; the counts sum to ``evaluations``."""
@@ -195,7 +225,7 @@ class Run:
             "search": self.state.search_s,
             "verification": self.state.verify_s,
         }
-        for trial in self.trials:
+        for trial in (*self.trials, *itertools.chain.from_iterable(self.kernel_trials.values())):
             for phase, seconds in trial.measurement.durations_s.items():
                 spent[phase] = spent.get(phase, 0.0) + seconds / devices
         rest_s = self.state.wall_s - math.fsum(spent.values())
@@ -514,8 +544,10 @@ class Run:
             whole: leave out the trials that have them, rather than these errors alone.
         """
         if whole:
-            return Run(self.info, [t for t in self.trials if t.is_checked or not t.is_valid], self.state)
-        return Run(self.info, [t if t.is_checked else _without_errors(t) for t in self.trials], self.state)
+            trials = [t for t in self.trials if t.is_checked or not t.is_valid]
+        else:
+            trials = [t if t.is_checked else _without_errors(t) for t in self.trials]
+        return Run(self.info, trials, self.state, kernel_trials=self.kernel_trials)
 
     # -- other forms ---------------------------------------------------------------------------
 

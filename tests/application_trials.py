@@ -37,7 +37,20 @@ SETTINGS: dict[str, Any] = {
         {"name": "step.sum_type", "kind": "precision", "values": list(TYPES)},
         {"name": "norm.block", "kind": "ordinal", "values": [32, 64]},
     ],
-    "launched": {"step": ["u", "v"], "norm": ["u", "norms"]},
+    "launches": [
+        {
+            "kernel": "step",
+            "sizes": {"n": 100},
+            "buffers": {"source": "u", "target": "v"},
+            "types": {"type": ["u_type"], "sum_type": ["step.sum_type"]},
+        },
+        {
+            "kernel": "norm",
+            "sizes": {"n": 100},
+            "buffers": {"x": "u", "partial": "norms"},
+            "types": {"type": ["u_type"]},
+        },
+    ],
     "kernel_evaluations": 20,
     "wall_s": 9.0,
     "prepare_s": 1.0,

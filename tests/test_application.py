@@ -1,8 +1,12 @@
 """Applications: several kernels run by ordinary Python, tuned as one and judged by their own answer."""
 
+import contextlib
+import json
+import math
 import os
 import re
 import shutil
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +30,12 @@ from mptune import (
     TunedKernel,
 )
 from mptune.backends import get_backend
-from mptune.errors import ConstraintError, KernelError, LaunchError, UnknownNameError
+from mptune.errors import ConstraintError, KernelError, LaunchError, RunFileError, UnknownNameError
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.bench import Bench, Request
 from mptune.kernel import Sizes
 from mptune.results import Status
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuner import tune
 from mptune.verifying import verify
@@ -405,6 +410,89 @@ class TestTuning:
         assert (
             0 < run.baseline.metric("time_ms.matvec") + run.baseline.metric("time_ms.scale") <= run.baseline.time_ms * 3
         )
+
+
+class TestKernelTrials:
+    """Trials of kernels alone, on data of a launch."""
+
+    LABELS = ("matvec columns=37, rows=37", "scale m=37")
+
+    def test_they_are_in_the_file_by_launch_and_none_of_the_runs_own(self, run, path):
+        stored = Run.load(path)
+        assert tuple(stored.kernel_trials) == self.LABELS
+        assert stored.kernel_trials == run.kernel_trials
+        assert sum(map(len, stored.kernel_trials.values())) == stored.state.kernel_evaluations
+        assert stored.evaluations == len(run.trials)
+        alone = stored.kernel_trials["scale m=37"][0]
+        assert list(alone.configuration) == ["type", "block"]
+        assert alone.time_ms > 0
+        # An error of a launch says nothing of the answer.
+        assert math.isnan(alone.error)
+        assert alone.warnings == ()
+
+    def test_they_belong_to_configurations_of_the_application(self, path):
+        stored = Run.load(path)
+        assert [launch.label for launch in stored.state.launches] == list(self.LABELS)
+        for trial in stored.trials:
+            for launch, alone in stored.kernel_trials_in(trial.configuration):
+                if alone is not None and launch.kernel == "scale":
+                    assert alone.configuration["type"] == trial.configuration["x_type"]
+                    assert alone.configuration["block"] == trial.configuration["scale.block"]
+        assert any(alone for trial in stored.trials for _, alone in stored.kernel_trials_in(trial.configuration))
+
+    def test_one_that_was_changed_is_refused(self, path, tmp_path):
+        path = shutil.copy(path, tmp_path)
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("UPDATE trials SET phase = 'kernel scale' WHERE phase = 'kernel scale m=37'")
+        with pytest.raises(RunFileError, match="is not as it was written"):
+            Run.load(path)
+
+    def test_exports_have_the_runs_own_alone(self, run, path, monkeypatch, capfd):
+        done = caller(monkeypatch, capfd)("export", path, "--format", "json")
+        assert [row["configuration"] for row in json.loads(done.out)["trials"]] == [
+            dict(trial.configuration) for trial in run.trials
+        ]
+
+    def test_an_interruption_loses_none_and_resuming_measures_none_again(self, tmp_path):
+        settings = {"backend": "host", "max_error": 1e-3, "budget": 14, "inputs": 1, "verify": 0}
+        output, seen = tmp_path / "power.db", []
+
+        def interrupt(progress):
+            seen.append(progress.phase)
+            if sum(phase.startswith("kernel") for phase in seen) == 4:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            tune(application(), output=output, on_warning=lambda _: None, on_progress=interrupt, **settings)
+        before = Run.load(output)
+        assert before.state.kernel_evaluations == sum(map(len, before.kernel_trials.values())) == 4
+        new = []
+        found = tune(
+            application(), output=output, resume=True, on_warning=lambda _: None, on_progress=new.append, **settings
+        )
+        measured = [(p.phase, p.trial.configuration) for p in new if p.phase.startswith("kernel")]
+        known = [(f"kernel {label}", t.configuration) for label, some in before.kernel_trials.items() for t in some]
+        assert measured
+        assert not set(measured) & set(known)
+        assert all(found.kernel_trials[label][: len(some)] == some for label, some in before.kernel_trials.items())
+        document = found.summary()
+        assert document["kernel_evaluations"] == 4 + len(measured) == sum(map(len, found.kernel_trials.values()))
+        assert document["evaluations"] == len(found.trials) + document["kernel_evaluations"] <= 14
+        # With nothing left of the budget, nothing is evaluated.
+        again = []
+        tune(application(), output=output, resume=True, on_warning=lambda _: None, on_progress=again.append, **settings)
+        assert all(progress.replayed for progress in again)
+
+    def test_those_of_a_kernel_that_was_edited_are_set_aside(self, tmp_path):
+        settings = {"backend": "host", "max_error": 1e-3, "budget": 10, "inputs": 1, "verify": 0}
+        output = tmp_path / "power.db"
+        tune(application(), output=output, on_warning=lambda _: None, **settings)
+        edited = SCALE.changed(template=SCALE.template.replace("(double)v[i] * factor", "factor * (double)v[i]"))
+        app = application(kernels=[MATVEC, edited])
+        found = tune(app, output=output, resume=True, on_warning=lambda _: None, **settings)
+        document = found.summary()
+        assert document["evaluations"] == document["application_runs"] + document["kernel_evaluations"] <= 10
+        assert found.kernel_trials == Run.load(output).kernel_trials
 
 
 class TestScratchAndLaunches:

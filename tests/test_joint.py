@@ -92,29 +92,48 @@ class Evaluator:
     def start(self):
         return SimpleNamespace(constraints=())
 
+    def key_of(self, configuration):
+        return configuration.to_json()
+
     def evaluate(self, configurations):
         for configuration in configurations:
             yield trial(configuration, TIMES[self.kernel.name](configuration))
 
 
+def joint_search(made, threshold, seed=0, kept=None):
+    """Return a search, which appends the labels and trials of kernels alone to ``kept``."""
+    kept = [] if kept is None else kept
+    return JointSearch(
+        made.app,
+        made.space,
+        Objective(threshold=threshold),
+        made,
+        made.kernel_evaluator,
+        lambda label, key_of: [trial for other, trial in kept if other == label],
+        lambda label, trial: kept.append((label, trial)),
+        None,
+        seed,
+        pytest.fail,
+    )
+
+
 def search(made, threshold, budget, seed=0):
     """Return the trials of a search of so many evaluations, and how many of them were of kernels."""
-    joint = JointSearch(
-        made.app, made.space, Objective(threshold=threshold), made, made.kernel_evaluator, None, seed, pytest.fail
-    )
+    kept = []
+    joint = joint_search(made, threshold, seed, kept)
     trials = [made.run(configuration) for configuration in joint.first()]
     joint.tell(trials)
     joint.look(trials[0].configuration)
 
     def left():
-        return budget - len(trials) - joint.kernel_evaluations - 3
+        return budget - len(trials) - len(kept) - 3
 
-    joint.begin(left() // 2, lambda name, trial: None)
-    while (configuration := joint.next(left, lambda name, trial: None)) is not None:
+    joint.begin(left)
+    while (configuration := joint.next(left)) is not None:
         trials.append(made.run(configuration))
         joint.tell(trials[-1:])
     trials += [made.run(configuration) for configuration in joint.finalists(2)]
-    return trials, joint.kernel_evaluations
+    return trials, len(kept)
 
 
 @pytest.mark.parametrize("threshold", [1e-3, 3e-7, 1e-9])
@@ -182,7 +201,5 @@ def test_choices_of_the_steps_have_launches_of_their_own():
     made = Made((1.0, 1.0, 1.0))
     made.app = made.app.changed(shared=[OrdinalParameter("tries", [1, 2])])
     made.space = made.app.search_space(Sizes({"n": 37}))
-    joint = JointSearch(
-        made.app, made.space, Objective(threshold=1.0), made, made.kernel_evaluator, None, 0, pytest.fail
-    )
+    joint = joint_search(made, 1.0)
     assert [c["tries"] for c in joint.first()] == [1, 2]

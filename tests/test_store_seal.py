@@ -16,7 +16,7 @@ from mptune.errors import RunFileError
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.store import RunFile, RunState
+from mptune.store import FORMAT_VERSION, RunFile, RunState
 
 PARAMETERS = [{"name": "number", "kind": "ordinal", "values": list(range(10))}]
 
@@ -49,6 +49,21 @@ def unseal(path: Path) -> None:
         connection.execute("ALTER TABLE trials DROP COLUMN checksum")
         connection.execute("DELETE FROM meta WHERE name IN ('seal', 'sources')")
         connection.execute("PRAGMA user_version = 1")
+
+
+def test_a_file_of_before_kernels_had_trials_is_read_and_gone_on_with(path: Path) -> None:
+    with edited(path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    assert Run.load(path).is_verified
+    assert Run.load(path).kernel_trials == {}
+    with RunFile.open(path) as file:
+        file.add(trial(7), "kernel scale n=3")
+        assert [t.configuration["number"] for t in file.kernel_trials()["scale n=3"]] == [7]
+    with edited(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION,)
+    run = Run.load(path)
+    assert [t.configuration["number"] for t in run.trials] == [0, 1, 2, 3, 4]
+    assert list(run.kernel_trials) == ["scale n=3"]
 
 
 def test_what_was_written_is_read(path: Path) -> None:

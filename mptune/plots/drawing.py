@@ -69,7 +69,8 @@ def plot(
         _check_errors(shown)
         threshold = shown.objective_within(max_error).threshold
         objective = dataclasses.replace(shown.info.objective, threshold=threshold)
-        shown = Run(dataclasses.replace(shown.info, objective=objective), shown.trials, shown.state, shown.probes)
+        info = dataclasses.replace(shown.info, objective=objective)
+        shown = Run(info, shown.trials, shown.state, shown.probes, kernel_trials=shown.kernel_trials)
     if not shown.trials:
         raise PlotError(f"the run of {shown.kernel or 'no kernel'} has no trial yet: there is nothing to draw")
     with styled():

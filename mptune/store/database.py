@@ -19,13 +19,13 @@ from typing import Any, Final
 from mptune.errors import RunFileError
 
 __all__ = [
-    "COLUMNS", "FORMAT_VERSION", "INSERT_TRIAL", "KNOWN_TRIAL", "LARGEST_CELL_BYTES", "PROBE", "RESEAL_TRIAL",
+    "COLUMNS", "FORMAT_VERSION", "INSERT_TRIAL", "KERNEL", "KNOWN_TRIAL", "LARGEST_CELL_BYTES", "PROBE", "RESEAL_TRIAL",
     "SELECT_TRIALS", "STALE", "UNSEALED_VERSION", "UPSERT_META", "UPSERT_SETTING", "add_checksums", "connect",
-    "create_tables", "explained", "recognise", "sign", "snapshot", "transaction", "writer",
+    "create_tables", "explained", "recognise", "set_version", "sign", "snapshot", "transaction", "writer",
 ]  # fmt: skip
 
-#: Raised with every change of the tables that an older mptune could not read.
-FORMAT_VERSION: Final = 2
+#: Raised with every change of the tables that an older mptune could not read; 3 has trials of single kernels, too.
+FORMAT_VERSION: Final = 3
 #: The version before trials had checksums, which is read too.
 UNSEALED_VERSION: Final = 1
 #: No text or blob of a run file is larger.
@@ -34,6 +34,8 @@ LARGEST_CELL_BYTES: Final = 16 << 20
 #: Phases of trials that are none of the run: set aside, or measured to explain it.
 STALE: Final = "stale"
 PROBE: Final = "probe"
+#: How phases begin of trials of an application's kernels alone; after it comes which launch they are of.
+KERNEL: Final = "kernel "
 
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
 _BUSY_TIMEOUT_S: Final = 60.0
@@ -72,7 +74,7 @@ _ALL: Final = (*COLUMNS, "checksum")
 
 INSERT_TRIAL: Final = f"INSERT OR REPLACE INTO trials ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))})"
 SELECT_TRIALS: Final[dict[int, str]] = {
-    FORMAT_VERSION: f"SELECT {', '.join(_ALL)} FROM trials ORDER BY id",
+    **dict.fromkeys((2, FORMAT_VERSION), f"SELECT {', '.join(_ALL)} FROM trials ORDER BY id"),
     UNSEALED_VERSION: f"SELECT {', '.join(COLUMNS)}, x'' FROM trials ORDER BY id",
 }
 KNOWN_TRIAL: Final = f"SELECT {', '.join(_ALL)} FROM trials WHERE key = ? AND configuration = ?"
@@ -182,6 +184,11 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def add_checksums(connection: sqlite3.Connection) -> None:
     """Give the tables of the version before the column they lack; call it within a transaction."""
     connection.execute(f"ALTER TABLE trials ADD COLUMN {_CHECKSUM}")
+    set_version(connection)
+
+
+def set_version(connection: sqlite3.Connection) -> None:
+    """Mark a file as one that only this mptune, and later ones, can read."""
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
 

@@ -14,7 +14,7 @@ from mptune.regions import key_of
 from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
 
-__all__ = ["INFO_VERSION", "ParameterInfo", "RunInfo", "RunState"]
+__all__ = ["INFO_VERSION", "LaunchInfo", "ParameterInfo", "RunInfo", "RunState"]
 
 #: Raised when a field changes its meaning. Files written before there was a version are read as version 0.
 INFO_VERSION: Final = 1
@@ -211,6 +211,41 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchInfo:
+    """What an application launches, whatever the types: launches of one kernel, at one size, on the same buffers.
+
+    Attributes:
+        kernel: the kernel's name.
+        sizes: its problem sizes.
+        buffers: which buffer is passed, by argument.
+        types: by each parameter in the kernel's signature, where its value comes from: the application's parameters of
+            these names, or a fixed precision.
+    """
+
+    kernel: str
+    sizes: Mapping[str, int]
+    buffers: Mapping[str, str]
+    types: Mapping[str, tuple[str, ...]]
+
+    @property
+    def label(self) -> str:
+        """The kernel with its sizes, by which trials of it alone are kept: ``"dot n=1001, partials=512"``."""
+        return f"{self.kernel} {', '.join(f'{name}={value}' for name, value in sorted(self.sizes.items()))}".strip()
+
+    def is_in(self, configuration: Mapping[str, Value], of_kernel: Mapping[str, Value]) -> bool:
+        """Whether a configuration of the application makes the launch with this one of the kernel."""
+        return all(
+            all(configuration.get(source, source) == value for source in self.types.get(name, ()))
+            and configuration.get(f"{self.kernel}.{name}", value) == value
+            for name, value in of_kernel.items()
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return {name: dict(value) if isinstance(value := getattr(self, name), Mapping) else value for name in _LAUNCH}
+
+
+@dataclass(frozen=True, slots=True)
 class RunState:
     """How far a run has come: what changes with every trial.
 
@@ -226,7 +261,7 @@ class RunState:
         unverified: why something that is reported was run on no unseen input; empty if all was, or is still to be.
         verify_wanted: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0.
         kernel_evaluations: configurations of an application's kernels that were evaluated alone.
-        launched: by kernel of an application, the buffers that launches of it were given in the widest types.
+        launches: what an application launches, as far as that is known.
     """
 
     wall_s: float = 0.0
@@ -240,11 +275,20 @@ class RunState:
     unverified: str = ""
     verify_wanted: int = 0
     kernel_evaluations: int = 0
-    launched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    launches: tuple[LaunchInfo, ...] = ()
+
+    @property
+    def launched(self) -> dict[str, tuple[str, ...]]:
+        """By kernel of an application, the buffers that launches of it were given."""
+        given: dict[str, dict[str, None]] = {}
+        for launch in self.launches:
+            given.setdefault(launch.kernel, {}).update(dict.fromkeys(launch.buffers.values()))
+        return {name: tuple(buffers) for name, buffers in given.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"finals": self.finals.to_json()}
+        document = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return document | {"finals": self.finals.to_json(), "launches": [each.to_json() for each in self.launches]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
@@ -289,6 +333,10 @@ def _is_parameter(entry: Any) -> bool:
     return _is_text(entry.get("name")) and _is_text(entry.get("kind")) and bool(values) and _is_values(values)
 
 
+def _is_launch(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and all(kind.is_right(entry.get(name)) for name, kind in _LAUNCH.items())
+
+
 def _is_threshold(value: Any) -> bool:
     return all(map(is_number, value.values())) if isinstance(value, Mapping) else is_number(value)
 
@@ -326,6 +374,14 @@ _PARAMETERS: Final = _Kind(
     lambda v: isinstance(v, list | tuple) and len(v) <= MAX_PARAMETERS and all(map(_is_parameter, v)),
     lambda v: tuple(ParameterInfo(p["name"], p["kind"], _tuples(p["values"])) for p in v),
 )
+_WHOLE_BY_NAME: Final = _by_name("whole numbers a double can hold", is_whole)
+_TEXT_BY_NAME: Final = _by_name("texts", _is_text)
+_LAUNCH: Final = {
+    "kernel": _TEXT,
+    "sizes": _WHOLE_BY_NAME,
+    "buffers": _TEXT_BY_NAME,
+    "types": _by_name("lists of texts", _TEXTS.is_right),
+}
 #: What a field may hold, by its annotation.
 _KINDS: Final[Mapping[str, _Kind]] = {
     **dict.fromkeys(("str", "str | None"), _TEXT),
@@ -334,9 +390,13 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tuple[str, ...]": _TEXTS,
     "tuple[ParameterInfo, ...]": _PARAMETERS,
     "Finals": _Kind("the times of finalists in rounds", Finals.is_document, Finals.from_json),
-    "Mapping[str, str]": _by_name("texts", _is_text),
-    "Mapping[str, tuple[str, ...]]": _by_name("lists of texts", _TEXTS.is_right),
-    "Mapping[str, int]": _by_name("whole numbers a double can hold", is_whole),
+    "Mapping[str, str]": _TEXT_BY_NAME,
+    "Mapping[str, int]": _WHOLE_BY_NAME,
+    "tuple[LaunchInfo, ...]": _Kind(
+        f"a list of launches, each with {', '.join(_LAUNCH)}",
+        lambda v: isinstance(v, list | tuple) and all(map(_is_launch, v)),
+        lambda v: tuple(LaunchInfo(**{name: _tuples(launch[name]) for name in _LAUNCH}) for launch in v),
+    ),
     "Mapping[str, Value]": _by_name("values", is_value),
     "Mapping[str, tuple[Value, ...]] | None": _by_name("lists of values", _is_values),
 }

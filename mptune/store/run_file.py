@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -128,7 +128,9 @@ class RunFile:
                 else:
                     if version == database.UNSEALED_VERSION:
                         _adopt(connection)
-                        version = database.FORMAT_VERSION
+                    elif version < database.FORMAT_VERSION:
+                        database.set_version(connection)
+                    version = database.FORMAT_VERSION
                     database.sign(connection)
             return cls(path, connection, lock, version)
         except BaseException:
@@ -194,7 +196,9 @@ class RunFile:
             _write_seal(connection, dataclasses.replace(seal, trials_sum=total))
 
     def trials(self, phase: str | None = None, parameters: Sequence[ParameterInfo] = ()) -> list[Trial]:
-        """Return the trials in the order they were recorded, of one phase or of all but "stale" and "probe".
+        """Return the trials in the order they were recorded, of one phase or all that are the run's own.
+
+        None of these are those of kernels alone (:meth:`kernel_trials`), and of phases "stale" and "probe".
 
         Args:
             phase: which trials.
@@ -204,7 +208,26 @@ class RunFile:
         Raises:
             RunFileError: the file is corrupt.
         """
-        trials: list[Trial] = []
+        if phase is not None:
+            return [trial for _, trial in self._trials(lambda other: other == phase, parameters)]
+        return [trial for _, trial in self._trials(_is_of_run, parameters)]
+
+    def kernel_trials(self) -> dict[str, list[Trial]]:
+        """Return the trials of an application's kernels alone, by the launch they are of, in the order recorded.
+
+        Raises:
+            RunFileError: the file is corrupt.
+        """
+        found: dict[str, list[Trial]] = {}
+        for phase, trial in self._trials(lambda phase: phase.startswith(database.KERNEL)):
+            found.setdefault(phase.removeprefix(database.KERNEL), []).append(trial)
+        return found
+
+    def _trials(
+        self, is_wanted: Callable[[str], bool], parameters: Sequence[ParameterInfo] = ()
+    ) -> list[tuple[str, Trial]]:
+        """Return trials of the phases that are wanted, each with its phase; those of all are checked."""
+        trials: list[tuple[str, Trial]] = []
         count = total = 0
         connection = self._open_connection()
         with database.explained(self.path), many_objects(), database.snapshot(self.path, connection):
@@ -212,8 +235,8 @@ class RunFile:
             cursor = connection.execute(database.SELECT_TRIALS[self._version])
             try:
                 while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-                    wanted = (row for row in rows if (row[3] == phase if phase else row[3] not in _ASIDE))
-                    trials += from_rows(list(wanted), parameters)
+                    wanted = [row for row in rows if is_wanted(str(row[3]))]
+                    trials += zip((row[3] for row in wanted), from_rows(wanted, parameters), strict=True)
                     if seal != self._checked:
                         count, total = count + len(rows), Seal.total(_checked(rows), total)
                 if seal != self._checked and (count, total) != (seal.trials, seal.trials_sum):
@@ -333,6 +356,10 @@ class RunFile:
         if self._version != database.UNSEALED_VERSION and total != seal.settings_sum:
             raise RunFileError(f"{where} is corrupt: its settings are not as they were written")
         return info, state
+
+
+def _is_of_run(phase: str) -> bool:
+    return phase not in _ASIDE and not phase.startswith(database.KERNEL)
 
 
 def _checked(rows: Sequence[Row]) -> list[bytes]:
@@ -469,6 +496,10 @@ class UnsavedRun:
     def trials(self, phase: str | None = None) -> list[Trial]:  # noqa: ARG002
         """Return nothing."""
         return []
+
+    def kernel_trials(self) -> dict[str, list[Trial]]:
+        """Return nothing."""
+        return {}
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ depends on all types together and takes a run of the application, which serves e
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,12 +25,14 @@ from mptune.kernel import Application, Kernel
 from mptune.kernel.application import free
 from mptune.kernel.limits import device_constraints
 from mptune.objective import Objective
+from mptune.policy import errors_of
 from mptune.precision import PRECISIONS
 from mptune.results import Trial
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
 from mptune.stepping import Launched
+from mptune.store import LaunchInfo
 from mptune.strategies.model_based.branching import Term, ascending
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.kernel_times import KernelTimes
@@ -56,6 +59,7 @@ _WORTHWHILE: Final = 0.002
 class _Measured:
     """A kernel at some sizes, with data it has within the application: what evaluates it, and what its times are."""
 
+    label: str
     kernel: Kernel
     evaluator: DeviceEvaluator
     times: KernelTimes
@@ -86,12 +90,12 @@ class JointSearch:
         objective: says what is accurate enough.
         evaluator: evaluates the application.
         kernel_evaluator: makes what evaluates a kernel alone.
+        stored: returns the trials of a kernel alone that there are from before, by the label of the launch
+            (:attr:`~mptune.store.LaunchInfo.label`) and what tells the key of a configuration.
+        keep: told each trial of a kernel alone, with the label, as it arrives.
         folder: for the data of launches.
         seed: of whatever is random.
         warn: told what a user should know.
-
-    Attributes:
-        kernel_evaluations: configurations of kernels that were evaluated alone.
     """
 
     def __init__(
@@ -101,6 +105,8 @@ class JointSearch:
         objective: Objective,
         evaluator: DeviceEvaluator,
         kernel_evaluator: Callable[[Kernel], DeviceEvaluator],
+        stored: Callable[[str, Callable[[Configuration], str]], Sequence[Trial]],
+        keep: Callable[[str, Trial], None],
         folder: Path,
         seed: int,
         warn: Callable[[str], None],
@@ -110,6 +116,8 @@ class JointSearch:
         self._objective = objective
         self._evaluator = evaluator
         self._kernel_evaluator = kernel_evaluator
+        self._stored = stored
+        self._keep = keep
         self._folder = folder
         self._seed = seed
         self._warn = warn
@@ -124,7 +132,6 @@ class JointSearch:
         #: Runs of the application, by signature.
         self._runs: dict[tuple[Value, ...], Trial] = {}
         self._asked: set[Configuration] = set()
-        self.kernel_evaluations = 0
         self._batches = 0
 
     def close(self) -> None:
@@ -161,16 +168,17 @@ class JointSearch:
                 self._launches[launch.launched] = self._made(launch)
             self._launches[launch.launched].counts[self._chosen(configuration)] = launch.count
 
-    @property
-    def launched(self) -> dict[str, tuple[str, ...]]:
-        """By kernel, in the order of the application, the buffers that its launches were given."""
-        given: dict[str, dict[str, None]] = {name: {} for name in self._application.kernels}
-        for launched in self._launches:
-            given[launched.kernel].update(dict.fromkeys(buffer for _, buffer in launched.buffers))
-        return {name: tuple(buffers) for name, buffers in given.items() if buffers}
-
     def _chosen(self, configuration: Mapping[str, Value]) -> tuple[Value, ...]:
         return tuple(configuration[p.name] for p in self._choices)
+
+    @property
+    def launches(self) -> tuple[LaunchInfo, ...]:
+        """What is known of the application's launches."""
+        return tuple(_described(launched, launches.sources) for launched, launches in self._launches.items())
+
+    @property
+    def _kernel_evaluations(self) -> int:
+        return sum(measured.times.count for measured in self._measured.values())
 
     def _made(self, launch: CapturedLaunch) -> _Launches:
         launched = launch.launched
@@ -187,7 +195,9 @@ class JointSearch:
             own = {p.name: self._space.parameter(f"{kernel.name}.{p.name}").values for p in free(kernel)}
             space = kernel.search_space(kernel.resolve_sizes(), limits).restrict(own)
             times = KernelTimes(space, self._seed)
-            self._measured[key] = _Measured(kernel, evaluator, times)
+            label = _described(launched, {}).label
+            times.tell(self._stored(label, evaluator.key_of))
+            self._measured[key] = _Measured(label, kernel, evaluator, times)
         kernel = self._measured[key].kernel
         buffers = {argument.name: argument for argument in self._application.arguments}
         passed = dict(launched.buffers)
@@ -197,12 +207,6 @@ class JointSearch:
             of_buffers = [str(buffers[passed[argument]].precision) for argument in typed_by_it]
             sources[name] = tuple(dict.fromkeys(of_buffers)) or (f"{kernel.name}.{name}",)
         return _Launches(self._measured[key], sources)
-
-    def begin(self, count: int, on_kernel: Callable[[str, Trial], None]) -> None:
-        """Evaluate configurations spread over the space of each kernel, so many in all."""
-        each = max(2, min(_DESIGN, count // max(1, len(self._measured))))
-        for measured in self._measured.values():
-            self._evaluate(measured, measured.times.design(each, self._types_in(measured)), on_kernel)
 
     def _types_in(self, measured: _Measured) -> dict[str, set[Value]]:
         """Return the types that a kernel can be launched with, by parameter."""
@@ -217,13 +221,24 @@ class JointSearch:
                     found.setdefault(name, set()).update(set(values[0]).intersection(*values[1:]))
         return found
 
-    def _evaluate(
-        self, measured: _Measured, configurations: Sequence[Configuration], on_kernel: Callable[[str, Trial], None]
-    ) -> None:
+    def begin(self, left: Callable[[], int]) -> None:
+        """Evaluate configurations spread over the space of each kernel.
+
+        Args:
+            left: how many more evaluations there may be; half of these are made at most, but two for each kernel.
+        """
+        each = max(2, min(_DESIGN, left() // 2 // max(1, len(self._measured))))
+        for measured in self._measured.values():
+            # What an earlier session measured was spread, too.
+            missing = min(each - measured.times.count, left())
+            if missing > 0:
+                self._evaluate(measured, measured.times.design(missing, self._types_in(measured)))
+
+    def _evaluate(self, measured: _Measured, configurations: Sequence[Configuration]) -> None:
         for trial in measured.evaluator.evaluate(configurations):
-            self.kernel_evaluations += 1
-            measured.times.tell([trial])
-            on_kernel(measured.kernel.name, trial)
+            found = _timed(trial)
+            measured.times.tell([found])
+            self._keep(measured.label, found)
 
     # -- times ----------------------------------------------------------------------------------
 
@@ -276,12 +291,11 @@ class JointSearch:
 
     # -- what to do next -------------------------------------------------------------------------
 
-    def next(self, left: Callable[[], int], on_kernel: Callable[[str, Trial], None]) -> Configuration | None:
+    def next(self, left: Callable[[], int]) -> Configuration | None:
         """Evaluate kernels until a run of the application promises more, and return its configuration.
 
         Args:
             left: how many more evaluations there may be.
-            on_kernel: told about each trial of a kernel, with the kernel's name.
 
         Returns:
             None when no evaluation is left, or none is worthwhile.
@@ -289,7 +303,7 @@ class JointSearch:
         while left() > 0:
             leader, total_ms, candidate = self._leader()
             runs = len(self._asked)
-            if candidate is not None and (leader is None or runs <= _RUNS_SHARE * (runs + self.kernel_evaluations)):
+            if candidate is not None and (leader is None or runs <= _RUNS_SHARE * (runs + self._kernel_evaluations)):
                 found = self._assembled(candidate)
                 if found is not None:
                     return found
@@ -298,7 +312,7 @@ class JointSearch:
             self._batches += 1
             if self._batches % _FOR_BASELINE == 0:
                 turns.reverse()
-            if not any(self._measure(types, total_ms, left(), on_kernel) for types in turns):
+            if not any(self._measure(types, total_ms, left()) for types in turns):
                 return self._assembled(candidate) if candidate is not None else None
         return None
 
@@ -339,9 +353,7 @@ class JointSearch:
         candidate = next((each for each in signatures if self._assembled(each) is not None), None)
         return None if leader is None else self._signature(leader), best, candidate
 
-    def _measure(
-        self, signature: Mapping[str, Value], total_ms: float, left: int, on_kernel: Callable[[str, Trial], None]
-    ) -> bool:
+    def _measure(self, signature: Mapping[str, Value], total_ms: float, left: int) -> bool:
         """Evaluate the kernel that promises most in these types; say whether any was worth it."""
         promises: list[tuple[float, _Launches, list[Configuration]]] = []
         for launches in self._launches.values():
@@ -355,7 +367,7 @@ class JointSearch:
         gain, launches, chosen = max(promises, key=lambda entry: entry[0])
         if not chosen or gain <= (_WORTHWHILE * total_ms if math.isfinite(total_ms) else 0.0):
             return False
-        self._evaluate(launches.measured, chosen, on_kernel)
+        self._evaluate(launches.measured, chosen)
         return True
 
     def _assembled(self, signature: Mapping[str, Value]) -> Configuration | None:
@@ -384,6 +396,16 @@ class JointSearch:
             signatures.append({**signatures[0], **self._widest})
         found = [self._assembled(signature) for signature in signatures]
         return list(dict.fromkeys(configuration for configuration in found if configuration is not None))
+
+
+def _described(launched: Launched, sources: Mapping[str, tuple[str, ...]]) -> LaunchInfo:
+    return LaunchInfo(launched.kernel, dict(launched.sizes), dict(launched.buffers), dict(sources))
+
+
+def _timed(trial: Trial) -> Trial:
+    """Return a trial of a kernel alone without what it says of errors: only the application's answer has a meaning."""
+    metrics = {name: value for name, value in trial.measurement.metrics.items() if name not in errors_of(trial)}
+    return dataclasses.replace(trial.with_measurement(metrics=metrics), warnings=())
 
 
 def _total(terms: Sequence[Term], codes: tuple[int, ...]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.device import DeviceEvaluator
@@ -13,7 +14,7 @@ from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunState, RunStore
+from mptune.store import KERNEL, RunState, RunStore
 from mptune.tuner.warnings import Warnings
 
 __all__ = ["Ledger"]
@@ -62,6 +63,8 @@ class Ledger(Evaluator):
         self.outdated = 0
         #: What the run file has and this run has not come to yet.
         self._stored = self._read_stored()
+        #: Trials of an application's kernels alone, by the launch they are of.
+        self._of_kernels = {label: list(trials) for label, trials in file.kernel_trials().items()}
         self._asked: set[Configuration] = set()
         self._ended: list[Trial] = []
         self._phase, self._budget, self._adopts = "search", 0, False
@@ -73,7 +76,7 @@ class Ledger(Evaluator):
 
         Args:
             phase: "baseline" or "search".
-            budget: trials the run has at the end of the phase, at most.
+            budget: evaluations the run has at the end of the phase, at most.
             adopts: whether stored trials nobody asked for are taken over and told.
         """
         self._phase, self._budget, self._adopts = phase, budget, adopts
@@ -96,14 +99,14 @@ class Ledger(Evaluator):
         return self._evaluator.under_way + len(self._ended)
 
     def remaining(self) -> int:
-        """Return how many more trials the phase may have; 0 once the time is up."""
-        return self._budget - len(self.trials) if self._is_in_time else 0
+        """Return how many more evaluations the phase may have; 0 once the time is up."""
+        return self._budget - len(self.trials) - self.kernel_evaluations if self._is_in_time else 0
 
     def has_room(self, configuration: Configuration) -> bool:
         """Whether a device is free, and time and budget allow it; stored trials come before new ones."""
         limit = self._budget if configuration in self._stored else self._budget - len(self._stored)
-        is_free = self.under_way < self._evaluator.capacity
-        return is_free and self._is_in_time and len(self.trials) + self._evaluator.under_way < limit
+        begun = len(self.trials) + self.kernel_evaluations + self._evaluator.under_way
+        return self.under_way < self._evaluator.capacity and self._is_in_time and begun < limit
 
     def prepare(self, configuration: Configuration) -> None:
         """Begin to compile a configuration, unless the run file has its trial."""
@@ -147,6 +150,32 @@ class Ledger(Evaluator):
         self._best = self.objective.best([rival for rival in rivals if rival.is_checked])
         return trial
 
+    @property
+    def kernel_evaluations(self) -> int:
+        """How many of the evaluations are of an application's kernels alone."""
+        return sum(map(len, self._of_kernels.values()))
+
+    def keep_of_kernel(self, label: str, trial: Trial) -> None:
+        """Commit a trial of one of an application's kernels alone, on data of the launch with this label."""
+        self._of_kernels.setdefault(label, []).append(trial)
+        self._file.add(trial, KERNEL + label, self.spent())
+        self.measured_here = True
+
+    def stored_of_kernel(self, label: str, key_of: Callable[[Configuration], str]) -> list[Trial]:
+        """Return the stored trials of a kernel alone that stand, by the keys they have now; set the others aside."""
+        policy = self._evaluator.policy
+        stored = self._of_kernels.get(label, [])
+        stands = [policy.keeps(t, is_current=t.key == key_of(t.configuration)).is_yes for t in stored]
+        self._of_kernels[label] = [trial for trial, does in zip(stored, stands, strict=True) if does]
+        self._file.retire([trial for trial, does in zip(stored, stands, strict=True) if not does])
+        self._file.update(self.spent())
+        return self._of_kernels[label]
+
+    @property
+    def waiting(self) -> list[Configuration]:
+        """The configurations of stored trials this run has not come to."""
+        return list(self._stored)
+
     def take_leftovers(self) -> None:
         """Take over every stored trial this run has not come to; they are as good as its own."""
         for configuration in list(self._stored):
@@ -154,7 +183,7 @@ class Ledger(Evaluator):
 
     def result(self) -> Run:
         """Return everything so far."""
-        return Run(self._file.info, list(self.trials.values()), self._file.state)
+        return Run(self._file.info, list(self.trials.values()), self._file.state, kernel_trials=self._of_kernels)
 
     def _replay(self, configuration: Configuration, phase: str) -> Trial:
         """Take over a stored trial."""
@@ -226,6 +255,7 @@ class Ledger(Evaluator):
             prepare_s=self._prepare_s,
             search_s=search_s,
             verify_s=self.verifying.seconds,
+            kernel_evaluations=self.kernel_evaluations,
             warnings=tuple(dict.fromkeys((*self._warned_before, *self._warn.said))),
         )
 

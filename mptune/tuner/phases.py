@@ -143,6 +143,8 @@ class Phases:
                     ledger.objective,
                     self._evaluator,
                     self._kernel_evaluator,
+                    ledger.stored_of_kernel,
+                    self._keep_of_kernel,
                     Path(folder),
                     self._settings.seed,
                     self._warn,
@@ -151,31 +153,29 @@ class Phases:
         ):
 
             def left() -> int:
-                return ledger.remaining() - _FOR_FINALISTS - joint.kernel_evaluations
+                return ledger.remaining() - _FOR_FINALISTS
 
             def evaluate(phase: str, configurations: Sequence[Configuration]) -> None:
                 waiting = iter(configurations)
-                most = budget - joint.kernel_evaluations
-                self._evaluate(phase, most, lambda n: list(islice(waiting, n)), joint.tell)
+                self._evaluate(phase, budget, lambda n: list(islice(waiting, n)), joint.tell)
 
-            evaluate("baseline", joint.first()[: max(1, budget // 4)])
+            first = joint.first()[: max(1, budget // 4)]
+            evaluate("baseline", first)
+            # What an earlier session measured is known before anything else is chosen.
+            evaluate("search", ledger.waiting)
             for trial in list(ledger.trials.values()):
-                if trial.is_valid:
+                if trial.is_valid and trial.configuration in first:
                     joint.look(trial.configuration)
-            if not any(trial.is_valid for trial in ledger.trials.values()):
+            self._file.update(dataclasses.replace(self._file.state, launches=joint.launches))
+            if not joint.launches:
                 self._search()
                 return
             ledger.begin_phase("search", budget, adopts=False)
-            joint.begin(left() // 2, self._tell_kernel)
-            while (configuration := joint.next(left, self._tell_kernel)) is not None:
+            joint.begin(left)
+            while (configuration := joint.next(left)) is not None:
                 evaluate("search", [configuration])
                 ledger.begin_phase("search", budget, adopts=False)
             evaluate("search", joint.finalists(_FOR_FINALISTS - 1))
-            self._file.update(
-                dataclasses.replace(
-                    self._file.state, kernel_evaluations=joint.kernel_evaluations, launched=joint.launched
-                )
-            )
 
     def _kernel_evaluator(self, kernel: Kernel) -> DeviceEvaluator:
         """Return what evaluates a kernel of an application alone, on data it has within it."""
@@ -190,9 +190,10 @@ class Phases:
             policy=MeasurementPolicy(Objective(), settings.limits.run_s),
         )
 
-    def _tell_kernel(self, name: str, trial: Trial) -> None:
+    def _keep_of_kernel(self, label: str, trial: Trial) -> None:
         ledger, settings = self._ledger, self._settings
-        self._on_progress(Progress(f"kernel {name}", trial, ledger.result, settings.budget, ledger.elapsed_s, False))
+        ledger.keep_of_kernel(label, trial)
+        self._on_progress(Progress(f"kernel {label}", trial, ledger.result, settings.budget, ledger.elapsed_s, False))
 
     def _listing(self, trial: Trial) -> str | None:
         """Return the assembly of a configuration where it runs on this machine's processor."""
@@ -298,19 +299,19 @@ class Phases:
         """
         own = self._own_baselines()
         waiting = iter(own)
-        self._evaluate("baseline", self._budget, lambda n: list(islice(waiting, n)))
+        self._evaluate("baseline", self._settings.budget, lambda n: list(islice(waiting, n)))
         tried = [configuration for configuration in own if configuration in self._ledger.trials]
         self._settling.consider(tried)
         return bool(tried)
 
     def _spend_the_rest(self) -> None:
         """Search baselines with what was kept for the winner's and is left."""
-        if isinstance(self._kernel, Application) or len(self._ledger.trials) >= self._budget:
+        if isinstance(self._kernel, Application) or len(self._ledger.trials) >= self._settings.budget:
             return
         for phase, make in (("baseline", self._plan.baseline_strategy), ("search", self._plan.strategy)):
             strategy = make(self._space, self._ledger.objective)
             strategy.tell(list(self._ledger.trials.values()))
-            self._evaluate(phase, self._budget, strategy.ask, strategy.tell)
+            self._evaluate(phase, self._settings.budget, strategy.ask, strategy.tell)
 
     def _say_what_is_untried(self) -> None:
         settings = self._settings
@@ -320,11 +321,6 @@ class Phases:
                 "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
                 "--budget"
             )
-
-    @property
-    def _budget(self) -> int:
-        """How many trials the run may have; what measured an application's kernels alone is none of them."""
-        return self._settings.budget - self._file.state.kernel_evaluations
 
     def _evaluate(
         self,

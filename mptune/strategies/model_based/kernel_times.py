@@ -68,12 +68,15 @@ class KernelTimes:
     def design(self, count: int, values: Mapping[str, Collection[Value]]) -> list[Configuration]:
         """Return configurations to begin with, spread over those in which some parameters have only some values.
 
+        None of them is one that it was told of.
+
         Raises:
             EmptySpaceError: there is none.
         """
         wanted = {name: [v for v in self.space.parameter(name).values if v in values[name]] for name in values}
         space = self.space.restrict(wanted)
-        return space.configurations(np.unique(space.latin_hypercube(min(count, space.size), self._rng)))
+        found = space.configurations(np.unique(space.latin_hypercube(min(count, space.size), self._rng)))
+        return [configuration for configuration in found if self.space.index(configuration) not in self._known]
 
     def least(self, names: Sequence[str]) -> Array:
         """Return the least time in milliseconds by values of some parameters, an axis for each; inf where none runs."""
