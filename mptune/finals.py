@@ -92,21 +92,28 @@ class Finals:
         times_ms: shape ``(n_rounds, n_configurations)``; None where one was left out of a round.
         chosen_after: so many rounds chose who is reported; the others only measure those.
         tasks_per_core: how many other tasks wanted each core of the machine, on average; NaN if not known.
+        calibration_ms: how long the same work of no kernel took in each round, shape ``(n_rounds,)``; empty if that is
+            not known, as on a device.
     """
 
     configurations: tuple[Configuration, ...] = ()
     times_ms: tuple[tuple[float | None, ...], ...] = ()
     chosen_after: int = 0
     tasks_per_core: float = math.nan
+    calibration_ms: tuple[float, ...] = ()
 
     @classmethod
     def of(
-        cls, rounds: Sequence[Mapping[Configuration, float]], chosen_after: int, tasks_per_core: float = math.nan
+        cls,
+        rounds: Sequence[Mapping[Configuration, float]],
+        chosen_after: int,
+        tasks_per_core: float = math.nan,
+        calibration_ms: Sequence[float] = (),
     ) -> Self:
         """Return the record of some rounds, each with the shortest launch of those that took part."""
         names = tuple(dict.fromkeys(configuration for times in rounds for configuration in times))
         rows = tuple(tuple(times.get(name) for name in names) for times in rounds)
-        return cls(names, rows, chosen_after, tasks_per_core)
+        return cls(names, rows, chosen_after, tasks_per_core, tuple(calibration_ms))
 
     @property
     def rounds(self) -> list[Mapping[Configuration, float]]:
@@ -158,20 +165,22 @@ class Finals:
 
     @property
     def drift(self) -> float:
-        """By what share the same code took longer in some rounds than in others, all finalists together.
+        """By what share the machine took longer for the same work in some rounds than in others.
 
-        They are the calibration: each is launched again and again, and how its time changes is not its own doing. From
+        A kernel may take longer now and then by itself, such as one whose threads wait for each other: that is no noise
+        of the machine. So the work is none of the kernel's, where it is known; else all finalists together are it. From
         the tenth percentile of the rounds to the ninetieth; NaN for fewer than :data:`LEAST_ROUNDS`.
         """
-        if len(self.times_ms) < LEAST_ROUNDS:
-            return math.nan
+        return _spread(self.calibration_ms or self._rounds)
+
+    @property
+    def _rounds(self) -> list[float]:
+        """How long each round took, as a factor of what is usual of those that took part."""
         usual = [statistics.median(_known(column)) for column in zip(*self.times_ms, strict=True)]
-        rounds = [
+        return [
             statistics.median(time / ms for time, ms in zip(row, usual, strict=True) if time is not None)
             for row in self.times_ms
         ]
-        tenths = statistics.quantiles(rounds, n=10, method="inclusive")
-        return float(tenths[-1] / tenths[0] - 1)
 
     @property
     def noise(self) -> str:
@@ -193,6 +202,7 @@ class Finals:
             "times_ms": [list(row) for row in self.times_ms],
             "chosen_after": self.chosen_after,
             "tasks_per_core": None if math.isnan(self.tasks_per_core) else self.tasks_per_core,
+            "calibration_ms": list(self.calibration_ms),
         }
 
     @classmethod
@@ -207,14 +217,17 @@ class Finals:
             tuple(tuple(row) for row in document["times_ms"]),
             document["chosen_after"],
             math.nan if tasks is None else float(tasks),
+            tuple(document.get("calibration_ms", ())),
         )
 
     @staticmethod
     def is_document(value: Any) -> bool:
         """Whether a value read from a file is a record as :meth:`to_json` writes it."""
-        if not isinstance(value, Mapping) or value.keys() != Finals.__dataclass_fields__.keys():
+        # Files of earlier versions have no calibration.
+        if not isinstance(value, Mapping) or {*value, "calibration_ms"} != Finals.__dataclass_fields__.keys():
             return False
         names, rows, tasks = value["configurations"], value["times_ms"], value["tasks_per_core"]
+        calibration_ms = value.get("calibration_ms", ())
         return (
             is_whole(value["chosen_after"])
             and value["chosen_after"] >= 0
@@ -226,11 +239,22 @@ class Finals:
             and all(isinstance(row, list | tuple) and len(row) == len(names) for row in rows)
             and all(time is None or (is_number(time) and time > 0) for row in rows for time in row)
             and all(any(time is not None for time in column) for column in zip(*rows, strict=True))
+            and isinstance(calibration_ms, list | tuple)
+            and len(calibration_ms) in (0, len(rows))
+            and all(is_number(ms) and ms > 0 for ms in calibration_ms)
         )
 
 
 def _ratios(met: Iterable[tuple[float | None, float | None]]) -> list[float]:
     return [first / second for first, second in met if first is not None and second is not None]
+
+
+def _spread(times: Sequence[float]) -> float:
+    """Return by what share the ninetieth percentile of times is above the tenth; NaN for too few of them."""
+    if len(times) < LEAST_ROUNDS:
+        return math.nan
+    tenths = statistics.quantiles(times, n=10, method="inclusive")
+    return float(tenths[-1] / tenths[0] - 1)
 
 
 def _known(times: Iterable[float | None]) -> list[float]:

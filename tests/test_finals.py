@@ -114,6 +114,31 @@ def test_drift_and_load_are_noise() -> None:
     assert finals(*[{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.0}] * 5).drift == pytest.approx(0.0)
 
 
+def test_a_kernel_that_varies_by_itself_is_no_noise_of_the_machine() -> None:
+    rounds = [{ONE: 1.0}, {ONE: 1.5}] * 5
+    steady = Finals.of(rounds, 0, 0.1, [0.1, 0.101] * 5)
+    assert steady.drift == pytest.approx(0.01)
+    drifting = Finals.of([{ONE: 1.0}] * 10, 0, 0.1, [0.1, 0.15] * 5)
+    assert drifting.drift == pytest.approx(0.5)
+
+
+@pytest.mark.usefixtures("noisy_machine")
+def test_a_tie_is_no_reason_to_name_no_winner() -> None:
+    """The times of a kernel that varies by itself overlap for all types: the simplest of them wins."""
+    rounds = noisy_rounds(0.3, 40)
+    fields = {"objective": "time_ms", "parameters": PARAMETERS, "baseline_values": {"a_type": ["fp64"]}}
+    info = described_run(fields, ALL).info
+
+    def run(calibration_ms: list[float]) -> Run:
+        return Run(info, ALL, RunState(finals=Finals.of(rounds, 0, 0.0, calibration_ms)))
+
+    assert run([0.1] * 40).best is HALF
+    assert run([0.1] * 40).undecided == ()
+    for noisy in ([], [0.1, 0.12] * 20):
+        assert run(noisy).best is None
+        assert len(run(noisy).undecided) > 1
+
+
 @pytest.mark.usefixtures("noisy_machine")
 def test_noise_in_words() -> None:
     rounds = [{ONE: 2.0, OTHER: 1.0}] * 9
@@ -125,12 +150,16 @@ def test_noise_in_words() -> None:
 
 
 def test_as_data_and_back() -> None:
-    found = finals({ONE: 2.0, OTHER: 1.0}, {OTHER: 1.5}, chosen_after=1, tasks=0.5)
+    found = Finals.of([{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.5}], 1, 0.5, (0.1, 0.2))
     document = found.to_json()
     assert document is not None
     assert Finals.is_document(document)
     assert Finals.from_json(document) == found
     assert Finals().to_json() is None
+    # Earlier versions wrote no calibration.
+    del document["calibration_ms"]
+    assert Finals.is_document(document)
+    assert Finals.from_json(document) == dataclasses.replace(found, calibration_ms=())
     assert RunState.from_json(RunState(finals=found).to_json()).finals == found
     assert RunState.from_json({}).finals == Finals()
 
@@ -146,6 +175,9 @@ def test_as_data_and_back() -> None:
         {"chosen_after": -1},
         {"chosen_after": True},
         {"tasks_per_core": "many"},
+        {"calibration_ms": [0.1, 0.1]},
+        {"calibration_ms": [0.0]},
+        {"calibration_ms": "long"},
         {"configurations": [{"type": None}, {}]},
         {"configurations": "both"},
         {"more": 1},

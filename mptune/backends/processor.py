@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 import platform
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Final
 
 __all__ = [
     "Processor",
+    "fixed_work_ms",
     "last_level_cache_bytes",
     "other_tasks_per_core",
     "processor",
@@ -35,6 +37,8 @@ _IDENTIFYING: Final = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
 )
+#: What is worked on to see how fast a core is now: about 0.04 ms.
+_FIXED_WORK: Final = bytes(1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,22 @@ def _cpuinfo() -> Mapping[str, str]:
     first = text.split("\n\n", 1)[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def fixed_work_ms(lasting_ms: float) -> float:
+    """Return how long a fixed piece of work takes now on one core, in milliseconds.
+
+    It depends on nothing but the machine: clock frequencies, and time that other machines take from a virtual one.
+
+    Args:
+        lasting_ms: about so long the work is repeated, since what disturbs a launch comes as often as that takes.
+    """
+    hashlib.sha256(_FIXED_WORK).digest()  # what a launch left in the caches is none of the machine's doing
+    start, pieces = time.perf_counter(), 0
+    while (took_ms := (time.perf_counter() - start) * 1e3) < lasting_ms or not pieces:
+        hashlib.sha256(_FIXED_WORK).digest()
+        pieces += 1
+    return took_ms / pieces
 
 
 def other_tasks_per_core() -> float:

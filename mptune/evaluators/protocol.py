@@ -207,6 +207,7 @@ class Finished:
         draws: the draw of each trial, where it was asked for on draws.
         unmade: draws whose inputs or references could not be made, and why.
         tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; NaN if not known.
+        calibration_ms: of rounds, how long the same work of no kernel took after each turn; empty if not known.
         least_ms: the least time of a launch of each configuration, in milliseconds, where it was asked for.
         launches: those of an application, where their data was asked for.
     """
@@ -216,6 +217,7 @@ class Finished:
     draws: tuple[Draw, ...] = ()
     unmade: Mapping[Draw, str] = field(default_factory=dict)
     tasks_per_core: float = math.nan
+    calibration_ms: tuple[float, ...] = ()
     least_ms: Mapping[Configuration, float] = field(default_factory=dict)
     launches: tuple[CapturedLaunch, ...] = ()
 

@@ -9,6 +9,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from mptune.evaluators.bench import Bench, Request
@@ -96,6 +97,7 @@ class Turns:
         self._visit = visit or visit_of(min(trial.time_ms for trial in trials))
         self._turns: dict[Configuration, list[Trial]] = {}
         self._tasks: list[float] = []
+        self._calibration_ms: list[float] = []
         self._spent_s = 0.0
 
     @property
@@ -107,6 +109,11 @@ class Turns:
     def tasks_per_core(self) -> float:
         """How many other tasks wanted each core meanwhile; NaN if not known."""
         return math.fsum(self._tasks) / len(self._tasks) if self._tasks else math.nan
+
+    @property
+    def calibration_ms(self) -> tuple[float, ...]:
+        """How long the same work of no kernel took in each round that :meth:`measure` returned; empty if not known."""
+        return tuple(self._calibration_ms) if all(map(math.isfinite, self._calibration_ms)) else ()
 
     def runs(self, configuration: Configuration) -> bool:
         """Whether it has been measured, and never failed."""
@@ -130,14 +137,18 @@ class Turns:
         if not math.isnan(answer.tasks_per_core):
             self._tasks += [answer.tasks_per_core] * rounds
         found: list[dict[Configuration, float]] = [{} for _ in range(rounds)]
+        calibration_ms = [math.inf] * rounds
         taken = dict.fromkeys(configurations, 0)
-        for trial in answer.trials:
+        for trial, work_ms in zip(answer.trials, answer.calibration_ms or repeat(math.inf), strict=False):
+            turn = taken[trial.configuration]
+            calibration_ms[turn] = min(calibration_ms[turn], work_ms)
             self._turns.setdefault(trial.configuration, []).append(trial)
             if trial.measurement.times_ms and trial.is_valid:
                 # A clock may be too coarse for a launch, and 0 has no ratio.
                 shortest_ms = max(min(trial.measurement.times_ms), _LEAST_MS)
-                found[taken[trial.configuration]][trial.configuration] = shortest_ms
+                found[turn][trial.configuration] = shortest_ms
                 taken[trial.configuration] += 1
+        self._calibration_ms += [ms for ms, times in zip(calibration_ms, found, strict=True) if times]
         return [times for times in found if times]
 
     def trials(self) -> list[Trial]:

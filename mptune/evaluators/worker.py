@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Any
+from typing import Any, Final
 
 from mptune.backends import get_backend
-from mptune.backends.processor import other_tasks_per_core
+from mptune.backends.processor import fixed_work_ms, other_tasks_per_core
 from mptune.buffers import Draw
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
@@ -19,6 +19,10 @@ from mptune.processes import Channel
 from mptune.results import Status, Trial
 
 __all__ = ["main", "run_on_draws"]
+
+#: How long the machine itself is timed after each turn: as a launch of the turn took, within these limits.
+_LEAST_WORK_MS: Final = 0.5
+_MOST_WORK_MS: Final = 5.0
 
 
 def main(channel: Channel) -> None:
@@ -44,11 +48,15 @@ def main(channel: Channel) -> None:
 
 def _answer(bench: Bench, request: Any) -> Finished:
     tasks: list[float] = []
+    calibration_ms: list[float] = []
     if isinstance(request, Rounds):
         trials = []
         for trial in remeasure(bench, request.requests, request.rounds, request.visit):
             trials.append(trial)
-            tasks.append(other_tasks_per_core() if bench.is_on_processor else math.nan)
+            if bench.is_on_processor:
+                tasks.append(other_tasks_per_core())
+                launch_ms = min(trial.measurement.times_ms, default=0.0)
+                calibration_ms.append(fixed_work_ms(min(max(launch_ms, _LEAST_WORK_MS), _MOST_WORK_MS)))
     elif isinstance(request, OnDraws):
         return run_on_draws(bench, request)
     elif isinstance(request, LeastTimes):
@@ -62,7 +70,8 @@ def _answer(bench: Bench, request: Any) -> Finished:
         trials = [bench.evaluate(request)]
     known = [count for count in tasks if not math.isnan(count)]
     usable = all(bench.is_usable(trial) for trial in trials)
-    return Finished(tuple(trials), usable, tasks_per_core=statistics.fmean(known) if known else math.nan)
+    tasks_per_core = statistics.fmean(known) if known else math.nan
+    return Finished(tuple(trials), usable, tasks_per_core=tasks_per_core, calibration_ms=tuple(calibration_ms))
 
 
 def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:

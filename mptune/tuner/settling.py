@@ -206,7 +206,7 @@ class Settling:
         self._rivals = set()
         turns = Turns(self._evaluator, last)
         rounds = race(turns.measure, self._groups(last), lambda finals: left_s(finals) <= 0)
-        self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core))
+        self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core, turns.calibration_ms))
         self._time_apart(turns, left_s)
         self._spent_s += time.monotonic() - began
         return bool(turns.measured)
@@ -242,7 +242,7 @@ class Settling:
         if not timed:
             return
         # Of finals at two times the busier one counts.
-        tasks = [] if turns.measured else [finals.tasks_per_core]
+        tasks, calibration_ms = ([], ()) if turns.measured else ([finals.tasks_per_core], finals.calibration_ms)
         wanted = rounds_for_interval(finals.rounds[: finals.chosen_after], timed)
         more = turns.measure(timed, LEAST_ROUNDS)
         running = [configuration for configuration in timed if turns.runs(configuration)]
@@ -250,7 +250,10 @@ class Settling:
         if (further := min(wanted - len(more), affordable)) > 0:
             more += turns.measure(running, further)
         tasks = [each for each in (*tasks, turns.tasks_per_core) if not math.isnan(each)]
-        self._keep(turns, Finals.of([*finals.rounds, *more], finals.chosen_after, max(tasks, default=math.nan)))
+        rounds, calibration_ms = [*finals.rounds, *more], (*calibration_ms, *turns.calibration_ms)
+        if len(calibration_ms) < len(rounds):
+            calibration_ms = ()  # that of some rounds is not known
+        self._keep(turns, Finals.of(rounds, finals.chosen_after, max(tasks, default=math.nan), calibration_ms))
 
     def _say_what_is_unsure(self) -> None:
         """Say what nobody would expect of times: that they are disturbed, or were not taken side by side."""

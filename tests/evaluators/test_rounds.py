@@ -144,6 +144,8 @@ def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
         worker.kill()
     assert [trial.configuration for trial in answer.trials] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
     assert answer.tasks_per_core >= 0
+    assert len(answer.calibration_ms) == len(answer.trials)
+    assert min(answer.calibration_ms) > 0
     for configuration in (FIRST, SECOND):
         trial = together([turn for turn in answer.trials if turn.configuration == configuration])
         assert trial.status is Status.OK
@@ -183,7 +185,8 @@ class FakeEvaluator:
         turns = tuple(remeasure(self.bench, requests(*(t.configuration for t in trials)), rounds, visit))
         self.bench.requests.clear()
         self.now_s += 2.0 * len(turns)
-        return Finished(turns, tasks_per_core=0.25 * len(self.asked))
+        calibration_ms = tuple(1.0 + turn / 10 for turn in range(len(turns)))
+        return Finished(turns, tasks_per_core=0.25 * len(self.asked), calibration_ms=calibration_ms)
 
 
 def test_turns_keep_the_shortest_launch_of_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +206,8 @@ def test_turns_keep_the_shortest_launch_of_each_round(monkeypatch: pytest.Monkey
     assert turns.measure([FIRST], 1) == [{FIRST: 100.0}]
     assert [trial.time_ms for asked in evaluator.asked for trial in asked] == [6.0, 6.0, 30.0]
     assert turns.tasks_per_core == (3 * 0.25 + 0.5) / 4
+    # Of each round the shortest: two had turns in the first one, and one of them failed in the second.
+    assert turns.calibration_ms == (1.0, 1.2, 1.4, 1.0)
     first, second = turns.trials()
     assert len(first.measurement.times_ms) == 12
     assert first.measurement.durations_s == {"timing": 7.0}
