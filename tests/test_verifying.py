@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,20 +88,21 @@ def test_more_inputs_go_on_where_the_last_call_ended_and_are_kept(path):
 
 
 def test_a_time_that_is_not_that_of_the_work_is_said(path, monkeypatch):
-    run_on_draws, warned = DeviceEvaluator.run_on_draws, []
+    run_on_draws, warned, new_ms = DeviceEvaluator.run_on_draws, [], 0.5
     options = {"configuration": chosen(path), "inputs": 5, "sizes": ["n=100"], "on_warning": warned.append}
-    verify(path, kernel, **options)
-    assert warned == []
 
     def with_times(self, configurations, draws, **options):
         found = run_on_draws(self, configurations, draws, **options)
         told = [{**one.measurement.metrics, SEEN_MS: 0.5} for one in found.trials]
-        told = [{**metrics, NEW_MS: 4.0} if NEW_MS in metrics else metrics for metrics in told]
+        told = [{**metrics, NEW_MS: new_ms} if NEW_MS in metrics else metrics for metrics in told]
         pairs = zip(found.trials, map(Measurement, told), strict=True)
         trials = tuple(dataclasses.replace(one, measurement=measurement) for one, measurement in pairs)
         return dataclasses.replace(found, trials=trials)
 
     monkeypatch.setattr(DeviceEvaluator, "run_on_draws", with_times)
+    verify(path, kernel, **options)
+    assert warned == []
+    new_ms = 4.0
     assert verify(path, kernel, **options).holds
     (warning,) = warned
     assert re.fullmatch(
@@ -193,6 +195,20 @@ def test_a_violation_makes_the_trial_fragile_in_the_file(tmp_path):
     assert Run.load(run_at).verified(after) == found.cases[0].verified
 
 
+@pytest.fixture
+def ticking(monkeypatch):
+    """A clock by which each run on a draw takes 10 ms."""
+    now_s, run_on_draws = [0.0], DeviceEvaluator.run_on_draws
+
+    def timed(self, configurations, draws, **options):
+        now_s[0] += 0.01 * len(configurations) * len(draws)
+        return run_on_draws(self, configurations, draws, **options)
+
+    monkeypatch.setattr(DeviceEvaluator, "run_on_draws", timed)
+    monkeypatch.setattr("mptune.verifying.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+
+
+@pytest.mark.usefixtures("ticking")
 def test_the_hunt_finds_what_draws_seldom_meet(path):
     found = verify(path, kernel, configuration=chosen(path), inputs=5, hunt_s=3.0)
     hunted = found.hunted
@@ -209,6 +225,7 @@ def test_the_hunt_finds_what_draws_seldom_meet(path):
     assert made["shift"][0] == pytest.approx(hunted.ranges["spread"] * hunted.ranges["shift"])
 
 
+@pytest.mark.usefixtures("ticking")
 def test_a_hunt_begins_with_the_worst_that_is_known_and_goes_on_with_other_seeds(path):
     options = {"configuration": chosen(path), "inputs": 5}
     first = verify(path, kernel, **options, hunt_s=1.0).hunted

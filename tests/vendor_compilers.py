@@ -19,5 +19,5 @@ def needs(backend: str) -> list[pytest.MarkDecorator]:
 def nvrtc(source: str, name: str, architecture: str) -> tuple[str, str]:
     """Return the PTX that NVRTC makes of a kernel's source, and what it says about it."""
     compiler = RuntimeCompiler("NVRTC", "nvrtc", "PTX", _nvrtc_paths(), "")
-    ptx, log = compiler.compile(source, name, [f"--gpu-architecture={architecture}", "--std=c++17"], timeout_s=60.0)
+    ptx, log = compiler.compile(source, name, [f"--gpu-architecture={architecture}", "--std=c++17"], timeout_s=600.0)
     return ptx.decode(), log

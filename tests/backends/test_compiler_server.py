@@ -103,7 +103,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> None:
-    until = time.monotonic() + 30.0
+    until = time.monotonic() + 120.0
     while not gone(pid):
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -238,7 +238,7 @@ def test_compilation_that_crashes_is_tried_again_by_a_compiler_of_its_own(cache:
         while not copies.read_text():
             time.sleep(0.001)
         os.kill(int(copies.read_text()), signal.SIGSEGV)
-        thread.join(60.0)
+        thread.join(600.0)
         assert done
         assert idle(backend) == [server]
 
@@ -342,7 +342,7 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool, 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
         preexec_fn=functools.partial(signal.signal, signal.SIGHUP, hangup),
     )
     assert done.returncode == -signal.SIGKILL, done.stderr

@@ -91,7 +91,7 @@ def build(folder: Path, *sources: str, flags: str | None = None) -> Path:
 
 
 def run_program(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*map(str, words)], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([*map(str, words)], capture_output=True, text=True, check=False, timeout=600)
 
 
 def error_of(kernel: Kernel, data: DataManager, folder: Path) -> float:

@@ -45,7 +45,7 @@ class Compiling(HostCompiler):
         self.may_end.release(100)
 
     def wait_for(self, *begun: str) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while tuple(self.begun) != begun:
             assert time.monotonic() < deadline, self.begun
             time.sleep(0.001)

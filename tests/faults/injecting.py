@@ -180,7 +180,7 @@ def recorded(path: Path) -> tuple[Trial, ...]:
         return ()
 
 
-def wait_until(true: Any, limit_s: float = 60.0) -> None:
+def wait_until(true: Any, limit_s: float = 240.0) -> None:
     """Wait until a condition holds; fails where it never does."""
     deadline = time.monotonic() + limit_s
     while not true():

@@ -241,13 +241,17 @@ def test_compiler_that_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_compiler_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
-    body = f"trap '' TERM INT HUP; echo $$ > {tmp_path}/pid; while :; do sleep 1; done"
+    hangs = f"trap '' TERM INT HUP; echo $$ > {tmp_path}/pid; while :; do sleep 1; done"
+    body = f"test -e {tmp_path}/hang || exit 1; {hangs}"
     monkeypatch.setenv("CXX", fake_compiler(tmp_path, find_compiler().command, body))
     kernel = Definition("// FAULT").write(tmp_path)
-    done = tuned(kernel, tmp_path / "run.db", limits=Limits(compile_s=6.0, run_s=20.0))
+    # What compiles is compiled by then, so that the time is up for the one that does not end alone.
+    assert tuned(kernel, tmp_path / "before.db").run.statuses == {"ok": 2, "compile_error": 1}
+    (tmp_path / "hang").touch()
+    done = tuned(kernel, tmp_path / "run.db", limits=Limits(compile_s=2.0, run_s=20.0))
     bad = done.trial(block=64)
     assert bad.status is Status.COMPILE_ERROR
-    assert "g++ did not finish twice within 6 s" in bad.message
+    assert "g++ did not finish twice within 2 s" in bad.message
     assert done.run.statuses == {"ok": 2, "compile_error": 1}
     compiler = int((tmp_path / "pid").read_text())
     wait_until(lambda: not is_running(compiler))

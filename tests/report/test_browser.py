@@ -34,7 +34,7 @@ class Tab:
         self.page = page
         self.complaints: list[str] = []
         self.file = ""
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(120_000)
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self._asked(request.url))
