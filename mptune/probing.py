@@ -32,11 +32,12 @@ from mptune.evaluators.rounds import Turns
 from mptune.evaluators.timing import TimingPlan
 from mptune.finals import LEAST_ROUNDS, TIE, Finals
 from mptune.interop import read_run
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Kernel, Sizes, Tunable
+from mptune.kernel.limits import space_on
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.policy import MeasurementPolicy
-from mptune.registry import definition_hash, kernel_of_run
+from mptune.registry import definition_hash, tunable_of_run
 from mptune.rendering import render, template_hash
 from mptune.resources import count_instructions
 from mptune.results import Status, Trial
@@ -55,7 +56,6 @@ from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.store import PROBE, RunFile
-from mptune.tuner import device_constraints
 from mptune.unseen import after_draws
 
 __all__ = ["explain", "promising"]
@@ -85,7 +85,7 @@ def _warn(message: str) -> None:
 
 def explain(
     run: Run | str | Path,
-    kernel: Kernel | str | Path | None = None,
+    kernel: Tunable | str | Path | None = None,
     *,
     probe: bool = True,
     on_probe: Callable[[], None] = lambda: None,
@@ -99,7 +99,8 @@ def explain(
 
     Args:
         run: a run file, a recorded space, or a run, whose probes are then not kept.
-        kernel: the kernel, unless it is a bundled one: a kernel, a definition file or the folder that holds it.
+        kernel: the kernel or application, unless it is a bundled one: that itself, a definition file or the folder that
+            holds it.
         probe: False to explain the stored trials alone.
         on_probe: told after each configuration that was measured.
         on_warning: told what differs from the conditions of the run; by default a warning.
@@ -131,12 +132,12 @@ def explain(
         raise
 
 
-def _kernel(run: Run, given: Kernel | str | Path | None, on_warning: Callable[[str], None]) -> tuple[Kernel, Sizes]:
+def _kernel(run: Run, given: Tunable | str | Path | None, on_warning: Callable[[str], None]) -> tuple[Tunable, Sizes]:
     """Return the kernel of a run and the sizes it was made at; without a kernel given, having none is no error."""
     if run.info.recorded:
         raise _UnprobedError("a recording has no kernel to measure")
     try:
-        kernel = kernel_of_run(run.info, given, on_warning=on_warning)
+        kernel = tunable_of_run(run.info, given, on_warning=on_warning)
         return kernel, sizes_of(run, kernel)
     except (KernelError, RunFileError) as error:
         if given is not None:
@@ -150,7 +151,7 @@ class _Session:
     def __init__(
         self,
         run: Run,
-        kernel: Kernel,
+        kernel: Tunable,
         sizes: Sizes,
         winner: Trial,
         on_probe: Callable[[], None],
@@ -164,6 +165,8 @@ class _Session:
         self._on_warning = on_warning
         self._sizes = sizes
         self._probes = list(run.probes)
+        #: Of a single kernel, once there is a device.
+        self._code: _MachineCode | None = None
 
     def explained(self, unprobed: str = "") -> Explanation:
         """Return what can be said as it stands, and why what is missing is."""
@@ -182,7 +185,12 @@ class _Session:
         return [configuration for (_, configuration), change in pairs if not change.is_known]
 
     def _unexamined(self) -> list[Configuration]:
-        """Return the neighbours the run has measured, but whose machine code nobody has looked at."""
+        """Return the neighbours the run has measured, but whose machine code nobody has looked at.
+
+        That of an application is many programs' and is not looked at.
+        """
+        if not isinstance(self._kernel, Kernel):
+            return []
         examined = {probe.configuration for probe in self._probes if probe.key == self._key}
         outcomes = (change.outcome for change in self.explained().changes)
         trials = (outcome.trial for outcome in outcomes if outcome is not None and outcome.source == "measured")
@@ -202,7 +210,8 @@ class _Session:
         self._file = file
         self._backend = self._device()
         self._space = self._valid()
-        self._code = _MachineCode(self._kernel, self._sizes, self._backend)
+        if isinstance(self._kernel, Kernel):
+            self._code = _MachineCode(self._kernel, self._sizes, self._backend)
         self._probe(self._missing())
         for configuration in self._unexamined():
             self._keep([self._noted(Trial(configuration, Status.OK), {})])
@@ -227,15 +236,12 @@ class _Session:
 
     def _valid(self) -> SearchSpace:
         """Return the valid configurations, the winner among them: values of a file are rendered only if they are."""
-        constraints = device_constraints(self._kernel, self._backend.device.constraints())
         try:
-            space = self._kernel.search_space(self._sizes, constraints)
+            space = space_on(self._kernel, self._sizes, self._backend.device.constraints())
         except MptuneError as error:
             raise _UnprobedError(str(error)) from error
         if self._winner.configuration not in space:
-            raise _UnprobedError(
-                f"{self._winner.configuration} is no valid configuration of kernel {self._kernel.name}"
-            )
+            raise _UnprobedError(f"{self._winner.configuration} is no valid configuration of {self._kernel.called}")
         return space
 
     @cached_property
@@ -341,7 +347,7 @@ class _Session:
 
     def _noted(self, trial: Trial, metrics: Mapping[str, float]) -> Trial:
         """Return a probe with the numbers of both measurements and of both machine codes."""
-        code = self._code.compared(trial.configuration, self._winner.configuration)
+        code = {} if self._code is None else self._code.compared(trial.configuration, self._winner.configuration)
         noted = trial.with_measurement(metrics={**metrics, **code}, reused_error=False)
         return dataclasses.replace(noted, key=self._key)
 

@@ -129,8 +129,8 @@ def kernel_of_run(
     found = None if info.is_of_application else tunable_of_run(info, given, on_warning=on_warning)
     if not isinstance(found, Kernel):
         raise KernelError(
-            f"the run is of the application {info.kernel!r}: mptune.TunedApplication runs it, TunedKernel and the "
-            "measurements of explain are for single kernels"
+            f"the run is of the application {info.kernel!r}: mptune.TunedApplication runs it, TunedKernel is for "
+            "single kernels"
         )
     return found
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from mptune.unseen import count_of
 
 __all__ = [
     "LEAST_DIGITS", "WINNER", "Change", "Explanation", "Outcome", "Reason", "Tradeoff",
-    "changed_alone", "digits_text", "explanation_of", "percent", "probe_key", "types_apart",
+    "changed_alone", "digits_text", "explanation_of", "listed", "percent", "probe_key", "types_apart",
 ]  # fmt: skip
 
 #: What a probe's metrics of the winner, measured in the same rounds, are called: ``winner.time_ms``, ...
@@ -109,6 +109,8 @@ class Change:
         reasons: why it does not pay, if it does not.
         retuned: the best checked trial with these types and other values of the other parameters, if it beats this.
         together: where the change alone is not possible, what came out with the fewest further types changed.
+        buffers: of an application, the buffers whose type the parameter is.
+        kernels: of an application, the kernel whose own the parameter is, or those launched on one of the buffers.
     """
 
     parameter: str
@@ -120,6 +122,29 @@ class Change:
     reasons: tuple[Reason, ...] = ()
     retuned: Outcome | None = None
     together: Outcome | None = None
+    buffers: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def part(self) -> str:
+        """The part of an application the parameter belongs to, in words; empty of a kernel that is tuned alone."""
+        kernel = self.parameter.rpartition(".")[0]
+        return f"kernel {kernel}" if kernel else "buffers" if self.buffers else ""
+
+    @property
+    def called(self) -> str:
+        """What sentences call the parameter."""
+        kernel, _, name = self.parameter.rpartition(".")
+        if kernel:
+            return f"{name} of kernel {kernel}"
+        if not self.buffers:
+            return self.parameter
+        what = f"{name}, the type of {listed(self.buffers)}"
+        return (
+            f"{what}, on which {listed(self.kernels)} work{'s' if len(self.kernels) == 1 else ''},"
+            if self.kernels
+            else f"{what},"
+        )
 
     @property
     def is_known(self) -> bool:
@@ -490,7 +515,11 @@ class _Reader:
             before, after, outcome = winner[name], configuration[name], self._outcome(configuration)
             is_ordered = name in self._ordered
             is_restored = _place(after) < _place(before) if is_ordered else outcome is not None and outcome.digits > 0
-            change = Change(name, before, after, is_restored, outcome)
+            buffers, kernel = self.run.info.buffers_of(name), name.rpartition(".")[0]
+            launched = self.run.state.launched.items()
+            on_them = tuple(each for each, given in launched if not set(given).isdisjoint(buffers))
+            kernels = (kernel,) if kernel else on_them
+            change = Change(name, before, after, is_restored, outcome, buffers=buffers, kernels=kernels)
             yield replace(
                 change,
                 is_feasible=None if outcome is None else self._is_feasible(outcome),
@@ -609,6 +638,11 @@ def digits_text(digits: float) -> str:
     return "-" if math.isnan(digits) else f"{digits:+.1f}".replace("-0.0", "+0.0")
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence lists them: ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1] if names else "") if part)
+
+
 def _sentences(e: Explanation) -> Iterator[str]:
     if e.trial is None:
         yield "No trial has numbers: there is nothing to explain."
@@ -623,6 +657,7 @@ def _sentences(e: Explanation) -> Iterator[str]:
         yield "The kernel has no parameter of several values that can change the numbers: no type can be changed."
         return
     yield _limit_sentence(e, e.trial.configuration)
+    yield from _sentence_by_part(e)
     yield from _doubts(e)
     for tradeoff in e.tradeoffs:
         yield _tradeoff_sentence(e, tradeoff, e.trial.configuration)
@@ -659,7 +694,7 @@ def _limit_sentence(e: Explanation, winner: Configuration) -> str:
     if limiting is not None:
         verb = "restoring" if str(limiting.after) in _ORDER else "changing"
         return (
-            f"{limiting.parameter} limits the accuracy: {verb} it from {limiting.before} to {limiting.after} "
+            f"{limiting.called} limits the accuracy: {verb} it from {limiting.before} to {limiting.after} "
             f"{_gained(limiting.digits)} and {_price(e, limiting.outcome)}."
         )
     most = max((c for c in restored if not math.isnan(c.digits)), key=lambda c: c.digits, default=None)
@@ -678,6 +713,26 @@ def _limit_sentence(e: Explanation, winner: Configuration) -> str:
     if e.widest is not None and e.widest.digits >= LEAST_DIGITS:
         return f"{found} The baseline, all in the widest types, {_gained(e.widest.digits)} and {_price(e, e.widest)}."
     return found
+
+
+def _sentence_by_part(e: Explanation) -> Iterator[str]:
+    """Say what of an application's buffers and of each kernel matters most: restored alone, or else narrowed."""
+    parts = dict.fromkeys(change.part for change in e.changes)
+    known = [change for change in e.changes if not math.isnan(change.digits)]
+    restored = [change for change in known if change.is_restored]
+    if len(parts) < 2 or not known:
+        return
+    what = f"{'gained' if restored else 'lost'} at most by one change alone"
+    most: dict[str, Change] = {}
+    for change in sorted(restored or known, key=lambda c: -abs(c.digits)):
+        most.setdefault(change.part, change)
+    found = [
+        f"{part or 'choices'} {digits_text(c.digits)} ({c.parameter.rpartition('.')[2]} in {c.after})"
+        for part, c in most.items()
+    ]
+    others = [part or "choices" for part in parts if part not in most]
+    nothing = f"; of {listed(others)} nothing is known" if others else ""
+    yield f"Digits {what}: {', '.join(found)}{nothing}."
 
 
 def _tradeoff_sentence(e: Explanation, tradeoff: Tradeoff, winner: Configuration) -> str:
@@ -758,6 +813,9 @@ def _outcome_document(outcome: Outcome | None) -> dict[str, Any] | None:
 def _change_document(change: Change) -> dict[str, Any]:
     return {
         "parameter": change.parameter,
+        "part": change.part,
+        "buffers": change.buffers,
+        "kernels": change.kernels,
         "before": change.before,
         "after": change.after,
         "direction": "restored" if change.is_restored else "narrowed",

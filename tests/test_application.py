@@ -34,6 +34,7 @@ from mptune.errors import ConstraintError, KernelError, LaunchError, RunFileErro
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.bench import Bench, Request
 from mptune.kernel import Sizes
+from mptune.probing import explain
 from mptune.results import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -365,10 +366,7 @@ class TestWhatARunIsUsedFor:
         [
             ("verify", "the run is of application 'power', which is not a bundled one: give its definition with"),
             ("verify --kernel axpy", "the run is of application 'power', not of 'axpy'"),
-            (
-                "explain --kernel axpy",
-                "the run is of the application 'power': mptune.TunedApplication runs it, TunedKernel and the",
-            ),
+            ("explain --kernel axpy", "the run is of application 'power', not of 'axpy'"),
         ],
     )
     def test_what_is_for_single_kernels_says_so_in_one_line(self, run, path, command, error, monkeypatch, capfd):
@@ -382,6 +380,22 @@ class TestWhatARunIsUsedFor:
         done = caller(monkeypatch, capfd)("explain", path)
         assert done.code == 0
         assert "application 'power'" in done.out
+
+    def test_it_is_explained_by_further_runs_of_the_application(self, run, path, tmp_path):
+        path = shutil.copy(path, tmp_path)
+        probed = []
+        found = explain(path, application(), on_probe=lambda: probed.append(1), on_warning=lambda _: None)
+        assert found.unprobed == ""
+        assert probed
+        assert {change.part for change in found.changes} == {"buffers", "kernel matvec"}
+        outcomes = {(change.parameter, change.after): change.outcome for change in found.changes}
+        assert outcomes["x_type", "fp16"].trial.status is Status.CONSTRAINT  # scale does not have it
+        assert {"probed", "measured"} >= {outcome.source for outcome in outcomes.values()}
+        assert all(trial.metric("launches.matvec") > 2 for trial in Run.load(path).probes if trial.is_valid)
+        # What was measured is kept, and is no trial of the run.
+        assert len(Run.load(path).trials) == len(run.trials)
+        again = explain(path, application(), on_probe=pytest.fail, on_warning=lambda _: None)
+        assert again.to_json()["changes"] == found.to_json()["changes"]
 
     def test_it_is_no_function_of_arrays(self, run):
         for given in (None, application()):

@@ -12,8 +12,11 @@ from application_trials import application_run, run_trial
 from command_line import caller
 from described import create
 
+from mptune.errors import PlotError
 from mptune.evaluators.rounds import together
 from mptune.kernel_times import KernelTime, host_ms, kernel_times
+from mptune.plots import plot
+from mptune.report.document import run_document
 from mptune.run import Run
 from mptune.schemas import schema
 from mptune.store import RunInfo
@@ -91,3 +94,51 @@ def test_show(run_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
 def test_an_application_without_parameters_of_kernels_is_one() -> None:
     assert RunInfo(buffers={"u": "fp64"}).is_of_application
     assert not RunInfo().is_of_application
+
+
+class TestPlot:
+    def parts(self, run: Run) -> dict[str, float]:
+        axes = plot(run, "kernels").axes[0]
+        return {bar.get_gid(): bar.get_width() for bar in axes.patches}
+
+    def test_each_kernel_and_the_host_have_their_part_of_both_bars(self) -> None:
+        pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+        parts = self.parts(application_run())
+        host = "host, between launches"
+        assert parts == pytest.approx(
+            {"0 step": 10, "0 norm": 0.8, f"0 {host}": 1, "1 step": 6, "1 norm": 0.48, f"1 {host}": 1}
+        )
+        axes = plot(application_run(), "kernels").axes[0]
+        assert [label.get_text() for label in axes.get_yticklabels()] == [
+            "baseline\n200 launches",
+            "winner\n240 launches",
+        ]
+        assert axes.get_legend_handles_labels()[1] == ["step", "norm", host]
+
+    def test_what_has_none_says_so(self) -> None:
+        pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+        untimed = run_trial("fp64", "fp64")
+        untimed = untimed.with_measurement(metrics={"time_ms": 1.0, "error": 0.0})
+        with pytest.raises(PlotError, match="no trial that could be shown says where its time went"):
+            plot(application_run([untimed]), "kernels")
+        kernel = application_run(buffers={}, parameters=[{"name": "u_type", "kind": "precision", "values": ["fp64"]}])
+        with pytest.raises(PlotError, match="heat is a single kernel: there are no shares of kernels to draw"):
+            plot(kernel, "kernels")
+
+    def test_all_of_an_application_has_it(self, run_file: Path, tmp_path: Path, monkeypatch, capfd) -> None:
+        pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+        done = caller(monkeypatch, capfd)(
+            "plot", run_file, "--kind", "kernels", "--kind", "time", "-o", tmp_path / "a.png"
+        )
+        assert done.code == 0, done.err
+        assert done.out.split() == [str(tmp_path / "a-kernels.png"), str(tmp_path / "a-time.png")]
+
+
+def test_the_report_has_them() -> None:
+    shown = run_document(application_run(), "heat", "heat.db", 0)
+    assert [bar["name"] for bar in shown["kernel_times"]] == ["baseline", "best"]
+    best = shown["kernel_times"][1]
+    assert best["kernels"][0] == {"name": "step", "launches": 120, "time_ms": pytest.approx(6.0)}
+    assert best["host_ms"] == 1.0
+    nothing = run_document(application_run(threshold=1e-30), "heat", "", 0)
+    assert [bar["name"] for bar in nothing["kernel_times"]] == ["baseline", "closest"]

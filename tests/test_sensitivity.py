@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from application_trials import application_run, run_trial
 from described import described_run
 
 from mptune.finals import Finals
@@ -452,3 +453,33 @@ def test_retuned_siblings_are_told() -> None:
 )
 def test_ratios_in_words(ratio: float, text: str) -> None:
     assert percent(ratio) == text
+
+
+def test_of_an_application_the_kernel_and_the_buffers_are_named() -> None:
+    found = explanation_of(application_run())
+    assert found.limiting is not None
+    assert (found.limiting.part, found.limiting.kernels, found.limiting.buffers) == ("kernel step", ("step",), ())
+    restored = change(found, "u_type", "fp64")
+    assert (restored.part, restored.kernels, restored.buffers) == ("buffers", ("step", "norm"), ("u", "v"))
+    assert found.sentences[0].startswith("sum_type of kernel step limits the accuracy: restoring it from fp32 to fp64")
+    assert found.sentences[1] == (
+        "Digits gained at most by one change alone: kernel step +3.0 (sum_type in fp64), buffers +0.0 (u_type in "
+        "fp64); of choices nothing is known."
+    )
+    documents = found.to_json()["changes"]
+    assert {(d["parameter"], d["part"]) for d in documents} == {
+        ("u_type", "buffers"),
+        ("method", ""),
+        ("step.sum_type", "kernel step"),
+    }
+
+
+def test_where_buffers_limit_the_accuracy_what_works_on_them_is_named() -> None:
+    trials = [run_trial("fp64", "fp64"), run_trial("fp16", "fp64")]
+    found = explanation_of(application_run(trials, threshold=1e-3))
+    assert found.sentences[0].startswith(
+        "u_type, the type of u and v, on which step and norm work, limits the accuracy"
+    )
+    alone = explanation_of(application_run(trials, threshold=1e-3, launches=[]))
+    assert alone.sentences[0].startswith("u_type, the type of u and v, limits the accuracy")
+    assert found.sentences[1].endswith("; of choices and kernel step nothing is known.")

@@ -250,10 +250,13 @@ def called(info: RunInfo, parameter: str) -> str:
     """Return what a table of an application calls a parameter: within its kernel, or with the buffers of that type."""
     kernel, _, name = parameter.rpartition(".")
     buffers = info.buffers_of(parameter)
-    if kernel or not buffers:
-        return name
-    few = f"{', '.join(buffers[:_BUFFERS])} and {len(buffers) - _BUFFERS} more"
-    return f"{name} ({', '.join(buffers) if len(buffers) <= _BUFFERS + 1 else few})"
+    return name if kernel or not buffers else f"{name} ({in_short(buffers)})"
+
+
+def in_short(buffers: Sequence[str]) -> str:
+    """Return the names of some buffers; of many, the first few."""
+    more = len(buffers) - _BUFFERS
+    return f"{', '.join(buffers[:_BUFFERS])} and {more} more" if more > 1 else ", ".join(buffers)
 
 
 def _times(trials: Mapping[str, Trial]) -> str:

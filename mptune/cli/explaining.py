@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, number, print_json, print_note, table, wrapped
+from mptune.cli.display import counter, echo, in_short, number, print_json, print_note, table, wrapped
 
 if TYPE_CHECKING:
     from mptune.sensitivity import Change, Explanation
@@ -64,12 +64,18 @@ def _table(found: Explanation) -> str:
     from mptune.sensitivity import digits_text
 
     has_other = found.measure != "speed"
-    rows = []
+    others = (found.measure,) if has_other else ()
+    columns = ("parameter", "from", "to", "digits", "speed", *others, "error", "feasible")
+    rows: list[tuple[object, ...]] = []
+    part = ""
     for change in found.changes:
         outcome = change.outcome
+        if change.part != part:
+            part = change.part
+            rows.append((part or "choices", *("" for _ in columns[1:])))
         rows.append(
             (
-                change.parameter,
+                _named(change),
                 change.before,
                 change.after,
                 digits_text(change.digits),
@@ -79,9 +85,15 @@ def _table(found: Explanation) -> str:
                 {None: "-", True: "yes", False: "no"}[change.is_feasible],
             )
         )
-    others = (found.measure,) if has_other else ()
-    columns = ("parameter", "from", "to", "digits", "speed", *others, "error", "feasible")
     return table(columns, rows, right=("digits", "speed", *others, "error"))
+
+
+def _named(change: Change) -> str:
+    """Return what the table calls a parameter: within its part of an application, without that part's name."""
+    if not change.part:
+        return change.parameter
+    buffers = f" ({in_short(change.buffers)})" if change.buffers else ""
+    return f"  {change.parameter.rpartition('.')[2]}{buffers}"
 
 
 def _multiple(ratio: float) -> str:

@@ -83,7 +83,10 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
 @click.command()
 @options.file_argument("run_file", "RUN.db|SPACE")
 @option(
-    "--kind kinds", "KIND...", "pareto, progress, parameters, time, sensitivity, or all of them.", default=["pareto"]
+    "--kind kinds",
+    "KIND...",
+    "pareto, progress, parameters, time, sensitivity, kernels (of an application), or all of them.",
+    default=["pareto"],
 )
 @option(
     "--output -o", "FILE", "File to write, ending in .png, .pdf or .svg.", show_default="RUN-KIND.png beside the run"
@@ -104,17 +107,18 @@ def plot(
 ) -> None:
     """Draw trade-offs, progress, effects of parameters, time spent."""
     from mptune.interop import read_run
-    from mptune.plots import KINDS, save
+    from mptune.plots import APPLICATION_KINDS, KINDS, save
     from mptune.plots import plot as draw
 
     for kind in kinds:
-        if kind not in (*KINDS, "all"):
-            raise UnknownNameError("kind of plot", kind, (*KINDS, "all"))
-    chosen = KINDS if "all" in kinds else tuple(dict.fromkeys(kinds))
+        if kind not in (*KINDS, *APPLICATION_KINDS, "all"):
+            raise UnknownNameError("kind of plot", kind, (*KINDS, *APPLICATION_KINDS, "all"))
+    run = read_run(run_file)
+    every = (*KINDS, *(APPLICATION_KINDS if run.info.is_of_application else ()))
+    chosen = every if "all" in kinds else tuple(dict.fromkeys(kinds))
     targets = {kind: _target(run_file, output, kind, alone=len(chosen) == 1) for kind in chosen}
     if metrics and "pareto" not in chosen:
         raise PlotError(f"--metrics chooses the axes of a pareto plot, not of {', '.join(chosen)}")
-    run = read_run(run_file)
     left_out: dict[str, str] = {}
     for kind, target in targets.items():
         try:

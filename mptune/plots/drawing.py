@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 from mptune.errors import PlotError, UnknownNameError
 from mptune.folders import write_whole
 from mptune.interop import read_run
-from mptune.plots import parameters, pareto, progress, sensitivity, time
+from mptune.plots import kernels, parameters, pareto, progress, sensitivity, time
 from mptune.plots.style import Look, styled
 from mptune.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "SUFFIXES", "check_path", "plot", "save"]
+__all__ = ["APPLICATION_KINDS", "KINDS", "SUFFIXES", "check_path", "plot", "save"]
 
 _DRAW: Final[Mapping[str, Callable[[Run, Look], Figure]]] = {
     "pareto": pareto.draw,
@@ -27,9 +27,11 @@ _DRAW: Final[Mapping[str, Callable[[Run, Look], Figure]]] = {
     "parameters": parameters.draw,
     "time": time.draw,
     "sensitivity": sensitivity.draw,
+    "kernels": kernels.draw,
 }
-#: What can be drawn of a run.
-KINDS: Final = tuple(_DRAW)
+#: What can be drawn of an application's run alone, and of any run.
+APPLICATION_KINDS: Final = ("kernels",)
+KINDS: Final = tuple(kind for kind in _DRAW if kind not in APPLICATION_KINDS)
 
 
 def plot(
@@ -47,7 +49,8 @@ def plot(
         run: a run, or the file of a run or of a recorded space.
         kind: ``pareto``: every configuration and the front in two metrics. ``progress``: the best so far over the
             evaluations. ``parameters``: which parameter matters, and how. ``time``: where the time of tuning went.
-            ``sensitivity``: what each type of the winner costs and gains when it alone is changed.
+            ``sensitivity``: what each type of the winner costs and gains when it alone is changed. ``kernels``: where
+            the time of an application's runs goes, by kernel.
         metrics: of ``pareto``, the vertical axis and the horizontal one; speedup (for another objective than time:
             the objective) and error where it is empty. Any metric of the trials, ``speedup``, or the objective.
         max_error: a threshold instead of the run's own.
@@ -60,7 +63,7 @@ def plot(
         RunFileError, SpaceFileError: the file cannot be read.
     """
     if kind not in _DRAW:
-        raise UnknownNameError("kind of plot", kind, KINDS)
+        raise UnknownNameError("kind of plot", kind, (*KINDS, *APPLICATION_KINDS))
     if metrics and kind != "pareto":
         raise PlotError(f"metrics are chosen for a pareto plot, not for {kind}")
     look = Look(width, title)

@@ -82,12 +82,19 @@ def _label(axes: Any, changes: Sequence[Change], places: Sequence[float]) -> Non
     heads = {
         change.parameter: (place - 1.0, change) for place, change in reversed(list(zip(places, changes, strict=True)))
     }
-    for name, (place, change) in heads.items():
+    for place, change in heads.values():
         axes.annotate(
-            f"{name} (winner: {value_text(change.before)})", (0, place), xycoords=("axes fraction", "data"),
+            f"{_named(change)} (winner: {value_text(change.before)})", (0, place), xycoords=("axes fraction", "data"),
             xytext=(-24, 0), textcoords="offset points", ha="left", va="center", fontsize=6.5,
             bbox=_PAPER,
         )  # fmt: skip
+
+
+def _named(change: Change) -> str:
+    """Return what a type is called: of an application, with its kernel or the buffers that have it."""
+    first, *others = change.buffers or ("",)
+    more = f", {others[0]}" if len(others) == 1 else f" and {len(others)} more" if others else ""
+    return f"{change.parameter}{f' of {first}{more}' if first else ''}"
 
 
 def _draw_digits(axes: Any, explanation: Explanation, places: Sequence[float]) -> None:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from mptune.kernel_times import host_ms, kernel_times
 from mptune.registry import bundled_applications, bundled_kernels
 from mptune.results import Trial
 from mptune.run import Run, json_document
@@ -210,6 +211,15 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
                 "trial": numbers[group.first.configuration],
             }
             for group in run.failure_groups
+        ],
+        "kernel_times": [
+            {
+                "name": name,
+                "kernels": [{"name": k, "launches": t.launches, "time_ms": t.time_ms} for k, t in times.items()],
+                "host_ms": host_ms(trial),
+            }
+            for name, trial in (("baseline", named["baseline"]), ("best", run.best), ("closest", closest))
+            if trial is not None and (times := kernel_times(trial)) and (name != "closest" or run.best is None)
         ],
         "explanation": explanation_of(run).to_json(),
         "sources": _sources_of(run, sources),

@@ -30,7 +30,7 @@ __all__ = ["page", "report_of", "write_report"]
 #: In this order they are one script.
 _SCRIPTS: Final = (
     "format.js", "model.js", "filter.js", "axis.js", "plot.js", "charts.js", "table.js", "detail.js", "summary.js",
-    "explain.js", "main.js",
+    "kernels.js", "explain.js", "main.js",
 )  # fmt: skip
 _LOADER: Final = jinja2.PackageLoader("mptune.report", "files")
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})

@@ -15,7 +15,7 @@ from mptune.cli import app
 from mptune.folders import bundled_folder
 from mptune.metric_expressions import OBJECTIVES
 from mptune.objective import PENALTIES
-from mptune.plots import KINDS, SUFFIXES, WIDTHS_IN
+from mptune.plots import APPLICATION_KINDS, KINDS, SUFFIXES, WIDTHS_IN
 from mptune.report import SOURCES
 
 HEAVY = {"scipy", "sklearn", "pandas", "matplotlib"}
@@ -130,7 +130,7 @@ def test_help_names_what_there_is() -> None:
     assert all(name in help_of("tune", "--objective") for name in OBJECTIVES)
     assert all(name in help_of("tune", "--penalty") for name in PENALTIES)
     assert all(name in METRICS for name in ("NRMSE", "MRE", "MaxAE") if name in help_of("tune", "--metric"))
-    assert all(kind in help_of("plot", "--kind") for kind in KINDS)
+    assert all(kind in help_of("plot", "--kind") for kind in (*KINDS, *APPLICATION_KINDS))
     assert all(suffix in help_of("plot", "--output") for suffix in SUFFIXES)
     assert all(width in help_of("plot", "--width") for width in WIDTHS_IN)
     assert {param.name: param.default for param in app.commands["report"].params}["sources"] == SOURCES

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from application_trials import application_run
 from described import described_run
 from reported_runs import HOSTILE, hostile_run, large_run, run_of, small_run, timing_run, valid
 
@@ -109,6 +110,7 @@ RUNS: dict[str, Callable[[], list[Run]]] = {
     "threshold by output": lambda: [small_run(threshold={"y": 1e-5})],
     "expression": lambda: [small_run(objective="time_ms * memory_bytes")],
     "times alone": lambda: [timing_run()],
+    "application": lambda: [application_run()],
     "empty file": lambda: [described_run({}, ())],
     "several": lambda: [small_run(), timing_run(), run_of(), hostile_run(), small_run(device="another")],
 }
@@ -137,6 +139,19 @@ def test_every_run_is_shown_at_every_width(show: Open, name: str) -> None:
                 }).map(text => text.textContent);
             })""")
         assert cut == []
+
+
+def test_an_application_shows_its_kernels(show: Open) -> None:
+    page = show(application_run())
+    assert page.locator("#kernels .stack").count() == 2
+    widths = page.eval_on_selector_all("#kernels .stack:first-child .part", "all => all.map(part => part.offsetWidth)")
+    assert len(widths) == 6
+    assert widths[0] / sum(widths[:3]) == pytest.approx(10 / 11.8, abs=0.02)
+    assert "step\t10\t85%\t100\t6\t80%\t120" in page.inner_text("#kernels")
+    heads = page.eval_on_selector_all("#explanation tr.part", "rows => rows.map(row => row.textContent)")
+    assert heads == ["buffers", "choices", "kernel step"]
+    assert "u_type (u, v)" in page.inner_text("#explanation")
+    assert show(small_run()).locator("#kernels").is_hidden()
 
 
 def test_nothing_in_a_run_runs(show: Open) -> None:

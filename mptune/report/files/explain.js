@@ -41,10 +41,20 @@ function drawExplanation(element, run) {
     ["feasible", (change) => (change.feasible === null ? NONE : change.feasible ? "yes" : "no")],
     ["remarks", why, "wrap"],
   ];
+  // Of an application, the types of buffers and those of each kernel stand together, below a line that says so.
+  const isGrouped = explanation.changes.some(({ part }) => part);
+  const named = ({ parameter, part, buffers }) => {
+    const name = part ? parameter.split(".").at(-1) : parameter;
+    return buffers.length ? `${name} (${buffers.join(", ")})` : name;
+  };
+  const head = (part) => el("tr", { class: "part" },
+    el("th", { scope: "colgroup", colspan: columns.length + 2 }, part || "choices"));
   const row = (change) => el("tr", {
     class: change.parameter === explanation.limiting && change.direction === "restored" ? "limiting" : null },
-  el("th", { scope: "row" }, change.parameter), el("td", {}, `${change.before} → ${change.after}`),
+  el("th", { scope: "row" }, named(change)), el("td", {}, `${change.before} → ${change.after}`),
   columns.map(([, text, look]) => el("td", { class: look ?? null }, text(change))));
+  const rows = explanation.changes.flatMap((change, i) => [
+    isGrouped && change.part !== explanation.changes[i - 1]?.part ? head(change.part) : null, row(change)]);
   refill(element,
     el("div", { class: "card-head" }, el("h2", { id: "explanation-title" }, "Why these types"),
       el("span", { class: "hint" }, "Each type of the winner changed alone; what is missing, mptune explain measures.")),
@@ -52,5 +62,5 @@ function drawExplanation(element, run) {
     el("div", { class: "wide" }, el("table", { class: "changes" },
       el("thead", {}, el("tr", {}, ["type", "change"].map((name) => el("th", { scope: "col" }, name)),
         columns.map(([name, , look]) => el("th", { scope: "col", class: look === "right" ? look : null }, name)))),
-      el("tbody", {}, explanation.changes.map(row)))));
+      el("tbody", {}, rows))));
 }

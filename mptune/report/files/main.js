@@ -29,6 +29,7 @@ class State {
     drawHead(at("head"), run, this.runs.length > 1);
     drawTiles(at("tiles"), run);
     drawNotices(at("notices"), run);
+    drawKernels(at("kernels"), run);
     drawExplanation(at("explanation"), run);
     drawFailures(at("failures"), this);
     drawAbout(at("about"), run);
