@@ -10,6 +10,7 @@ significand bits), and the OCP 8-bit floating-point specification (E4M3 without 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,7 +20,7 @@ import numpy as np
 
 from mptune.errors import UnknownNameError
 
-__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "Precision", "holds_real_numbers", "precision", "promoted"]
+__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "WIDE", "Precision", "holds_real_numbers", "precision", "promoted"]
 
 #: Implementations of transcendental functions, most to least accurate (Heldens 2026, Sec. IV).
 POLICIES: Final[tuple[str, ...]] = ("accurate", "fast", "approx")
@@ -88,6 +89,18 @@ _TABLE = (
 PRECISIONS: Final[MappingProxyType[str, Precision]] = MappingProxyType({entry.name: entry for entry in _TABLE})
 
 _FP32: Final = PRECISIONS["fp32"]
+
+#: The long double of C and NumPy, in which the host computes references: 64 digits on x86, 113 elsewhere, and no more
+#: than fp64 where there is no such type. No parameter has it.
+WIDE: Final = Precision(
+    name="long double",
+    dtype=np.dtype(np.longdouble),
+    cpp="mptune_wide",
+    size_bytes=np.dtype(np.longdouble).itemsize,
+    significand_bits=int(np.finfo(np.longdouble).nmant) + 1,
+    largest=math.inf,
+    smallest_normal=0.0,
+)
 
 #: The precisions arithmetic can happen in.
 ARITHMETIC: Final[tuple[Precision, ...]] = tuple(entry for entry in _TABLE if not entry.storage_only)

@@ -18,6 +18,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "host_grid.hpp",
     "conversions.hpp",
     "types.hpp",
+    "wide.hpp",
     "local.hpp",
     "arithmetic_cuda.hpp",
     "arithmetic.hpp",

@@ -282,7 +282,8 @@ def _load_file(path: Path) -> Tunable:
     version = _version(path)
     module = _run_file(path)
     found = _only_one(module, path)
-    found = found.changed(path=path, reference=found.reference or _sibling_reference(path))
+    beside = {} if found.has_reference else {"reference": _sibling_reference(path)}
+    found = found.changed(path=path, **beside)
     _versions[found] = version
     return found
 

@@ -27,10 +27,11 @@ from mptune.dialect import cite, declared_types, portable, without_comments
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.headers import include_lines
 from mptune.kernel import Application, Kernel, Sizes, Tunable
-from mptune.precision import Precision, precision
+from mptune.precision import WIDE, Precision, precision
 from mptune.prelude import prelude
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
+from mptune.widening import widened
 
 __all__ = [
     "TemplateLines",
@@ -55,10 +56,11 @@ class TypeName:
     ``x_type.storage_only`` serve template logic.
     """
 
-    __slots__ = ("_precision",)
+    __slots__ = ("_is_wide", "_precision")
 
-    def __init__(self, value: Precision) -> None:
+    def __init__(self, value: Precision, *, is_wide: bool = False) -> None:
         self._precision = value
+        self._is_wide = is_wide
 
     def __str__(self) -> str:
         return self._precision.cpp
@@ -87,7 +89,7 @@ class TypeName:
     @property
     def bytes(self) -> int:
         """Bytes of one element."""
-        return self._precision.size_bytes
+        return (WIDE if self._is_wide else self._precision).size_bytes
 
     @property
     def storage_only(self) -> bool:
@@ -95,8 +97,8 @@ class TypeName:
         return self._precision.storage_only
 
 
-def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
-    """Return the source of a configuration that every backend compiles.
+def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_wide: bool = False) -> str:
+    """Return the source of a configuration that every backend compiles; a wide one only the host does.
 
     Raises:
         TemplateError: the template is missing, does not parse, uses an undefined name or does not define the
@@ -105,17 +107,20 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
     """
     name = _locate(kernel).name
     configuration = kernel.own(configuration)
-    body = render_body(kernel, configuration, sizes)
+    body = render_body(kernel, configuration, sizes, is_wide=is_wide)
     # A block known to the compiler gives the loops over its threads constant bounds.
     block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
     entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
     declared = declared_types(kernel, configuration, Sizes(sizes))
+    declared = widened(declared) if is_wide else declared
     ending = f"{declared}{entry}{build_lines(kernel, configuration)}"
     return f'{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
 
 
-def render_body(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
-    """Return the instantiated template alone, without the prelude.
+def render_body(
+    kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_wide: bool = False
+) -> str:
+    """Return the instantiated template alone, without the prelude; with every floating-point type wide if it is to be.
 
     Raises:
         TemplateError: as for :func:`render`.
@@ -123,29 +128,31 @@ def render_body(kernel: Kernel, configuration: Configuration, sizes: Mapping[str
     """
     source = _locate(kernel)
     template = _compile(source)
-    context = _context(kernel, kernel.own(configuration), sizes)
+    context = _context(kernel, kernel.own(configuration), sizes, is_wide=is_wide)
     template.check_names(context)
     body = portable(
         template.render(context), source.name.removesuffix(".j2") if source.path else f"{source.label} as rendered"
     )
     _check_function(kernel, body, source.label)
-    return body
+    return widened(body) if is_wide else body
 
 
 # -- the context of a template -------------------------------------------------------------------
 
 
-def _context(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _context(
+    kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_wide: bool = False
+) -> dict[str, Any]:
     types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
-    values = {name: _printable(value, name in types) for name, value in configuration.items()}
+    values = {name: _printable(value, name in types, is_wide=is_wide) for name, value in configuration.items()}
     fixed = {name: value for name, value in sizes.items() if name not in kernel.data_sizes}
     return {**fixed, **values}
 
 
-def _printable(value: Value, is_type: bool) -> Any:
+def _printable(value: Value, is_type: bool, *, is_wide: bool) -> Any:
     """Return what ``{{ value }}`` should print as C++: a boolean as 0 or 1, a precision as its type."""
     if is_type:
-        return TypeName(precision(str(value)))
+        return TypeName(precision(str(value)), is_wide=is_wide)
     return int(value) if isinstance(value, bool) else value
 
 

@@ -591,6 +591,7 @@ class Run:
                 "budget": info.budget,
                 "evaluations": self.evaluations + self.state.kernel_evaluations,
                 **self._of_application(),
+                **({"fp64_errors": info.fp64_errors} if info.fp64_errors else {}),
                 "baseline_evaluations": self.baseline_evaluations,
                 "feasible": self.feasible,
                 "signatures": len({tuple(t.configuration.get(n) for n in info.signature) for t in self.trials}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import time
@@ -22,11 +23,12 @@ from mptune.kernel import Application, Argument, In, Kernel, LaunchShape, Out, R
 from mptune.kernel.application import typed
 from mptune.kernel.limits import device_constraints
 from mptune.kernel.tunable import parsed
-from mptune.precision import PRECISIONS, Precision, precision
-from mptune.rendering import cited, render
+from mptune.precision import PRECISIONS, WIDE, Precision, precision
+from mptune.rendering import cited, render, render_body
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
 from mptune.space.parameters import PrecisionParameter
+from mptune.widening import growth
 
 __all__ = ["Captured", "Handle", "Launched", "Stepper"]
 
@@ -109,6 +111,8 @@ class Stepper:
         sizes: its problem sizes, those that come from the data included.
         backend: compiles and launches.
         options: how to compile.
+        is_wide: whether all floating-point types are to be :data:`~mptune.precision.WIDE`, whatever the configuration
+            says, which is what constraints, templates and the steps go by; on the host alone.
     """
 
     def __init__(
@@ -118,6 +122,8 @@ class Stepper:
         sizes: Sizes,
         backend: Backend,
         options: CompileOptions | None = None,
+        *,
+        is_wide: bool = False,
     ) -> None:
         self.application = application
         self._configuration = application.own(configuration)
@@ -125,6 +131,7 @@ class Stepper:
         self._backend = backend
         self._options = options or CompileOptions()
         self._buffers = {a.name: a for a in application.arguments if a.role is not Role.SCALAR}
+        self._is_wide = is_wide
         self._types = {a.name: application.precision_of(a, self._configuration) for a in application.arguments}
         self._axes = {name for kernel in application.kernels.values() for name in _size_names(kernel)}
         self._shapes = {name: application.shape_of(argument, sizes) for name, argument in self._buffers.items()}
@@ -249,7 +256,7 @@ class Stepper:
                 f"{self.application.called}: run.copy from {source!r} {self._shapes[source]} to {target!r} "
                 f"{self._shapes[target]}: they have different sizes"
             )
-        if self._dtype(source) == self._dtype(target):
+        if self.dtype_of(source) == self.dtype_of(target):
             memory[target].copy_from(memory[source])
         elif one is None or other is None:
             raise KernelError(f"{self.application.called}: run.copy does not convert integers ({source!r}, {target!r})")
@@ -261,19 +268,19 @@ class Stepper:
             function.launch(_CONVERSION.launch_shape(types, sizes), arguments)
 
     def read(self, name: str, buffer: Buffer) -> NDArray[Any]:
-        """Return a buffer's values: in fp64, integers in their type."""
-        array = np.empty(self._shapes[name], self._dtype(name))
+        """Return a buffer's values: in fp64 or wide, integers in their type."""
+        array = np.empty(self._shapes[name], self.dtype_of(name))
         buffer.read(array)
-        return array if self._types[name] is None else array.astype(np.float64, copy=False)
+        return array if self._types[name] is None else array.astype(self._exact, copy=False)
 
     def write(self, name: str, values: Any, buffer: Buffer) -> None:
         """Write values to a buffer, rounded to its type; one number fills it."""
         array = np.broadcast_to(np.asarray(values), self._shapes[name])
-        chosen = self._types[name]
-        if chosen is None:
-            stored = np.ascontiguousarray(array, dtype=self._dtype(name))
+        held = self._held(self._types[name])
+        if held is None:
+            stored = np.ascontiguousarray(array, dtype=self.dtype_of(name))
         else:
-            stored, _ = convert(np.atleast_1d(np.ascontiguousarray(array, dtype=np.float64)), chosen)
+            stored, _ = convert(np.atleast_1d(np.ascontiguousarray(array, dtype=self._exact)), held)
         buffer.write(np.ascontiguousarray(stored))
 
     def check_swap(self, one: str, other: str) -> None:
@@ -282,10 +289,10 @@ class Stepper:
         Raises:
             KernelError: they differ in shape or type.
         """
-        if (self._shapes[one], self._dtype(one)) != (self._shapes[other], self._dtype(other)):
+        if (self._shapes[one], self.dtype_of(one)) != (self._shapes[other], self.dtype_of(other)):
             raise KernelError(
                 f"{self.application.called}: run.swap needs buffers of one shape and type; {one!r} is "
-                f"{self._dtype(one)} {self._shapes[one]}, {other!r} {self._dtype(other)} {self._shapes[other]}"
+                f"{self.dtype_of(one)} {self._shapes[one]}, {other!r} {self.dtype_of(other)} {self._shapes[other]}"
             )
 
     def choice(self, name: str) -> Value:
@@ -324,12 +331,11 @@ class Stepper:
             if argument.name not in handles and argument.name not in given and argument.name not in sizes:
                 raise KernelError(f"{what}: it needs {argument.name!r}")
         launched = Launched(kernel.name, tuple(handles.items()), tuple(sorted(sizes.items())))
-        launch_shape = kernel.launch_shape(configuration, sizes)
+        launch_shape = self._launch_shape(what, kernel, configuration, sizes)
         function = self._function(kernel, configuration, sizes)
-        passed = tuple(
-            (a.name, _passing(a, kernel.precision_of(a, configuration), given, sizes)) for a in kernel.passed
-        )
-        constants = tuple((a, kernel.precision_of(a, configuration)) for a in kernel.arguments if a.is_constant)
+        held = {a.name: self._held(kernel.precision_of(a, configuration)) for a in kernel.arguments}
+        passed = tuple((a.name, _passing(a, held[a.name], given, sizes)) for a in kernel.passed)
+        constants = tuple((a, held[a.name]) for a in kernel.arguments if a.is_constant)
         tally = self._tallies.setdefault(launched, _Tally(launched))
         return _Prepared(tally, function, launch_shape, passed, constants)
 
@@ -387,20 +393,40 @@ class Stepper:
             if not compiled.holds(configuration):
                 raise ConstraintError(f"{what}: {configuration} breaks {compiled.text!r} at {sizes}")
 
+    def _launch_shape(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
+        shape = kernel.launch_shape(configuration, sizes)
+        if not self._is_wide or not shape.shared_bytes:
+            return shape
+        shared_bytes = shape.shared_bytes * growth(render_body(kernel, configuration, sizes))
+        limit = self._backend.describe().limits["max_shared_bytes"]
+        if shared_bytes > limit:
+            raise ConstraintError(f"{what}: {configuration} takes {shared_bytes} of {limit} bytes of shared memory")
+        return dataclasses.replace(shape, shared_bytes=shared_bytes)
+
     def _function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
         key = (kernel.name, configuration, tuple(sizes.items()))
         if key not in self._functions:
             try:
-                source = render(kernel, configuration, sizes)
+                source = render(kernel, configuration, sizes, is_wide=self._is_wide)
                 binary = self._backend.compiler.compile(source, kernel.function, self._options)
             except CompileError as error:
                 raise CompileError(cited(str(error), kernel, configuration, sizes)) from error
             self._functions[key] = self._backend.device.load(binary)
         return self._functions[key]
 
-    def _dtype(self, name: str) -> np.dtype[Any]:
-        chosen = self._types[name]
-        return np.dtype(self._buffers[name].dtype) if chosen is None else chosen.dtype
+    def dtype_of(self, name: str) -> np.dtype[Any]:
+        """Return the NumPy type of what a buffer holds."""
+        held = self._held(self._types[name])
+        return np.dtype(self._buffers[name].dtype) if held is None else held.dtype
+
+    def _held(self, chosen: Precision | None) -> Precision | None:
+        """Return the type in which values of a type are kept, None for integers."""
+        return WIDE if self._is_wide and chosen is not None else chosen
+
+    @property
+    def _exact(self) -> np.dtype[Any]:
+        """In which the steps have values."""
+        return WIDE.dtype if self._is_wide else np.dtype(np.float64)
 
 
 @functools.lru_cache(maxsize=256)
@@ -420,8 +446,8 @@ def _passing(argument: Argument, chosen: Precision | None, given: Mapping[str, A
         return None
     if chosen is None:
         to_type: Callable[[Any], np.generic] = np.dtype(argument.dtype).type
-    elif chosen.name == "fp64":
-        to_type = np.float64
+    elif chosen is WIDE or chosen.name == "fp64":
+        to_type = chosen.dtype.type
     else:
         to_type = functools.partial(_rounded, chosen=chosen)
     return to_type if argument.name in given else to_type(sizes[argument.name])
@@ -437,7 +463,8 @@ def _stored(values: Any, chosen: Precision | None, argument: Argument) -> NDArra
     """Return an array in the type of an argument in constant memory."""
     if chosen is None:
         return np.ascontiguousarray(values, dtype=argument.dtype)
-    return convert(np.ascontiguousarray(values, dtype=np.float64), chosen)[0]
+    exact = WIDE.dtype if chosen is WIDE else np.float64
+    return convert(np.ascontiguousarray(values, dtype=exact), chosen)[0]
 
 
 class _Steps:
@@ -461,7 +488,10 @@ class _Steps:
         self._stepper.launch(kernel, given, self._memory)
 
     def read(self, buffer: Handle | str) -> NDArray[Any]:
-        """Return a buffer's values as an array of its shape: in fp64, integers in their type."""
+        """Return a buffer's values as an array of its shape: in fp64, integers in their type.
+
+        Where a wide reference is computed they are long doubles.
+        """
         name = self._named("read", buffer)
         return self._stepper.read(name, self._memory[name])
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.precision import PRECISIONS, Precision
+from mptune.precision import PRECISIONS, WIDE, Precision
 
 __all__ = ["Loss", "convert", "pieces", "poison_margin", "poison_pattern", "poison_value", "poisoned", "still_poisoned"]
 
@@ -76,10 +76,10 @@ class Loss:
 def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[Any], Loss]:
     """Return a C-contiguous array in a precision, each value rounded to nearest, and what was lost.
 
-    It is not copied if the precision is fp64.
+    It is not copied if it has that type already. What is wider than fp64 loses nothing.
     """
-    if precision.dtype == values.dtype:
-        return values, Loss(size=values.size)
+    if precision.dtype == values.dtype or precision is WIDE:
+        return values.astype(precision.dtype, copy=False), Loss(size=values.size)
     result = np.empty(values.shape, precision.dtype)
     infinite = zero = subnormal = 0
     largest, smallest = 0.0, np.inf
@@ -99,7 +99,7 @@ def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[
 def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
     """Return fp64 values rounded once, to nearest with ties to even; overflow gives infinity (NaN in E4M3)."""
     with np.errstate(all="ignore"):
-        if precision.name in ("fp64", "fp32", "fp16"):
+        if precision is WIDE or precision.name in ("fp64", "fp32", "fp16"):
             return values.astype(precision.dtype)
         # ml_dtypes converts fp64 by way of wider types and rounds at each step: 1 + 2^-8 + 2^-40 would become 1
         # in bf16. What reaches it here has few enough digits already.
@@ -125,7 +125,12 @@ def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.
 
 
 def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
+    """Return an array of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers.
+
+    Of what is wider than fp64, and never a trial's, any NaN will do.
+    """
+    if dtype == WIDE.dtype and dtype.itemsize > 8:
+        return np.full(shape, np.nan, dtype)
     return np.full(shape, poison_pattern(dtype)).view(dtype)
 
 

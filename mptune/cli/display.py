@@ -157,6 +157,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}")
     if objective.constraints:
         echo(f"constraints: {' and '.join(objective.constraints)}")
+    if info.fp64_text:
+        echo(info.fp64_text)
     echo()
     second = {"best": run.best} if run.best is not None else {"closest": run.closest}
     candidates = [trial for trial in run.undecided if trial is not run.baseline]

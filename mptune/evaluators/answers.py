@@ -1,4 +1,4 @@
-"""The answer of an application in its widest types: the reference of one that has no other."""
+"""The answer of an application in its widest types, or in a wider one: the reference of one that has no other."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.evaluate import Metrics, evaluate_outputs
+from mptune.backends import get_backend
 from mptune.backends.base import Backend, Buffer, CompileOptions
 from mptune.buffers.conversion import poisoned
-from mptune.errors import ConstraintError, KernelError
+from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError
 from mptune.kernel import Application, Role, Sizes
 from mptune.kernel.limits import space_on
+from mptune.precision import PRECISIONS, WIDE
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
 
-__all__ = ["OwnAnswer"]
+__all__ = ["OwnAnswer", "WideAnswer"]
 
 #: Two runs in the widest types may differ by the order of additions, not by more.
 _LARGEST_DIFFERENCE: Final = 1e-6
 #: So many configurations are tried: what a launch rules out is not known before.
 _TRIED: Final = 100
+#: So many values hardly are all rounded right by chance.
+_MANY: Final = 20
+#: What a flag of any compiler may begin with that the host's is given, too.
+_DEFINITIONS: Final = ("-D", "-U", "-I")
 
 
 class OwnAnswer:
@@ -35,6 +41,10 @@ class OwnAnswer:
         options: how to compile.
         metrics: by which two runs are compared.
     """
+
+    #: What messages say it is computed in, and whether that is wider than what any configuration has.
+    types: str = "its widest types"
+    is_wide: bool = False
 
     def __init__(self, application: Application, backend: Backend, options: CompileOptions, metrics: Metrics) -> None:
         self._application = application
@@ -50,15 +60,20 @@ class OwnAnswer:
             KernelError: two runs differ, or no configuration in the widest types can be launched.
         """
         first, second = (self._run(inputs, sizes) for _ in range(2))
+        self._require_same(first, second, inputs)
+        return first
+
+    def _require_same(
+        self, first: Mapping[str, NDArray[Any]], second: Mapping[str, NDArray[Any]], inputs: Mapping[str, Any]
+    ) -> None:
         if all(np.array_equal(first[name], second[name]) for name in first):
-            return first
+            return
         error = evaluate_outputs(second, first, self._metrics, inputs).metrics["error"]
         if not error <= _LARGEST_DIFFERENCE:
             raise KernelError(
-                f"{self._application.called} gives another answer from run to run, on the same inputs in its widest "
-                f"types: the error of one against the other is {error:.3g}; give a reference, or find out what changes"
+                f"{self._application.called} gives another answer from run to run, on the same inputs in {self.types}: "
+                f"the error of one against the other is {error:.3g}; give a reference, or find out what changes"
             )
-        return first
 
     def _run(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         if self._known is not None:
@@ -73,7 +88,7 @@ class OwnAnswer:
             self._known = configuration
             return outputs
         raise KernelError(
-            f"{self._application.called}: none of {_TRIED} configurations in the widest types runs: {refused}"
+            f"{self._application.called}: none of {_TRIED} configurations in {self.types} runs: {refused}"
         )
 
     def _candidates(self, sizes: Sizes) -> list[Configuration]:
@@ -89,13 +104,13 @@ class OwnAnswer:
         application = self._application
         memory: dict[str, Buffer] = {}
         scalars: dict[str, float | int] = {}
-        stepper = Stepper(application, configuration, sizes, self._backend, self._options)
+        stepper = Stepper(application, configuration, sizes, self._backend, self._options, is_wide=self.is_wide)
         try:
             for argument in application.arguments:
                 if argument.role is Role.SCALAR:
                     scalars[argument.name] = inputs[argument.name]
                     continue
-                dtype = application.dtype_of(argument, configuration)
+                dtype = stepper.dtype_of(argument.name)
                 shape = application.shape_of(argument, sizes)
                 memory[argument.name] = self._backend.device.allocate(math.prod(shape) * dtype.itemsize)
                 if argument.is_input:
@@ -103,8 +118,98 @@ class OwnAnswer:
                 else:
                     memory[argument.name].write(poisoned(shape, dtype))
             _, left = stepper.run(memory, scalars)
-            return {output.name: stepper.read(output.name, left[output.name]) for output in application.outputs}
+            outputs = {output.name: stepper.read(output.name, left[output.name]) for output in application.outputs}
+            with np.errstate(all="ignore"):
+                return {name: _rounded(values) for name, values in outputs.items()}
         finally:
             stepper.unload()
             for buffer in memory.values():
                 buffer.free()
+
+
+class WideAnswer(OwnAnswer):
+    """Runs an application on the host with every floating-point type :data:`~mptune.precision.WIDE`.
+
+    Outputs are rounded to fp64 in the end. It is compiled without what a compiler may do to speed up arithmetic at the
+    price of its accuracy, whatever trials are compiled with.
+
+    Raises:
+        KernelError: there is no such type here.
+        BackendUnavailableError: nor a compiler.
+    """
+
+    types = WIDE.name
+    is_wide = True
+
+    def __init__(self, application: Application, backend: Backend, options: CompileOptions, metrics: Metrics) -> None:
+        if WIDE.significand_bits <= PRECISIONS["fp64"].significand_bits:
+            raise KernelError(
+                f'{application.called}: reference="wide" needs a long double with more digits than fp64, and here it '
+                f"has {WIDE.significand_bits}; give reference=None, which is the application in fp64"
+            )
+        host, flags = backend, options.flags
+        if backend.name != "host":
+            host = get_backend("host")
+            flags = tuple(flag for flag in flags if flag.startswith(_DEFINITIONS) and flag not in _DEFINITIONS)
+        wide = (*flags, "-fno-fast-math", f"-DMPTUNE_WIDE={WIDE.significand_bits}")
+        super().__init__(application, host, CompileOptions(flags=wide, timeout_s=options.timeout_s), metrics)
+        self._in_fp64 = OwnAnswer(application, backend, options, metrics)
+        #: Whether it has been seen that runs agree, which takes as long as a run.
+        self._is_repeatable = False
+
+    def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
+        """Return the outputs, rounded to fp64.
+
+        Raises:
+            KernelError: the first two runs differ, or the application cannot be run so.
+            CompileError: a kernel cannot be compiled so.
+        """
+        if self._is_repeatable:
+            return self._run(inputs, sizes)
+        outputs = super().__call__(inputs, sizes)
+        self._is_repeatable = True
+        return outputs
+
+    def fp64_errors(
+        self, references: Mapping[str, NDArray[Any]], inputs: Mapping[str, Any], sizes: Sizes
+    ) -> tuple[dict[str, float], tuple[str, ...]]:
+        """Return the errors of the application in fp64 on the trials' device, and what there is to say of them.
+
+        Args:
+            references: what this answers to these inputs.
+            inputs: what both are computed from.
+            sizes: the problem sizes.
+
+        Raises:
+            KernelError: two runs in fp64 differ.
+        """
+        outputs = self._in_fp64(inputs, sizes)
+        errors = evaluate_outputs(outputs, references, self._metrics, inputs).metrics
+        is_real = [name for name, values in references.items() if values.dtype.kind == "f"]
+        remarks = []
+        equal = all(np.array_equal(outputs[name], references[name]) for name in is_real)
+        if equal and sum(references[name].size for name in is_real) >= _MANY:
+            remarks.append(
+                f"{self._application.called} in {WIDE.name} gives what it gives in fp64, to the last bit: it rounds "
+                'nothing, or something in its steps rounds all of it to fp64, and reference="wide" is of no use'
+            )
+        del errors["log10_error"]
+        return {name: error for name, error in errors.items() if math.isfinite(error)}, tuple(remarks)
+
+    def _outputs(
+        self, configuration: Configuration, inputs: Mapping[str, Any], sizes: Sizes
+    ) -> dict[str, NDArray[Any]]:
+        try:
+            return super()._outputs(configuration, inputs, sizes)
+        except (ConstraintError, MemoryError):
+            raise
+        except MptuneError as error:
+            hint = ""
+            if "unsupported in linalg" in str(error):
+                hint = ": NumPy's linear algebra is in fp64 alone, np.asarray(..., np.float64) makes that of an array"
+            kind = CompileError if isinstance(error, CompileError) else KernelError
+            raise kind(f'reference="wide" runs {self._application.called} in {WIDE.name}: {error}{hint}') from error
+
+
+def _rounded(values: NDArray[Any]) -> NDArray[Any]:
+    return values.astype(np.float64, copy=False) if values.dtype.kind == "f" else values

@@ -18,7 +18,7 @@ from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.capturing import CapturedLaunch
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
-from mptune.evaluators.answers import OwnAnswer
+from mptune.evaluators.answers import OwnAnswer, WideAnswer
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
@@ -93,6 +93,7 @@ class Ready:
         sizes: those of the problem, those that come from the data included.
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
         remarks: what a user should know of the error metrics, one line each.
+        fp64_errors: those of an application in fp64, where its reference is wide; by the names of a trial's metrics.
     """
 
     device: DeviceInfo
@@ -104,6 +105,7 @@ class Ready:
     sizes: Mapping[str, int] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    fp64_errors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -207,7 +209,8 @@ class Bench:
         self._options = options or CompileOptions()
         chosen = metric if metric is not None else kernel.metric
         if isinstance(kernel, Application) and kernel.reference is None:
-            kernel = kernel.changed(reference=OwnAnswer(kernel, backend, self._options, chosen))
+            answer = WideAnswer if kernel.is_wide else OwnAnswer
+            kernel = kernel.changed(reference=answer(kernel, backend, self._options, chosen))
         self.kernel = kernel
         self._plan = plan or TimingPlan()
         self._announce = announce
@@ -228,6 +231,10 @@ class Bench:
         self._drawing_s = 0.0
         self._data.require_repeatable()
         remarks = first_look(metrics, self._data.references, self._data.inputs)
+        fp64_errors: Mapping[str, float] = {}
+        if isinstance(kernel.reference, WideAnswer):
+            fp64_errors, remark = kernel.reference.fp64_errors(self._data.references, self._data.inputs, self.sizes)
+            remarks += remark
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
         self._ceilings: Ceilings | None = None
@@ -256,6 +263,7 @@ class Bench:
             dict(self._data.sizes),
             unavailable,
             remarks,
+            fp64_errors,
         )
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:

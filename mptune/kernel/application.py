@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from mptune.errors import ConstraintError, KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_expression
@@ -58,6 +58,7 @@ class Application(Tunable):
         outputs: names of the buffers that are compared.
         shared: parameters that are no kernel's: types of buffers, and choices the steps look at (``run.NAME``).
         reference: ``reference(inputs, size)`` returns the outputs. None: what the application itself gives in fp64.
+            ``"wide"``: what it gives on the host in long double, which tells how good fp64 is, too.
         metric: as :class:`~mptune.Kernel` takes it.
         constraints: predicates over parameters and sizes.
         signature: kernels' own parameters that can change results, besides precisions, policies and shared ones.
@@ -70,7 +71,7 @@ class Application(Tunable):
 
     Raises:
         KernelError: the definition is incomplete or contradicts itself.
-        UnknownNameError: an output is no buffer, or a buffer's precision is no parameter.
+        UnknownNameError: an output is no buffer, a buffer's precision no parameter, or the reference another word.
         ExpressionError: a shape or constraint does not parse or uses an unknown name.
     """
 
@@ -78,6 +79,8 @@ class Application(Tunable):
 
     kernels: Mapping[str, Kernel]
     steps: Callable[..., None]
+    #: Whether the application itself is its reference, in a type wider than fp64.
+    is_wide: bool
     #: Parameters that are no kernel's.
     shared: Sequence[Parameter]
     constraints: Sequence[Constraint]
@@ -94,7 +97,7 @@ class Application(Tunable):
         steps: Callable[..., None],
         outputs: Sequence[str],
         shared: Sequence[Parameter] = (),
-        reference: Callable[[Inputs, Sizes], Any] | None = None,
+        reference: Callable[[Inputs, Sizes], Any] | Literal["wide"] | None = None,
         metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE",
         constraints: Sequence[Constraint] = (),
         signature: Sequence[str] = (),
@@ -112,6 +115,8 @@ class Application(Tunable):
             raise KernelError(f"application {name} has no kernels")
         if len(by_name) < len(kernels):
             raise KernelError(f"application {name}: two kernels have the same name")
+        if isinstance(reference, str) and reference != "wide":
+            raise UnknownNameError(f"reference of application {name}:", reference, ["wide"])
         types = _types_of(name, buffers, shared, kernels)
         own = [parameter.renamed(f"{kernel.name}.{parameter.name}") for kernel in kernels for parameter in free(kernel)]
         always = [p.name for p in (*shared, *own) if p.name in {s.name for s in shared}]
@@ -123,7 +128,8 @@ class Application(Tunable):
             sizes=sizes,
             data_sizes=data_sizes,
             inputs=inputs,
-            reference=reference,
+            reference=None if isinstance(reference, str) else reference,
+            is_wide=reference == "wide",
             metric=metric,
             signature=(*always, *inherited, *signature),
             ranges=ranges,
@@ -140,6 +146,11 @@ class Application(Tunable):
     def changed(self, **changes: Any) -> Self:
         """Return it with some of what it was made from replaced."""
         return type(self)(**{**self._made_from, **changes})
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the definition itself says what the reference is."""
+        return self.reference is not None or self.is_wide
 
     def search_space(self, sizes: Sizes, constraints: Sequence[Constraint | Compiled] = ()) -> SearchSpace:
         """Return the joint configurations that are valid as far as that is known before anything is launched."""

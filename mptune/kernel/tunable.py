@@ -78,6 +78,8 @@ class Tunable(ABC):
 
     def _check(self) -> None:
         self._check_names()
+        if self.reference is not None and not callable(self.reference):
+            raise KernelError(f"{self.called}: its reference is a function, not {self.reference!r}")
         if self.sizes:
             self._check_sizes()
         self._check_metric()
@@ -91,6 +93,11 @@ class Tunable(ABC):
     @abstractmethod
     def changed(self, **changes: Any) -> Self:
         """Return it with some of what it was made from replaced."""
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the definition itself says what the reference is."""
+        return self.reference is not None
 
     # -- names ---------------------------------------------------------------------------------
 

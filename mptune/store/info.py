@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from mptune.errors import MptuneError, RunFileError
 from mptune.finals import Finals
 from mptune.objective import Objective
+from mptune.precision import WIDE
 from mptune.regions import key_of
 from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
@@ -61,6 +62,8 @@ class RunInfo:
         template_hash: SHA-256 of the template and the templates it includes, as hexadecimal digits.
         definition_hash: SHA-256 of the definition file.
         data_key: identity of inputs and references.
+        fp64_errors: those of an application in fp64 against its wide reference, by the names of the trials' metrics;
+            empty where the reference is no wide one.
         units: units of metrics, where a recording states them.
         recorded: name of the recorded space the run was made from; empty for a run of mptune.
         mptune_version: the mptune that made the run.
@@ -97,6 +100,7 @@ class RunInfo:
     template_hash: str = ""
     definition_hash: str = ""
     data_key: str = ""
+    fp64_errors: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     recorded: str = ""
     mptune_version: str = ""
@@ -111,6 +115,16 @@ class RunInfo:
     def buffers_of(self, parameter: str) -> tuple[str, ...]:
         """Return the names of an application's buffers whose type a parameter is."""
         return tuple(buffer for buffer, what in self.buffers.items() if what == parameter)
+
+    @property
+    def fp64_text(self) -> str:
+        """How good fp64 itself is, in words: by the error metric, and by others that have a threshold; may be empty."""
+        others = [name for name in self.objective.limits if name != "error"]
+        told = {name: self.fp64_errors[name] for name in ("error", *others) if name in self.fp64_errors}
+        if not told:
+            return ""
+        errors = (f"{error:.2g}{'' if name == 'error' else f' ({name})'}" for name, error in told.items())
+        return f"fp64 itself: {', '.join(errors)} against {WIDE.name}"
 
     def measured_by(self, error: str) -> str:
         """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""
@@ -391,6 +405,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tuple[ParameterInfo, ...]": _PARAMETERS,
     "Finals": _Kind("the times of finalists in rounds", Finals.is_document, Finals.from_json),
     "Mapping[str, str]": _TEXT_BY_NAME,
+    "Mapping[str, float]": _by_name("finite numbers a double can hold", is_number),
     "Mapping[str, int]": _WHOLE_BY_NAME,
     "tuple[LaunchInfo, ...]": _Kind(
         f"a list of launches, each with {', '.join(_LAUNCH)}",

@@ -193,6 +193,7 @@ class TuningPlan:
             template_hash=template_hash(self.kernel),
             definition_hash=definition_hash(self.kernel),
             data_key=ready.data_key,
+            fp64_errors=ready.fp64_errors,
             mptune_version=__version__,
             command=command,
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

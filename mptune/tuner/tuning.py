@@ -28,6 +28,7 @@ from mptune.folders import cache_folder, own_folder
 from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.lints import lints, refuse_clashes
 from mptune.policy import MeasurementPolicy
+from mptune.precision import WIDE
 from mptune.run import Run
 from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
 from mptune.tuner.phases import Phases
@@ -97,6 +98,12 @@ def tune(
         plan = dataclasses.replace(plan, sizes=Sizes({**plan.sizes, **ready.sizes}))
         for remark in ready.remarks:
             warn(remark)
+        for name, limit in plan.objective.limits.items():
+            if (error := ready.fp64_errors.get(name, 0.0)) > limit:
+                warn(
+                    f"the threshold of {name}, {limit:g}, is below the error of fp64 itself, {error:.2g} against "
+                    f"{WIDE.name}: what meets it does so by chance"
+                )
         space = plan.space_on(ready)
         if isinstance(plan.kernel, Kernel):
             refuse_clashes(plan.kernel, plan.sizes, space)

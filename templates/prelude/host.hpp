@@ -94,15 +94,26 @@ constexpr bool has_fetch<long long> = true;
 template <>
 constexpr bool has_fetch<unsigned long long> = true;
 
+// Held by who replaces what has more bytes than are exchanged in one step, some of which may be padding.
+static bool replacing;
+
 // Replaces *address by operation(*address) in one step; gives the value before.
 template <class T, class Operation>
 inline __attribute__((always_inline)) T replace(T* address, Operation operation) {
-    T expected, desired;
-    __atomic_load(address, &expected, __ATOMIC_RELAXED);
-    do {
-        desired = operation(expected);
-    } while (!__atomic_compare_exchange(address, &expected, &desired, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    return expected;
+    if constexpr (sizeof(T) > 8) {
+        while (__atomic_test_and_set(&replacing, __ATOMIC_ACQUIRE)) {}
+        const T before = *address;
+        *address = operation(before);
+        __atomic_clear(&replacing, __ATOMIC_RELEASE);
+        return before;
+    } else {
+        T expected, desired;
+        __atomic_load(address, &expected, __ATOMIC_RELAXED);
+        do {
+            desired = operation(expected);
+        } while (!__atomic_compare_exchange(address, &expected, &desired, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        return expected;
+    }
 }
 
 }  // namespace mptune_host

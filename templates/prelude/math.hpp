@@ -10,8 +10,13 @@
 namespace mp {
 namespace detail {
 
+#if defined(MPTUNE_WIDE)
+using widest = mptune_wide;
+#else
+using widest = double;
+#endif
 template <class T>
-using math_type = choose_t<is_integer<T>, double, choose_t<kind_of<T> == kind::fp8, float, T>>;
+using math_type = choose_t<is_integer<T>, widest, choose_t<kind_of<T> == kind::fp8, float, T>>;
 template <class A, class B>
 using math_type2 = math_type<promoted<A, B>>;
 
@@ -81,6 +86,11 @@ MPTUNE_INLINE T evaluate(T x, T y) {
     one(fabs) one(floor) one(ceil) one(round) one(rint) one(trunc)                                     \
     two(pow) two(atan2) two(hypot) two(fmod)
 MPTUNE_ALL_MATH(MPTUNE_MATH, MPTUNE_MATH2)
+#if defined(MPTUNE_WIDE)
+namespace detail {
+MPTUNE_ALL_MATH(MPTUNE_WIDELY, MPTUNE_WIDELY2)
+}  // namespace detail
+#endif
 
 // Minimum and maximum in the wider type of the two. The f-versions prefer a number to NaN.
 #define MPTUNE_EXTREMUM(name, op)                                                                      \
