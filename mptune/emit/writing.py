@@ -91,8 +91,9 @@ def _host_command(build: Build, identity: str) -> str:
     target = re.search(r"(?:^|\|)-march=([\w.+-]+)", identity)
     flags = f"-std=c++17 -O3 -march={target[1] if target else 'native'} {_HOST_FLAGS}"
     command = "python3 -m ziglang c++" if compiler == "zig" else compiler
-    lines = (f"{command} {flags}", _GCC_FLAGS if compiler.startswith("g++") else "", " ".join(build.flags))
-    return " \\\n//         ".join(line for line in lines if line)
+    parts = (command, flags, _GCC_FLAGS if compiler.startswith("g++") else "", *build.flags)
+    # On one line: a backslash at the end of a comment would draw the next line in.
+    return " ".join(part for part in parts if part)
 
 
 def _free_sizes(winner: Winner) -> dict[str, str]:
@@ -247,6 +248,9 @@ def _number(value: float, digits: int = 6) -> str:
 
 #: Where a rendered source says which line of the template follows; in a file of its own, lines have its numbers.
 _LINE: Final = re.compile(r'^#line 1 "([^"\n]*)"$', re.MULTILINE)
+#: g++ ignores this pragma, and warns of it in a way that nothing in a file can turn off.
+_UNROLL: Final = re.compile(r"^[ \t]*#[ \t]*pragma unroll\b.*$", re.MULTILINE)
+_BUT_FOR_GXX: Final = r"#if !defined(TUNED_GXX)\n\g<0>\n#endif"
 _SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -333,7 +337,7 @@ def emit(winner: Winner, folder: str | Path, *, name: str = "") -> Emission:
     """
     name = name or f"tuned_{winner.kernel.name}"
     values = describe(winner, name)
-    values["source"] = _LINE.sub(r"// ---- \1 ----", winner.source)
+    values["source"] = _UNROLL.sub(_BUT_FOR_GXX, _LINE.sub(r"// ---- \1 ----", winner.source))
     values["conversions"] = tuple(dict.fromkeys((a["cpp"], a["file_cpp"]) for a in values["arguments"]))
     texts = {
         f"{name}.cu": fill("source.cu", values),

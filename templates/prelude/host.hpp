@@ -59,7 +59,7 @@ static thread_local void* dynamic_shared;
 // block must be able to wait for each other.
 constexpr int counter_before_kernel = __COUNTER__;
 
-inline void wait_for_block();
+static __attribute__((noinline, unused)) void wait_for_block();
 
 template <int>
 inline __attribute__((always_inline)) void barrier() {

@@ -124,7 +124,7 @@ inline __attribute__((always_inline)) void resume(fiber* from, fiber* to) {
 #endif
 }
 
-inline __attribute__((noinline)) void wait_for_block() {
+static __attribute__((noinline, unused)) void wait_for_block() {
     block_of_fibers* const block = active_block;
     fiber* const self = block->current;
     if (self->next == self) return;

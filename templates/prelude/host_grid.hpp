@@ -4,6 +4,8 @@
 #if defined(MPTUNE_HOST)
 
 #if defined(__clang__)
+// That a loop is not vectorised is no news: many cannot be.
+#pragma clang diagnostic ignored "-Wpass-failed"
 #define MPTUNE_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define MPTUNE_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")

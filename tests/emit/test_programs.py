@@ -76,15 +76,15 @@ def poly(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
 
 def emitted_flags(source: Path) -> str:
     """Return the flags the comment of an emitted program says to compile it with."""
-    command = source.read_text().partition("//     g++ ")[2].partition("-w ")[0]
+    command = source.read_text().partition("//     g++ ")[2].partition(source.name)[0]
     assert "-march=" in command
-    return command.replace("\\", " ").replace("//", " ")
+    return command
 
 
 def build(folder: Path, *sources: str, flags: str | None = None) -> Path:
     program = folder / "program"
     flags = emitted_flags(folder / sources[-1]) if flags is None else flags
-    command = ["g++", *flags.split(), "-w", *sources, "-o", str(program), "-pthread"]
+    command = ["g++", *flags.split(), "-Wall", "-Wextra", "-Werror", *sources, "-o", str(program), "-pthread"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program
@@ -100,6 +100,52 @@ def error_of(kernel: Kernel, data: DataManager, folder: Path) -> float:
         values = np.fromfile(folder / file_name(argument), dtype=argument.dtype or np.float64)
         outputs[argument.name] = values.reshape(data.shape_of(argument))
     return evaluate_outputs(outputs, data.references, kernel.metric).error
+
+
+UNROLLED = POLY.changed(
+    name="unrolled",
+    constraints=["block <= n", "n % unroll != 7 or n > 5000"],
+    template=POLY.template.replace(
+        "int i = (", "#pragma unroll 2\n        for (int again = 0; again < 1; ++again) (void)again;\n        int i = ("
+    ),
+)
+
+
+@pytest.mark.skipif(GXX is None or CLANG is None, reason="g++ or clang++ is not installed")
+def test_nothing_that_is_emitted_makes_a_compiler_warn_and_constraints_are_kept(tmp_path: Path) -> None:
+    run = run_of(UNROLLED, measured(UNROLLED, {"unroll": 2}), threshold=1.0)
+    winner = winner_of(run, configuration="1", kernel=UNROLLED)
+    assert winner is not None
+    emit(winner, tmp_path)
+    (tmp_path / "sizes.cpp").write_text(
+        """#include <cstdio>
+#include <cstdlib>
+#include "tuned_unrolled.hpp"
+int main(int, char** words) {
+    tuned_unrolled::Sizes sizes;
+    sizes.n = std::atoi(words[1]);
+    try {
+        std::printf("%u", tuned_unrolled::grid(sizes).x);
+    } catch (const std::exception& error) {
+        std::printf("%s", error.what());
+    }
+}
+"""
+    )
+    checked = ("-std=c++17", "-Wall", "-Wextra", "-Werror")
+    for compiler in (GXX, CLANG):
+        for source in ("tuned_unrolled_host.cpp", "tuned_unrolled.cu"):
+            command = [str(compiler), *checked, "-march=native", "-c", "-x", "c++", source, "-o", "object"]
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+    program = build(tmp_path, "sizes.cpp", flags="-std=c++17")
+    said = {n: run_program(program, n).stdout for n in (31, 32, 5003, 7000)}
+    assert said == {
+        31: "unrolled: block <= n does not hold at these sizes",
+        32: "1",
+        5003: "79",
+        7000: "110",
+    }
 
 
 @needs_gxx
