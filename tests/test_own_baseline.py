@@ -14,6 +14,7 @@ from mptune.registry import load_kernel
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuner import TuneSettings, tune
+from mptune.tuner.phases import Phases
 
 KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))
 WIDEST = {"x_type": "fp64", "y_type": "fp64"}
@@ -100,7 +101,8 @@ def test_that_it_was_not_tried_is_said(tmp_path: Path, monkeypatch: pytest.Monke
     replace_devices(monkeypatch, made_up)
     settings = TuneSettings(backend="host", max_error=1e-5, strategy="random", verify=0, budget=10)
     # As if the budget were spent when the finals have found the winner.
-    monkeypatch.setattr("mptune.tuner.phases.Phases._budget", property(lambda _: 0))
+    monkeypatch.setattr(Phases, "_try_own_baselines", lambda _: False)
+    monkeypatch.setattr(Phases, "_spend_the_rest", lambda _: None)
     run = tune(KERNEL, settings, on_warning=said.append)
     is_tried = own(run) in [trial.configuration for trial in run.trials]
     assert is_tried is not any("the winner's own tuning was not tried" in line for line in said)
