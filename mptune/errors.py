@@ -6,6 +6,7 @@ and exits with 2. Anything else that escapes is a defect of mptune itself.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,6 +29,7 @@ __all__ = [
     "TemplateError",
     "UnknownNameError",
     "did_you_mean",
+    "raised_at",
 ]
 
 
@@ -141,3 +143,13 @@ def did_you_mean(name: str, known: Iterable[str], folder: Path | None = None) ->
         return ""
     found = by_lower[near[0]]
     return f"; did you mean {found if folder is None else str(folder / found)!r}?"
+
+
+def raised_at(error: BaseException, file: str | Path) -> str:
+    """Say at which line of a user's file an exception came up: `` (steps.py:12)``, or of another if none of it is.
+
+    Only the names of files are given; empty where no line is known.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == str(file)] or frames
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own and own[-1].lineno else ""

@@ -35,6 +35,7 @@ __all__ = [
     "load_tunable",
     "loaded_modules",
     "loaded_version",
+    "picture_of",
     "remarks",
     "tunable_of_run",
 ]
@@ -269,6 +270,22 @@ def _check_same(info: RunInfo, kernel: Tunable) -> None:
 
 def _said(values: tuple[Value, ...] | None) -> str:
     return "no values" if values is None else f"the values {json.dumps(values)[:200]}"
+
+
+def picture_of(application: Application) -> Callable[..., Any]:
+    """Return what draws the answer of an application: ``picture(outputs, inputs, size)`` of the file its steps are in.
+
+    Raises:
+        KernelError: it defines none.
+    """
+    found = getattr(sys.modules.get(application.steps.__module__), "picture", None)
+    if not callable(found):
+        where = f" in {application.path.name}" if application.path else " beside its steps"
+        raise KernelError(
+            f"{application.called} has no picture of its answer: define picture(outputs, inputs, size){where}, which "
+            "returns a matplotlib Figure"
+        )
+    return found  # type: ignore[no-any-return]
 
 
 # -- definition files ----------------------------------------------------------------------------

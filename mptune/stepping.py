@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import math
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions, Function
 from mptune.buffers.conversion import convert, round_to
-from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError, UnknownNameError
+from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError, UnknownNameError, raised_at
 from mptune.kernel import Application, Argument, In, Kernel, LaunchShape, Out, Role, Scalar, Sizes
 from mptune.kernel.application import typed
 from mptune.kernel.limits import device_constraints
@@ -130,6 +129,8 @@ class Stepper:
         self._sizes = sizes
         self._backend = backend
         self._options = options or CompileOptions()
+        #: That the steps are in.
+        self._file = getattr(getattr(application.steps, "__code__", None), "co_filename", "")
         self._buffers = {a.name: a for a in application.arguments if a.role is not Role.SCALAR}
         self._is_wide = is_wide
         self._types = {a.name: application.precision_of(a, self._configuration) for a in application.arguments}
@@ -186,9 +187,8 @@ class Stepper:
             raise
         # The process ignores Ctrl-C, so that an interrupt is the steps' own.
         except (Exception, KeyboardInterrupt, SystemExit) as error:
-            line = traceback.extract_tb(error.__traceback__)[-1]
-            where = f" (line {line.lineno} of {line.name})" if line.lineno else ""
             name, what = self.application.called, f"{type(error).__name__}: {error}".removesuffix(": ")
+            where = raised_at(error, self._file)
             raise KernelError(f"steps of {name} failed: {what}{where}") from error
         return (time.perf_counter() - start) * 1e3, places
 

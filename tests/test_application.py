@@ -612,7 +612,9 @@ class TestCapturing:
         def steps(run, size):
             raise error
 
-        with pytest.raises(KernelError, match=rf"steps of application rimmed failed: {text} \(line \d+ of steps\)"):
+        with pytest.raises(
+            KernelError, match=rf"steps of application rimmed failed: {text} \(test_application.py:\d+\)"
+        ):
             run_once(rimmed(steps), {})
 
 

@@ -85,7 +85,8 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
 @option(
     "--kind kinds",
     "KIND...",
-    "pareto, progress, parameters, time, sensitivity, kernels (of an application), or all of them.",
+    "pareto, progress, parameters, time, sensitivity, of an application kernels, or all of them; or answer, which runs "
+    "the application and draws what its file makes of the answer.",
     default=["pareto"],
 )
 @option(
@@ -100,10 +101,17 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
 )
 @options.other_max_error
 @option("--width", "NAME", "Width of the figure in a journal: column or page.", default="column")
+@options.kernel_of_run
 @options.as_json
 @option("--title/--no-title", "", "Print kernel, device and counts above the plot.", default=True)
 def plot(
-    run_file: Path, kinds: Sequence[str], output: Path | None, metrics: Sequence[str], json: bool, **drawing: Any
+    run_file: Path,
+    kinds: Sequence[str],
+    output: Path | None,
+    metrics: Sequence[str],
+    kernel: str | None,
+    json: bool,
+    **drawing: Any,
 ) -> None:
     """Draw trade-offs, progress, effects of parameters, time spent."""
     from mptune.interop import read_run
@@ -113,16 +121,22 @@ def plot(
     for kind in kinds:
         if kind not in (*KINDS, *APPLICATION_KINDS, "all"):
             raise UnknownNameError("kind of plot", kind, (*KINDS, *APPLICATION_KINDS, "all"))
+    if kernel is not None and "answer" not in kinds:
+        raise PlotError("--kernel says which application draws its answer (--kind answer)")
     run = read_run(run_file)
-    every = (*KINDS, *(APPLICATION_KINDS if run.info.is_of_application else ()))
-    chosen = every if "all" in kinds else tuple(dict.fromkeys(kinds))
+    # Looking at a run runs nothing, unless that is asked for.
+    stored = (*KINDS, *(kind for kind in APPLICATION_KINDS if run.info.is_of_application and kind != "answer"))
+    chosen = tuple(dict.fromkeys(each for kind in kinds for each in (stored if kind == "all" else (kind,))))
     targets = {kind: _target(run_file, output, kind, alone=len(chosen) == 1) for kind in chosen}
     if metrics and "pareto" not in chosen:
         raise PlotError(f"--metrics chooses the axes of a pareto plot, not of {', '.join(chosen)}")
     left_out: dict[str, str] = {}
     for kind, target in targets.items():
         try:
-            save(draw(run, kind, metrics=metrics if kind == "pareto" else (), **drawing), target)
+            own: dict[str, Any] = (
+                {"metrics": metrics} if kind == "pareto" else {"kernel": kernel} if kind == "answer" else {}
+            )
+            save(draw(run, kind, **own, **drawing), target)
         except PlotError as error:
             # With --kind all, a kind this run has no data for is left out, unless that is every kind.
             if "all" not in kinds or len(left_out) + 1 == len(chosen):

@@ -31,6 +31,7 @@ from mptune.space.parameters import (
     PolicyParameter,
     PrecisionParameter,
     baseline_values,
+    is_identifier,
 )
 from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunInfo
@@ -173,8 +174,11 @@ def parameter_of(name: str, values: Iterable[Value]) -> Parameter:
 
     Numbers become an ordinal parameter in ascending order. Text becomes a precision parameter when every
     value is a spelling of another precision, a policy parameter when every value is a policy, and a
-    categorical one otherwise.
+    categorical one otherwise. In an application, ``KERNEL.PARAMETER`` is a name, too.
     """
+    kernel, _, own = name.rpartition(".")
+    if is_identifier(kernel):
+        return parameter_of(own, values).renamed(name)
     unique = tuple(dict.fromkeys(values))
     if all(isinstance(v, bool) for v in unique):
         return BooleanParameter(name) if len(unique) == 2 else CategoricalParameter(name, unique)
@@ -197,7 +201,9 @@ def parameter_from(described: ParameterInfo) -> Parameter:
     """Return the parameter a file describes."""
     # Numbers that are categories have no order; every other kind shows in the values.
     if described.kind == CategoricalParameter.kind:
-        return CategoricalParameter(described.name, described.values)
+        kernel, _, own = described.name.rpartition(".")
+        name = own if is_identifier(kernel) else described.name
+        return CategoricalParameter(name, described.values).renamed(described.name)
     return parameter_of(described.name, described.values)
 
 

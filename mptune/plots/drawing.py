@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mptune.errors import PlotError, UnknownNameError
 from mptune.folders import write_whole
 from mptune.interop import read_run
+from mptune.kernel import Tunable
 from mptune.plots import kernels, parameters, pareto, progress, sensitivity, time
 from mptune.plots.style import Look, styled
 from mptune.run import Run
@@ -30,7 +31,7 @@ _DRAW: Final[Mapping[str, Callable[[Run, Look], Figure]]] = {
     "kernels": kernels.draw,
 }
 #: What can be drawn of an application's run alone, and of any run.
-APPLICATION_KINDS: Final = ("kernels",)
+APPLICATION_KINDS: Final = ("kernels", "answer")
 KINDS: Final = tuple(kind for kind in _DRAW if kind not in APPLICATION_KINDS)
 
 
@@ -42,6 +43,7 @@ def plot(
     max_error: float | Mapping[str, float] | None = None,
     width: str = "column",
     title: bool = True,
+    kernel: Tunable | str | Path | None = None,
 ) -> Figure:
     """Draw a run; :func:`mptune.plots.save` writes the figure, as does its own ``savefig``.
 
@@ -50,22 +52,27 @@ def plot(
         kind: ``pareto``: every configuration and the front in two metrics. ``progress``: the best so far over the
             evaluations. ``parameters``: which parameter matters, and how. ``time``: where the time of tuning went.
             ``sensitivity``: what each type of the winner costs and gains when it alone is changed. ``kernels``: where
-            the time of an application's runs goes, by kernel.
+            the time of an application's runs goes, by kernel. ``answer``: runs an application, the winner and the
+            widest types, and draws the picture that its file makes of the answers.
         metrics: of ``pareto``, the vertical axis and the horizontal one; speedup (for another objective than time:
             the objective) and error where it is empty. Any metric of the trials, ``speedup``, or the objective.
         max_error: a threshold instead of the run's own.
         width: "column" (3.5 inches) or "page" (7.16 inches), the widths of a journal of two columns.
         title: whether kernel, device and number of configurations stand above.
+        kernel: of ``answer``, the application, unless it is a bundled one: that itself, a definition file or the folder
+            that holds it. The path in a run file is never opened.
 
     Raises:
         UnknownNameError: no such kind, width or metric.
         PlotError: the run has nothing this kind could show, or matplotlib is not installed.
         RunFileError, SpaceFileError: the file cannot be read.
     """
-    if kind not in _DRAW:
+    if kind not in (*KINDS, *APPLICATION_KINDS):
         raise UnknownNameError("kind of plot", kind, (*KINDS, *APPLICATION_KINDS))
     if metrics and kind != "pareto":
         raise PlotError(f"metrics are chosen for a pareto plot, not for {kind}")
+    if kernel is not None and kind != "answer":
+        raise PlotError(f"a definition is run for a picture of the answer, not for {kind}")
     look = Look(width, title)
     shown = run if isinstance(run, Run) else read_run(run)
     if max_error is not None:
@@ -77,6 +84,10 @@ def plot(
     if not shown.trials:
         raise PlotError(f"the run of {shown.kernel or 'no kernel'} has no trial yet: there is nothing to draw")
     with styled():
+        if kind == "answer":
+            from mptune.plots import answer  # what runs applications takes longer to import than all plots
+
+            return answer.draw(shown, kernel)
         return pareto.draw(shown, look, metrics) if metrics else _DRAW[kind](shown, look)
 
 

@@ -1,0 +1,97 @@
+"""The picture of an application's answer: its own function, called with what the winner and the widest types give."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import caller
+from test_application import application
+
+from mptune.errors import KernelError, PlotError
+from mptune.plots import plot
+from mptune.tuner import tune
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+APPLICATION = application()
+STEPS = sys.modules[APPLICATION.steps.__module__]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "power.db"
+    settings: dict[str, Any] = {"backend": "host", "max_error": 1e-3, "budget": 4, "inputs": 1, "verify": 0}
+    tune(APPLICATION, output=path, on_warning=lambda _: None, **settings)
+    return path
+
+
+def drawn(outputs: Any, inputs: Any, size: Any) -> Any:
+    from matplotlib.figure import Figure
+
+    assert outputs["value"].dtype == outputs["x"].dtype == np.float64
+    assert (inputs["a"].shape, outputs["x"].shape) == ((size.n, size.n), (size.n,))
+    assert abs(outputs["x"]) == pytest.approx(abs(np.linalg.eigh(inputs["a"])[1][:, -1]), rel=1e-2)
+    figure = Figure(figsize=(2.0, 1.5))
+    figure.add_subplot().plot(outputs["x"])
+    return figure
+
+
+def test_the_winner_is_drawn_beside_the_widest_types(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STEPS, "picture", drawn, raising=False)
+    figure = plot(path, "answer", kernel=APPLICATION)
+    assert [axes.get_title().split(" ")[:2] for axes in figure.axes] == [["in", "the"], ["the", "winner:"]]
+    assert figure.axes[1].get_title().startswith("the winner: NRMSE ")
+    assert figure.get_size_inches()[0] == 4.0
+    # Something was drawn, and at the size that the picture has.
+    images = [axes.images[0].get_array() for axes in figure.axes]
+    assert {image.shape for image in images} == {(450, 600, 4)}
+    assert all(image.std() > 0 for image in images)
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (
+            None,
+            "application power has no picture of its answer: define picture(outputs, inputs, size) beside its steps",
+        ),
+        (
+            lambda outputs, inputs, size: outputs["y"],
+            "the picture of application power failed: KeyError: 'y' (test_application_picture.py:",
+        ),
+        (lambda outputs, inputs, size: outputs["x"], "it returned ndarray; expected a matplotlib Figure"),
+    ],
+)
+def test_what_cannot_be_drawn_says_why(picture: Any, message: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STEPS, "picture", picture, raising=False)
+    with pytest.raises((KernelError, PlotError), match=re.escape(message)):
+        plot(path, "answer", kernel=APPLICATION)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--kind answer", "the run is of application 'power', which is not a bundled one: give its definition with"),
+        ("--kind answer --kernel axpy", "not of 'axpy'"),
+        ("--kernel axpy", "--kernel says which application draws its answer (--kind answer)"),
+    ],
+)
+def test_mistakes_on_the_command_line(
+    options: str, message: str, path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = caller(monkeypatch, capfd)("plot", path, *options.split())
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert message in done.err
+
+
+def test_all_kinds_run_nothing(path: Path, tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+    monkeypatch.setattr("mptune.plots.answer.draw", lambda *_: pytest.fail("it was run"))
+    done = caller(monkeypatch, capfd)("plot", path, "--kind", "all", "-o", tmp_path / "a.svg")
+    assert done.code == 0, done.err
+    assert "a-kernels.svg" in done.out
+    assert "answer" not in done.out
