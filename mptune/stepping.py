@@ -29,7 +29,7 @@ from mptune.space.constraints import compile_constraint
 from mptune.space.parameters import PrecisionParameter
 from mptune.widening import growth
 
-__all__ = ["Captured", "Handle", "Launched", "Stepper"]
+__all__ = ["CONVERSION", "Captured", "Handle", "Launched", "Stepper", "size_names"]
 
 _CONVERT: Final = """
 extern "C" __global__ void mptune_convert(const {{ source_type }} * source, {{ target_type }} * target, long long n) {
@@ -38,7 +38,7 @@ extern "C" __global__ void mptune_convert(const {{ source_type }} * source, {{ t
 }
 """
 #: Copies a buffer to one of another type.
-_CONVERSION: Final = Kernel(
+CONVERSION: Final = Kernel(
     name="mptune_convert",
     parameters=[PrecisionParameter(name, list(PRECISIONS)) for name in ("source_type", "target_type")],
     arguments=[
@@ -134,7 +134,7 @@ class Stepper:
         self._buffers = {a.name: a for a in application.arguments if a.role is not Role.SCALAR}
         self._is_wide = is_wide
         self._types = {a.name: application.precision_of(a, self._configuration) for a in application.arguments}
-        self._axes = {name for kernel in application.kernels.values() for name in _size_names(kernel)}
+        self._axes = {name for kernel in application.kernels.values() for name in size_names(kernel)}
         self._shapes = {name: application.shape_of(argument, sizes) for name, argument in self._buffers.items()}
         self._functions: dict[Any, Function] = {}
         self._prepared: dict[Any, _Prepared] = {}
@@ -156,7 +156,7 @@ class Stepper:
     @property
     def compiled(self) -> list[tuple[Kernel, Configuration, Sizes]]:
         """What was launched so far, conversions included: kernels with their configurations and sizes."""
-        kernels = {**self.application.kernels, _CONVERSION.name: _CONVERSION}
+        kernels = {**self.application.kernels, CONVERSION.name: CONVERSION}
         return [(kernels[name], values, Sizes(sizes)) for name, values, sizes in self._functions]
 
     def capture(self, wanted: Mapping[Launched, int]) -> None:
@@ -263,9 +263,9 @@ class Stepper:
         else:
             types = Configuration({"source_type": one.name, "target_type": other.name})
             sizes = Sizes({"n": elements})
-            function = self._function(_CONVERSION, types, sizes)
+            function = self._function(CONVERSION, types, sizes)
             arguments: list[LaunchArgument] = [memory[source], memory[target], np.int64(elements)]
-            function.launch(_CONVERSION.launch_shape(types, sizes), arguments)
+            function.launch(CONVERSION.launch_shape(types, sizes), arguments)
 
     def read(self, name: str, buffer: Buffer) -> NDArray[Any]:
         """Return a buffer's values: in fp64 or wide, integers in their type."""
@@ -306,8 +306,8 @@ class Stepper:
         what = f"{self.application.called}: launch of {kernel.name}"
         by_name = {argument.name: argument for argument in kernel.arguments}
         for name in given:
-            if name not in by_name and name not in _size_names(kernel):
-                raise UnknownNameError(f"argument of {what}:", name, [*by_name, *_size_names(kernel)])
+            if name not in by_name and name not in size_names(kernel):
+                raise UnknownNameError(f"argument of {what}:", name, [*by_name, *size_names(kernel)])
         types: dict[str, Value] = {}
         handles: dict[str, str] = {}
         for argument in kernel.passed:
@@ -371,7 +371,7 @@ class Stepper:
 
     def _sizes_of(self, what: str, kernel: Kernel, given: Mapping[str, Any], handles: Mapping[str, str]) -> Sizes:
         """Return the sizes of a launch: those given, the application's, and those of the buffers."""
-        names = _size_names(kernel)
+        names = size_names(kernel)
         sizes = {name: int(given[name]) for name in names if isinstance(given.get(name), int | np.integer)}
         sizes |= {name: self._sizes[name] for name in names if name in self._sizes and name not in sizes}
         for argument in kernel.arguments:
@@ -430,7 +430,7 @@ class Stepper:
 
 
 @functools.lru_cache(maxsize=256)
-def _size_names(kernel: Kernel) -> tuple[str, ...]:
+def size_names(kernel: Kernel) -> tuple[str, ...]:
     """Return the names a kernel's shapes and extents use that are no parameters."""
     if kernel.sizes:
         return (*kernel.sizes["default"], *kernel.data_sizes)

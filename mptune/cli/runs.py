@@ -256,7 +256,8 @@ def emit(
 ) -> int:
     """Write the winner as source code that needs no mptune.
 
-    Beside the source there are a header, examples of launching it, and a README.
+    Beside the source there are a header, examples of launching it, and a README. Of an application it is all kernels, a
+    library that launches them, and a program that runs its steps.
     """
     from mptune.emit import emit as emit_winner
     from mptune.emit import emit_all_devices
@@ -289,7 +290,7 @@ def emit(
 
 def _winners(
     paths: Sequence[Path], max_error: float | Mapping[str, float] | None, configuration: str, kernel: str | None
-) -> list[Winner]:
+) -> list[Winner[Any]]:
     """Return the winner of each run; an empty list if one of them has none."""
     from mptune.emit import winner_of
     from mptune.registry import remarks

@@ -1,6 +1,7 @@
 """Taking the winner of a run home: source, header, examples and README that need no mptune."""
 
+from mptune.emit.common import Emission
 from mptune.emit.winner import Winner, select, sizes_of
-from mptune.emit.writing import Emission, emit, emit_all_devices, winner_of
+from mptune.emit.writing import emit, emit_all_devices, winner_of
 
 __all__ = ["Emission", "Winner", "emit", "emit_all_devices", "select", "sizes_of", "winner_of"]

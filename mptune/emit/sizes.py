@@ -18,7 +18,7 @@ from mptune.space.configuration import Configuration
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["Condition", "NotTranslatableError", "conditions", "fixed_sizes", "formula"]
+__all__ = ["Condition", "NotTranslatableError", "conditions", "fixed_sizes", "formula", "free_sizes"]
 
 
 def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
@@ -35,6 +35,22 @@ def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> f
             expressions += argument.shape
     names: set[str] = set().union(*(Expression(text).names for text in expressions))
     return frozenset(names & set(sizes)) | _used_by_template(kernel, configuration, sizes)
+
+
+def free_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
+    """Return the sizes that may differ at a launch: no source depends on them, and all that does can be said in C++.
+
+    Raises:
+        TemplateError: the template cannot be rendered.
+        ConstraintError: a constraint cannot be compiled.
+    """
+    free = set(sizes) - fixed_sizes(kernel, configuration, sizes)
+    for text in (kernel.launches, *kernel.grid, *(axis for argument in kernel.arguments for axis in argument.shape)):
+        try:
+            formula(str(text), {**configuration, **sizes}, dict.fromkeys(free, ""))
+        except NotTranslatableError:
+            free -= Expression(str(text)).names
+    return frozenset(free - conditions(kernel, configuration, sizes, dict.fromkeys(free, ""))[1])
 
 
 def _used_by_template(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Set[str]:

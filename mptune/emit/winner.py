@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
 from mptune.kernel import Kernel, LaunchShape, Sizes, Tunable
@@ -36,16 +37,18 @@ def sizes_of(run: Run, kernel: Tunable) -> Sizes:
 _COMMA = re.compile(r",(?![^(\[]*[)\]])")
 _SHORTEST_KEY = 8
 
+Tuned = TypeVar("Tuned", bound=Tunable)
+
 
 @dataclass(frozen=True, slots=True)
-class Winner:
-    """A trial of a run with what it takes to launch it: the kernel's definition, and the sizes the run was made at.
+class Winner(Generic[Tuned]):
+    """A trial of a run with what it takes to launch it: the definition, and the sizes the run was made at.
 
     The threshold is the one the trial satisfies, None for a configuration that was asked for by name.
     """
 
     run: Run
-    kernel: Kernel
+    kernel: Tuned
     sizes: Sizes
     trial: Trial
     threshold: float | Mapping[str, float] | None
@@ -56,12 +59,12 @@ class Winner:
         return self.kernel.own(self.trial.configuration)
 
     @property
-    def shape(self) -> LaunchShape:
+    def shape(self: Winner[Kernel]) -> LaunchShape:
         """Grid, block and dynamic shared memory at the run's sizes."""
         return self.kernel.launch_shape(self.configuration, self.sizes)
 
     @property
-    def source(self) -> str:
+    def source(self: Winner[Kernel]) -> str:
         """What was compiled, prelude and all."""
         return render(self.kernel, self.configuration, self.sizes)
 

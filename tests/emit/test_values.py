@@ -15,9 +15,9 @@ from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mptune.emit.common import _baseline_types
 from mptune.emit.sizes import NotTranslatableError, conditions, fixed_sizes, formula
 from mptune.emit.text import code_span, comment, fenced, identifier, literal, quoted, table_cell
-from mptune.emit.writing import _baseline_types
 from mptune.expressions import Expression
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.registry import load_kernel

@@ -1,0 +1,235 @@
+"""What is common to everything that is emitted: what was measured, how it is compiled, and how files are written."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mptune.backends import BACKENDS
+from mptune.backends.host_compiler import X86_FLAGS
+from mptune.build import Build, build_of, compilers_of
+from mptune.emit.winner import Winner
+from mptune.errors import MptuneError
+from mptune.folders import write_whole
+from mptune.objective import Objective
+from mptune.registry import edited, remarks
+from mptune.results import Trial
+from mptune.run import Run, json_document
+from mptune.unseen import in_words
+
+__all__ = ["INTEGERS", "MARK", "Emission", "as_a_file", "host_command", "measured", "target_of", "write_files"]
+
+#: What every emitted file says of itself.
+MARK: Final = "Emitted by mptune"
+#: What the host backend compiles with and the numbers depend on, but for the architecture.
+_HOST_FLAGS: Final = " ".join((*X86_FLAGS, "-ffp-contract=fast -fno-math-errno -fno-trapping-math"))
+#: What g++ understands besides, for the speed.
+_GCC_FLAGS: Final = (
+    "-fno-tree-loop-distribute-patterns --param=max-unswitch-insns=16000 --param=logical-op-non-short-circuit=0"
+)
+
+
+_SIGNED: Final = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
+#: The types of integers in C++, by NumPy's names.
+INTEGERS: Final = _SIGNED | {f"u{n}": f"unsigned {cpp.removeprefix('signed ')}" for n, cpp in _SIGNED.items()}
+
+#: Where a rendered source says which line of the template follows; in a file of its own, lines have its numbers.
+_LINE: Final = re.compile(r'^#line 1 "([^"\n]*)"$', re.MULTILINE)
+#: g++ ignores this pragma, and warns of it in a way that nothing in a file can turn off.
+_UNROLL: Final = re.compile(r"^[ \t]*#[ \t]*pragma unroll\b.*$", re.MULTILINE)
+_BUT_FOR_GXX: Final = r"#if !defined(TUNED_GXX)\n\g<0>\n#endif"
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What was written: the names of the files in a folder, and the trial they are of.
+
+    The threshold is the one the trial satisfies, None where it was asked for by name or the run has none; the speedup
+    is over the run's baseline, NaN if that is not known, its interval None.
+    """
+
+    kernel: str
+    trial: Trial
+    threshold: float | Mapping[str, float] | None
+    speedup: float
+    speedup_interval: tuple[float, float] | None
+    speedup_text: str
+    folder: Path
+    files: tuple[str, ...]
+
+    @staticmethod
+    def of(winner: Winner[Any], folder: Path, files: tuple[str, ...]) -> Emission:
+        """Return what was written of a winner."""
+        run, trial = winner.run, winner.trial
+        speedup, interval = run.speedup(trial), run.speedup_interval(trial)
+        text = run.speedup_text(trial)
+        return Emission(winner.kernel.name, trial, winner.threshold, speedup, interval, text, folder, files)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document ``mptune emit --json`` prints; a number that is not known is None."""
+        return json_document(
+            {
+                "kernel": self.kernel,
+                "configuration": self.trial.configuration,
+                "threshold": self.threshold,
+                "time_ms": self.trial.time_ms,
+                "speedup": self.speedup,
+                "speedup_interval": self.speedup_interval,
+                "error": self.trial.error,
+                "output": str(self.folder),
+                "files": self.files,
+            }
+        )
+
+
+def _baseline_types(run: Run) -> str:
+    """Return in words which types a baseline has: not every parameter need have fp64."""
+    fixed = run.info.baseline_values or {}
+    names = [parameter.name for parameter in run.info.parameters if parameter.kind == "precision"]
+    types = {name: str(fixed[name][0]) for name in names if name in fixed}
+    if set(types.values()) <= {"fp64"}:
+        return "fp64 everywhere"
+    return f"the widest types there are: {', '.join(f'{name} {kind}' for name, kind in types.items())}"
+
+
+def measured(winner: Winner[Any]) -> dict[str, Any]:
+    """Return what a README says of the run and of the trial."""
+    run, trial, info = winner.run, winner.trial, winner.run.info
+    return {
+        "backend": info.backend,
+        "on_processor": info.backend in BACKENDS and BACKENDS[info.backend].shares_memory,
+        "device": info.device,
+        "architecture": info.architecture,
+        "metric": info.metric,
+        "command": _without_files(info.command),
+        "created_at": info.created_at,
+        "seed": info.seed,
+        "versions": _versions(winner),
+        "threshold": "none" if winner.threshold is None else info.limits_text(_objective(winner)),
+        "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
+        "time_ms": _number(trial.time_ms),
+        "error": _number(trial.error),
+        "errors": _errors(winner),
+        "is_error_reused": trial.measurement.reused_error,
+        "verified": _verified(winner),
+        "unverified": run.state.unverified,
+        "doubts": run.doubts_about(trial),
+        "speedup": run.speedup_text(trial),
+        "baseline": None if run.baseline is None else str(run.baseline.configuration),
+        "baseline_types": _baseline_types(run),
+        "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
+        "baseline_error": "unknown" if run.baseline is None else _number(run.baseline.error),
+        "warnings": [warning for warning in run.warnings_about(trial) if warning not in run.doubts_about(trial)],
+        "remarks": remarks(run.info, winner.kernel),
+        "changed": " and the ".join(edited(run.info, winner.kernel)),
+    }
+
+
+def _verified(winner: Winner[Any]) -> str:
+    """Say what unseen inputs said of the configuration; empty if it has seen none."""
+    run, trial = winner.run, winner.trial
+    text = in_words(trial, _objective(winner), run.fallen_beside(trial))
+    return text + run.why_fewer(trial) if text else ""
+
+
+def _errors(winner: Winner[Any]) -> dict[str, tuple[str, str]]:
+    """Return the errors beside that of the worst output, by what they are measured by, each with the baseline's."""
+    info, baseline = winner.run.info, winner.run.baseline
+    outputs = [f"error.{output.name}" for output in winner.kernel.outputs]
+    names = [n for n in winner.trial.measurement.metrics if n.startswith("error.") and [n] != outputs]
+    errors = {
+        info.measured_by(name): (
+            _number(winner.trial.metric(name)),
+            "unknown" if baseline is None else _number(baseline.metric(name)),
+        )
+        for name in names
+    }
+    return {measure: error for measure, error in errors.items() if measure != info.metric}
+
+
+def _versions(winner: Winner[Any]) -> dict[str, str]:
+    """Return the versions the run recorded; of compilers only the one that compiled this configuration."""
+    recorded = winner.run.info.versions
+    chosen = build_of(winner.kernel, winner.configuration).compiler
+    if not chosen:
+        return dict(recorded)
+    others = {n: v for n, v in recorded.items() if n not in ("compiler", *compilers_of(winner.kernel))}
+    return {"compiler": recorded.get(chosen, chosen), **others}
+
+
+def _without_files(command: str) -> str:
+    """Return a command line without what says where results go and how they are shown."""
+    try:
+        words = iter(shlex.split(command))
+    except ValueError:  # a run file may come from anyone
+        return command
+    kept = []
+    for word in words:
+        if word in ("-o", "--output"):
+            next(words, None)
+        elif word not in ("--resume", "--log", "--json") and not word.startswith(("--output=", "-o")):
+            kept.append(word)
+    return shlex.join(kept)
+
+
+def _objective(winner: Winner[Any]) -> Objective:
+    """Return the objective of the run, with the threshold the winner was chosen by."""
+    objective = winner.run.info.objective
+    return objective if winner.threshold is None else dataclasses.replace(objective, threshold=winner.threshold)
+
+
+def _number(value: float, digits: int = 6) -> str:
+    return f"{value:.{digits}g}" if math.isfinite(value) else "unknown"
+
+
+def host_command(build: Build, identity: str) -> str:
+    """Return the command that compiles for the host as it was measured, up to the files.
+
+    Args:
+        build: compiler and flags of the configuration.
+        identity: the run's compiler as text, which has the architecture it compiled for.
+    """
+    compiler = build.compiler or "g++"
+    target = re.search(r"(?:^|\|)-march=([\w.+-]+)", identity)
+    flags = f"-std=c++17 -O3 -march={target[1] if target else 'native'} {_HOST_FLAGS}"
+    command = "python3 -m ziglang c++" if compiler == "zig" else compiler
+    parts = (command, flags, _GCC_FLAGS if compiler.startswith("g++") else "", *build.flags)
+    # On one line: a backslash at the end of a comment would draw the next line in.
+    return " ".join(part for part in parts if part)
+
+
+def as_a_file(source: str) -> str:
+    """Return a rendered source as one a user compiles with warnings; ``TUNED_GXX`` is to be defined for g++."""
+    return _UNROLL.sub(_BUT_FOR_GXX, _LINE.sub(r"// ---- \1 ----", source))
+
+
+def target_of(winner: Winner[Any], backend: str) -> str:
+    """Return the architecture to compile for; the comment it goes into is a command that will be pasted."""
+    info = winner.run.info
+    return info.architecture if info.backend == backend and re.fullmatch(r"\w+", info.architecture) else "native"
+
+
+def write_files(folder: Path, texts: Mapping[str, str | bytes]) -> None:
+    """Write files, unless one would replace a file that was not emitted.
+
+    Raises:
+        MptuneError: one would, or cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in texts:
+            path = folder / name
+            if path.exists() and MARK.encode() not in path.read_bytes():
+                raise MptuneError(
+                    f"{path} exists and was not written by mptune emit: give another folder, or move it away"
+                )
+        for name, text in texts.items():
+            write_whole(folder / name, text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise MptuneError(f"cannot write to {folder}: {error.strerror or error}") from error

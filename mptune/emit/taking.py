@@ -1,0 +1,229 @@
+"""Taking an application's own Python along: functions with all of their file that they use, as a file without mptune.
+
+The file is read, not run: what a function uses are the names in it that its file defines or imports, and what those
+use.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import symtable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import mptune.errors
+from mptune.errors import KernelError
+
+__all__ = ["take_along"]
+
+_EVERY_MODULE_HAS: Final = frozenset({"__name__", "__file__", "__doc__"})
+
+
+def take_along(called: str, functions: Sequence[Callable[..., Any]]) -> tuple[str, tuple[str, ...]]:
+    """Return the Python of some functions of one file with all they use there, and their names in it.
+
+    Args:
+        called: what messages call what they belong to.
+        functions: each at the top level of the same file. What only a type checker looks at is left out, and errors of
+            mptune become errors of Python's.
+
+    Raises:
+        KernelError: one is not at the top level of a file that can be read, or what it uses cannot be taken along.
+    """
+    path = _file_of(called, functions[0])
+    for function in functions[1:]:
+        if (other := _file_of(called, function)) != path:
+            raise KernelError(f"{called}: its functions are in {path.name} and {other.name}; emit takes one file along")
+    try:
+        text = path.read_text(encoding="utf-8")
+        source = _File(called, path, text.splitlines(), ast.parse(text).body)
+    except (OSError, UnicodeDecodeError, SyntaxError) as error:
+        raise KernelError(f"{called}: {path} cannot be read: {error}") from error
+    names = tuple(source.name_of(function) for function in functions)
+    for name in names:
+        source.take(name, "emit")
+    return source.text(), names
+
+
+def _file_of(called: str, function: Callable[..., Any]) -> Path:
+    try:
+        found = inspect.getsourcefile(function)
+    except TypeError:
+        found = None
+    if found is None or not Path(found).is_file():
+        raise KernelError(f"{called}: emit takes functions of a file along, and {function!r} is in none")
+    return Path(found).resolve()
+
+
+@dataclass(slots=True)
+class _File:
+    """A file of Python, and which of its statements are taken."""
+
+    called: str
+    path: Path
+    lines: Sequence[str]
+    body: Sequence[ast.stmt]
+    #: By the place of the statement, its text; what stands for an import is at the place of the import.
+    taken: dict[int, dict[str, None]] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+
+    def name_of(self, function: Callable[..., Any]) -> str:
+        """Return the name of a function, which is at the top level."""
+        code = getattr(function, "__code__", None)
+        for statement in self.body:
+            if isinstance(statement, ast.FunctionDef) and code is not None:
+                first = min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
+                if first == code.co_firstlineno and statement.name == code.co_name:
+                    return statement.name
+        raise KernelError(
+            f"{self.called}: emit takes functions at the top level of a file along, and "
+            f"{getattr(function, '__qualname__', function)} of {self.path.name} is none (def NAME(...): does)"
+        )
+
+    def take(self, name: str, user: str) -> None:
+        """Take what defines a name, and all that uses."""
+        if name in self.known:
+            return
+        self.known.add(name)
+        defining = [place for place, statement in enumerate(self.body) if name in _bound(statement)]
+        if not defining:
+            if not hasattr(builtins, name) and name not in _EVERY_MODULE_HAS:
+                raise KernelError(f"{self.called}: {user} uses {name!r}, which {self.path.name} does not define")
+            return
+        for place in defining:
+            statement = self.body[place]
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                self.taken.setdefault(place, {})[self._imported(statement, name, user)] = None
+            elif place not in self.taken:
+                self.taken[place] = {self._text_of(statement): None}
+                for node in ast.walk(statement):
+                    if isinstance(node, ast.Import | ast.ImportFrom):
+                        for alias in node.names:
+                            self._checked(node, alias, name)
+                for used in _used(statement):
+                    self.take(used, name)
+
+    def text(self) -> str:
+        """Return what was taken, in the order of the file."""
+        text, was_block = "", False
+        for place in sorted(self.taken):
+            for part in self.taken[place]:
+                is_block = part.endswith("\n") or isinstance(self.body[place], ast.FunctionDef | ast.ClassDef)
+                text += ("\n\n" if text and (is_block or was_block) else "") + part.rstrip("\n") + "\n"
+                was_block = is_block
+        return text
+
+    def _imported(self, statement: ast.Import | ast.ImportFrom, name: str, user: str) -> str:
+        """Return the import of one name alone; a class that stands for it, if it is an error of mptune's."""
+        alias = next(each for each in statement.names if _bound_by(each) == name)
+        error = getattr(mptune.errors, alias.name, None)
+        if _module(statement, alias).split(".")[0] == "mptune" and isinstance(error, type):
+            return f'class {name}(ValueError):\n    """What is given does not fit."""\n'
+        return self._checked(statement, alias, user)
+
+    def _checked(self, statement: ast.Import | ast.ImportFrom, alias: ast.alias, user: str) -> str:
+        """Return the import of one name alone.
+
+        Raises:
+            KernelError: it is not from an installed package, or from mptune.
+        """
+        only: ast.stmt = ast.Import([alias])
+        if isinstance(statement, ast.ImportFrom):
+            only = ast.ImportFrom(statement.module, [alias], statement.level)
+        one = ast.unparse(only)
+        root = _module(statement, alias).split(".")[0]
+        folder = self.path.parent
+        is_local = not root or (folder / f"{root}.py").is_file() or (folder / root).is_dir()
+        if root == "mptune" or is_local:
+            whose = "of mptune" if root == "mptune" else "of another file"
+            raise KernelError(
+                f"{self.called}: {user} uses {_bound_by(alias)!r} ({one}, line {statement.lineno} of "
+                f"{self.path.name}), which is {whose}: emit takes along what {self.path.name} itself defines, and "
+                "imports of installed packages"
+            )
+        return one
+
+    def _text_of(self, statement: ast.stmt) -> str:
+        """Return a statement as it is written, with the comment above it."""
+        decorators = statement.decorator_list if isinstance(statement, ast.FunctionDef | ast.ClassDef) else []
+        first, last = min([statement.lineno, *(d.lineno for d in decorators)]), statement.end_lineno or statement.lineno
+        others = [other for other in self.body if other is not statement]
+        if any(other.lineno <= last and (other.end_lineno or other.lineno) >= first for other in others):
+            return ast.unparse(statement)  # several in a line
+        while first > 1 and self.lines[first - 2].startswith("#") and not self.lines[first - 2].startswith("#!"):
+            first -= 1
+        return "\n".join(self.lines[first - 1 : last])
+
+
+def _module(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
+    """Return the module a name is imported from, empty for a relative one."""
+    if isinstance(statement, ast.Import):
+        return alias.name
+    return "" if statement.level else statement.module or ""
+
+
+def _bound_by(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the names a statement at the top level binds; none if only a type checker looks at it."""
+    if isinstance(statement, ast.If) and ast.unparse(statement.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        return set()
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+        return set()
+    found = set()
+    for node in _outside_functions(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update(map(_bound_by, node.names))
+    return found
+
+
+def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield child
+        elif not isinstance(child, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            yield from _outside_functions(child)
+
+
+class _WithoutAnnotations(ast.NodeTransformer):
+    """Leaves out what nobody evaluates: the text begins with an import of annotations from __future__."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.arg(node.arg)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if node.value is None:
+            return ast.Pass()
+        return self.generic_visit(ast.Assign([node.target], node.value))
+
+
+def _used(statement: ast.stmt) -> Iterable[str]:
+    """Return the names of its module that a statement, or a function in it, uses, in alphabetical order."""
+    # A copy: the original is looked at again.
+    copy = ast.parse(ast.unparse(statement))
+    plain = ast.unparse(ast.fix_missing_locations(_WithoutAnnotations().visit(copy)))
+    found: set[str] = set()
+    pending = [symtable.symtable(plain, "<taken>", "exec")]
+    while pending:
+        table = pending.pop()
+        is_module = table.get_type() == "module"
+        found.update(s.get_name() for s in table.get_symbols() if s.is_referenced() and (is_module or s.is_global()))
+        pending += table.get_children()
+    return sorted(found)

@@ -1,0 +1,329 @@
+"""What is emitted of an application compiles, runs without mptune, and gives what the tuned application gives."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import awkward_application
+import numpy as np
+import pytest
+from awkward_kernel import run_of
+from command_line import caller
+from described import create
+from test_programs import CLANG, HIP_HEADERS, NVCC, needs_gxx
+
+from mptune import TunedApplication
+from mptune.buffers.conversion import convert
+from mptune.buffers.data import make_inputs
+from mptune.emit import emit, winner_of
+from mptune.emit.taking import take_along
+from mptune.errors import KernelError
+from mptune.precision import PRECISIONS
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.store import RunFile
+
+AWKWARD = awkward_application.application
+FILE = Path(awkward_application.__file__)
+NARROW = {"x_type": "fp32", "y_type": "bf16", "smooth.w_type": "fp16", "smooth.a_type": "fp16"}
+NAME = "tuned_awkward_steps"
+
+
+def a_run(**settings: Any) -> Run:
+    trials = [
+        Trial(AWKWARD.configuration(values), Status.OK, "", Measurement({"time_ms": time_ms, "error": error}), key=key)
+        for key, values, time_ms, error in (("a", {}, 4.0, 1e-16), ("b", NARROW, 1.0, 1e-3))
+    ]
+    described = {"threshold": 1e-2, "kernels": list(AWKWARD.kernels), "kernel_path": str(FILE)}
+    return run_of(AWKWARD, trials, **{**described, **settings})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("awkward")
+    winner = winner_of(a_run(), kernel=AWKWARD)
+    assert winner is not None
+    emit(winner, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(folder: Path) -> Path:
+    """The same with the library of the processor."""
+    if shutil.which("make") is None or shutil.which("g++") is None:
+        pytest.skip("make or g++ is not installed")
+    flags = re.search(r"^HOST_CXX \?= (.*)", (folder / "Makefile").read_text(), re.MULTILINE)
+    assert flags is not None
+    command = ["make", "-j2", f"HOST_CXX={flags[1]} -Wall -Wextra -Werror"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def program(built: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(built))
+    spec = importlib.util.spec_from_file_location(NAME, built / f"{NAME}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def tuned(sizes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return inputs and what the tuned application makes of them."""
+    given = dict(make_inputs(AWKWARD, sizes, 0))
+    with TunedApplication(a_run(), AWKWARD, NARROW) as tuned:
+        return given, tuned(**given)
+
+
+@needs_gxx
+@pytest.mark.parametrize("n", [1003, 517])
+def test_the_program_gives_what_the_tuned_application_gives(program: ModuleType, n: int) -> None:
+    given, expected = tuned(AWKWARD.resolve_sizes("default", {"n": n}))
+    found = program.solve({name: value for name, value in given.items() if name != "shift"})
+    assert list(found) == ["result", "count", "total"]
+    for name, values in expected.items():
+        assert found[name].dtype == values.dtype
+        assert np.array_equal(found[name], values)
+    made = program.made_inputs(program.Sizes(program.SIZES, n=n))
+    assert all(np.array_equal(made[name], given[name]) for name in made)
+    assert 1e-4 < np.ptp(found["result"]) < 1
+
+
+@needs_gxx
+def test_it_needs_no_mptune_and_compares_with_the_widest_types(built: Path, tmp_path: Path) -> None:
+    without = "import runpy, sys; sys.modules['mptune'] = None; sys.path.insert(0, '.'); sys.argv.pop(0); "
+    without += "runpy.run_path(sys.argv[0], run_name='__main__')"
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", without, f"{NAME}.py", *map(str, words)]
+        return subprocess.run(command, cwd=built, capture_output=True, text=True, check=False, timeout=60)
+
+    done = run("--check", "--runs", "2", "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    assert float(first.removesuffix(" ms")) > 0
+    errors = {line.partition(":")[0]: float(line.split()[-1]) for line in lines if "relative" in line}
+    assert 1e-4 < errors["result"] < 1e-2
+    assert errors["count"] == errors["total"] == 0
+    given, expected = tuned(AWKWARD.resolve_sizes())
+    assert np.array_equal(np.load(tmp_path / "out" / "result.npy"), expected["result"])
+    np.savez(tmp_path / "inputs.npz", **given)
+    assert run("--inputs", tmp_path / "inputs.npz", "--output", tmp_path / "again", "--runs", "1").returncode == 0
+    assert np.array_equal(np.load(tmp_path / "again" / "count.npy"), expected["count"])
+    for words, error in (
+        (("--size", "taps=2"), "smooth: nothing was compiled for x in fp32, y in bf16, n = 1003, taps = 2, as the run"),
+        (("--size", "tap=2"), "--size tap=2: expected NAME=N, with one of the sizes n, taps, shift"),
+        (("--size", "n=2"), "n is below taps"),
+        (("--check", "--seed", "3"), "--check: the answer is known for the inputs of the run alone"),
+        (("--inputs", tmp_path / "none.npz"), "No such file"),
+    ):
+        done = run(*words)
+        assert done.returncode != 0
+        assert error in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@needs_gxx
+@pytest.mark.parametrize("name", awkward_application.EVERY)
+def test_the_library_rounds_once_as_mptune_does(program: ModuleType, name: str) -> None:
+    rng = np.random.default_rng(2)
+    chosen = PRECISIONS[name]
+    exponents = rng.uniform(np.log2(chosen.smallest_normal) - 8, np.log2(chosen.largest) + 2, 990)
+    values = rng.choice([-1.0, 1.0], 990) * np.exp2(np.clip(exponents, -1000, 1000))
+    # Half-way between two numbers, and just beside that.
+    step = 2.0**-chosen.significand_bits
+    ties = [1 + step, 1 + 3 * step, 1 + step + 2.0**-40, 1 + 3 * step - 2.0**-40]
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, chosen.largest, -chosen.largest, chosen.largest * 1.01]
+    values = np.concatenate([values, ties, special])
+    application = program.Application(program.Sizes(program.SIZES, n=values.size, m=7))
+    try:
+        application.write(f"in_{name}", values)
+        expected = convert(values, chosen)[0].astype(np.float64)
+        np.testing.assert_array_equal(application.read(f"in_{name}"), expected)
+        assert np.array_equal(np.signbit(application.read(f"in_{name}")[:990]), values[:990] < 0)
+    finally:
+        application.close()
+
+
+@needs_gxx
+def test_a_program_of_c_uses_the_library(built: Path, tmp_path: Path) -> None:
+    (tmp_path / "main.c").write_text("""
+#include "tuned_awkward_steps.h"
+#include <stdio.h>
+int main(void) {
+    tuned_awkward_steps_sizes sizes = {64, 3, 5, 7};
+    enum { x = tuned_awkward_steps_buffer_x, y = tuned_awkward_steps_buffer_y };
+    const int extra = tuned_awkward_steps_buffer_extra;
+    double given[64], found[64];
+    const double weights[] = {1, 0, 0};
+    tuned_awkward_steps *one = tuned_awkward_steps_create(&sizes);
+    for (int i = 0; i < 64; ++i) given[i] = i;
+    if (!one || tuned_awkward_steps_write(one, x, given)) return 1;
+    if (tuned_awkward_steps_launch_smooth(one, x, weights, y, 2.0, 64, 3)) return 2;
+    if (tuned_awkward_steps_read(one, y, found)) return 3;
+    printf("%g %g %lld\\n", found[1], found[63], tuned_awkward_steps_extent(one, extra, 0));
+    if (!tuned_awkward_steps_launch_smooth(one, x, weights, y, 2.0, 65, 3)) return 4;
+    puts(tuned_awkward_steps_error());
+    if (!tuned_awkward_steps_swap(one, x, y)) return 5;
+    puts(tuned_awkward_steps_error());
+    if (!tuned_awkward_steps_copy(one, y, 77)) return 6;
+    puts(tuned_awkward_steps_error());
+    tuned_awkward_steps_free(one);
+    sizes.n = 0;
+    if (tuned_awkward_steps_create(&sizes)) return 7;
+    puts(tuned_awkward_steps_error());
+    return 0;
+}
+""")
+    library = built / f"{NAME}_host.so"
+    command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "main.c", f"-I{built}", str(library), "-o", "main"]
+    done = subprocess.run([*command, f"-Wl,-rpath,{built}"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines() == [
+        "2.5 126.5 7",
+        "smooth: x is to have 65 elements at these sizes, and buffer x has 64",
+        "swap: x and y need one shape and type",
+        "copy: there is no buffer 77",
+        "size n is below 1",
+    ]
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
+def test_nvcc_compiles_it(folder: Path, tmp_path: Path) -> None:
+    for source in (f"{NAME}.cu", f"{NAME}_kernel_smooth_1.cu"):
+        command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-Xcompiler", "-Wall,-Wextra,-Werror"]
+        command += ["-c", str(folder / source), "-o", str(tmp_path / "one.o")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stderr == ""
+
+
+@pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
+@pytest.mark.parametrize("side", ["host", "device"])
+def test_clang_accepts_it_as_hip(side: str, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / ".hipVersion").write_text("HIP_VERSION_MAJOR=5\nHIP_VERSION_MINOR=2\nHIP_VERSION_PATCH=0\n")
+    (tmp_path / "include").mkdir()
+    assert HIP_HEADERS is not None
+    (tmp_path / "include" / "hip").symlink_to(HIP_HEADERS / "hip")
+    for source in (f"{NAME}.cu", f"{NAME}_kernel_smooth_1.cu"):
+        command = [str(CLANG), "-x", "hip", f"--cuda-{side}-only", "--offload-arch=gfx90a", f"--rocm-path={tmp_path}"]
+        command += ["-nogpulib", "-std=c++17", "-fsyntax-only", "-w", source]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_says_what_was_measured(folder: Path) -> None:
+    readme = (folder / "README.md").read_text()
+    assert "| speedup | 4 | 1 |" in readme
+    assert "| `y` | (n) | bf16 |" in readme
+    assert "`x_type=bf16, y_type=fp32, w_type=fp16, a_type=fp16, block=32`, for taps = 3" in readme
+    assert "It was not verified on unseen inputs" in readme
+    names = set(re.findall(r"^\| `(\S+?)`(?:, `(\S+?)`)? \| ", readme.partition("## Files")[2], re.MULTILINE))
+    assert {name for pair in names for name in pair if name} | {"README.md"} == {
+        path.name for path in folder.iterdir() if path.suffix not in (".o", ".so") and path.name != "__pycache__"
+    }
+
+
+def test_the_command_line(monkeypatch: Any, capfd: Any, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = a_run()
+    with create(tmp_path / "run.db", run) as file:
+        assert isinstance(file, RunFile)
+        for trial in run.trials:
+            file.add(trial)
+    call = caller(monkeypatch, capfd)
+    done = call("emit", "run.db", "--kernel", FILE, "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["output"] == "tuned/awkward_steps"
+    assert f"{NAME}.py" in document["files"]
+    done = call("emit", "run.db")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "give its definition with --kernel" in done.err
+    done = call("emit", "run.db", "--kernel", FILE, "--all-devices")
+    assert done.err == "error: application awkward_steps: a header that selects by device is for single kernels\n"
+
+
+class TestTakingAlong:
+    @pytest.fixture
+    def taken(self, tmp_path: Path) -> Callable[[str], tuple[str, tuple[str, ...]]]:
+        def take(text: str) -> tuple[str, tuple[str, ...]]:
+            (tmp_path / "helper.py").write_text("def helped(): ...\n")
+            file = tmp_path / "own.py"
+            file.write_text(text)
+            spec = importlib.util.spec_from_file_location("own", file)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            monkey = pytest.MonkeyPatch()
+            with monkey.context() as patch:
+                patch.syspath_prepend(str(tmp_path))
+                spec.loader.exec_module(module)
+            return take_along("application own", [module.inputs, module.steps])
+
+        return take
+
+    def test_what_is_used_comes_along_and_nothing_else(self, taken: Any) -> None:
+        text, names = taken("""
+import math, sys
+import numpy as np
+from mptune import Kernel
+# Of each step.
+WIDTH: float = math.pi; OTHER = 3
+UNUSED = Kernel
+def inputs(rng, size): return {}
+def helper(a: Kernel = None) -> Kernel:
+    update = a  # not the kernel below
+    return update
+@np.vectorize
+def twice(x):
+    return [WIDTH * y for y in x]
+update = Kernel
+def steps(run: Kernel, size):
+    found: Kernel = helper(twice(size))
+    return found, later
+later = 4
+""")
+        assert names == ("inputs", "steps")
+        assert [line for line in text.splitlines() if "import" in line] == ["import math", "import numpy as np"]
+        assert "UNUSED" not in text
+        assert "OTHER" not in text
+        assert "update = Kernel" not in text
+        assert "@np.vectorize\ndef twice" in text
+        assert "later = 4" in text
+
+    @pytest.mark.parametrize(
+        ("steps", "message"),
+        [
+            ("import helper\ndef steps(run, size): helper.helped()", "steps uses 'helper' .import helper, line 2 of"),
+            ("from helper import helped as h\ndef steps(run, size): h()", "which is of another file: emit takes along"),
+            ("def steps(run, size):\n    from helper import helped", "steps uses 'helped' .from helper import helped"),
+            ("import mptune\nx = mptune.Kernel\ndef steps(run, size): x", "x uses 'mptune' .*which is of mptune"),
+            ("from mptune import Kernel\ndef steps(run, size): Kernel", "steps uses 'Kernel'"),
+            ("def steps(run, size): nothing()", "steps uses 'nothing', which own.py does not define"),
+            ("steps = lambda run, size: 3", "<lambda> of own.py is none"),
+            (
+                "def made():\n    def steps(run, size): ...\n    return steps\nsteps = made()",
+                "made.<locals>.steps of own",
+            ),
+            ("from functools import partial\nsteps = partial(print)", "emit takes functions of a file along"),
+        ],
+    )
+    def test_what_cannot_be_taken_along_is_named(self, taken: Any, steps: str, message: str) -> None:
+        with pytest.raises(KernelError, match=f"application own: .*{message}"):
+            taken(f"def inputs(rng, size): return {{}}\n{steps}\n")
