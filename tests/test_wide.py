@@ -10,9 +10,11 @@ from command_line import caller
 from mptune import Application, Buffer, In, InOut, Kernel, Out, PrecisionParameter, Scalar
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.errors import CompileError, KernelError, UnknownNameError
+from mptune.backends.host import HostBackend
+from mptune.errors import CompileError, KernelError, MptuneError, UnknownNameError
 from mptune.evaluators import answers
 from mptune.evaluators.answers import OwnAnswer, WideAnswer
+from mptune.evaluators.bench import Bench
 from mptune.kernel import Sizes
 from mptune.precision import PRECISIONS, WIDE
 from mptune.tuner import tune
@@ -85,6 +87,16 @@ class TestAnswer:
         careful, fast = both(app, inputs), both(app, inputs, ("-ffast-math",))
         assert np.array_equal(careful[1]["x"], fast[1]["x"])
         assert not np.array_equal(careful[0]["x"], fast[0]["x"])
+
+    def test_it_is_computed_on_the_host_whatever_the_backend_is(self):
+        class Elsewhere(HostBackend):
+            name = "elsewhere"
+
+        inputs = {"x": np.random.default_rng(0).uniform(size=N)}
+        app = recurrence(RECURRENCE.replace("3.9", "RATE"))
+        options = CompileOptions("sm_90", ("--use_fast_math", "-DRATE=3.9L"))
+        found = WideAnswer(app, Elsewhere(), options, app.metric)(inputs, app.resolve_sizes())
+        assert np.array_equal(found["x"], both(recurrence(), inputs)[1]["x"])
 
     def test_functions_vectors_atomics_and_shared_memory_are_wide(self):
         kernel = Kernel(
@@ -199,7 +211,7 @@ class TestRuns:
         assert document["fp64_errors"] == {name: pytest.approx(value) for name, value in run.info.fp64_errors.items()}
 
     def test_a_threshold_below_it_is_warned_of(self, run, warnings):
-        said = "the threshold of error, 1e-15, is below the error of fp64 itself"
+        said = "the threshold of error, 1e-15, is below what fp64 itself gives"
         assert any(message.startswith(said) for message in warnings)
 
     def test_unseen_inputs_are_compared_with_it_too(self, run, path):
@@ -226,6 +238,12 @@ class TestRefusals:
         app = recurrence(RECURRENCE.replace("if (i", 'static_assert(sizeof(double) == 8, ""); if (i'))
         with pytest.raises(CompileError, match=r"(?s)in long double: .*kernel advance, line 4: error: static"):
             both(app, {"x": np.zeros(N)})
+
+    def test_steps_that_differ_from_run_to_run(self):
+        numbers = iter(range(100))
+        app = recurrence(steps=lambda run, size: run.fill(run.x, next(numbers)))
+        with pytest.raises(MptuneError, match=r"another answer from run to run|not the same when it is computed again"):
+            Bench(app, Sizes({"n": N}), get_backend("host"))
 
     def test_linear_algebra_of_numpy(self):
         app = recurrence(steps=lambda run, size: np.linalg.solve(np.diag(run.read(run.x)), run.read(run.x)))

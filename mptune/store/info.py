@@ -118,13 +118,10 @@ class RunInfo:
 
     @property
     def fp64_text(self) -> str:
-        """How good fp64 itself is, in words: by the error metric, and by others that have a threshold; may be empty."""
-        others = [name for name in self.objective.limits if name != "error"]
-        told = {name: self.fp64_errors[name] for name in ("error", *others) if name in self.fp64_errors}
-        if not told:
-            return ""
-        errors = (f"{error:.2g}{'' if name == 'error' else f' ({name})'}" for name, error in told.items())
-        return f"fp64 itself: {', '.join(errors)} against {WIDE.name}"
+        """How good fp64 itself is, in words: by what has a threshold, else by the error metric; empty if not known."""
+        known = [name for name in self.objective.limits or ("error",) if name in self.fp64_errors]
+        errors = (f"{name[5:].replace('.', '', 1)} {self.fp64_errors[name]:.2g}".strip() for name in known)
+        return f"fp64 itself: {', '.join(errors)} against {WIDE.name}" if known else ""
 
     def measured_by(self, error: str) -> str:
         """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""

@@ -101,8 +101,8 @@ def tune(
         for name, limit in plan.objective.limits.items():
             if (error := ready.fp64_errors.get(name, 0.0)) > limit:
                 warn(
-                    f"the threshold of {name}, {limit:g}, is below the error of fp64 itself, {error:.2g} against "
-                    f"{WIDE.name}: what meets it does so by chance"
+                    f"the threshold of {name.removeprefix('error.')}, {limit:g}, is below what fp64 itself gives, "
+                    f"{error:.2g} against {WIDE.name}: what meets it does so by chance"
                 )
         space = plan.space_on(ready)
         if isinstance(plan.kernel, Kernel):
