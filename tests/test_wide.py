@@ -154,11 +154,11 @@ extern "C" __global__ void everything({{ type }} * found, const float * x, doubl
             def differ(values):
                 """Return by how much values miss what they are to be, which fp64 does not hold."""
                 high = float(total)
-                return (values - high - float(total - high)) * 1e10
+                return (values - high - float(total - high)) * 1e6
 
-            narrow, wide = both(app, {"x": np.random.default_rng(0).uniform(size=32)})
-            assert abs(wide["total"][0]) < 0.01 * abs(narrow["total"][0])
-            assert abs(wide["total"][0]) < 1e-6
+            _, wide = both(app, {"x": np.random.default_rng(0).uniform(size=32)})
+            # In fp64 the last digit of the sum is 1.4e-14; additions come in any order.
+            assert abs(wide["total"][0]) < 1e-16 * 1e6
             assert wide["found"] == pytest.approx(float(found), rel=2e-16)
 
 
