@@ -61,6 +61,14 @@ def test_fastest_feasible_and_fastest_baselines() -> None:
     assert chosen(Objective(threshold=1e-5), *TRIALS) == expected
 
 
+def test_what_exceeds_the_threshold_keeps_no_baseline_out_of_the_finals() -> None:
+    wrong = [trial("fp64", block, 0.5, 1e-2, Status.INACCURATE) for block in (4, 5, 6)]
+    assert chosen(Objective(threshold=1e-5), *wrong, *TRIALS) == chosen(Objective(threshold=1e-5), *TRIALS)
+    # What only breaks another constraint does the work.
+    slow = Objective(threshold=1e-5, constraints=["error >= 1e-10"])
+    assert [c for c in chosen(slow, *wrong, *TRIALS) if c[0] == "fp64"] == [("fp64", 2), ("fp64", 1), ("fp64", 3)]
+
+
 def test_without_threshold_the_inaccurate_can_win() -> None:
     assert chosen(Objective(), *TRIALS)[0] == ("fp16", 1)
 

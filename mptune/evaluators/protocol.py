@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import statistics
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -224,9 +225,13 @@ class Finished:
 
 def together(answers: Sequence[Finished]) -> Finished:
     """Return several answers as one."""
+    tasks = [answer.tasks_per_core for answer in answers if not math.isnan(answer.tasks_per_core)]
+    is_calibrated = all(len(answer.calibration_ms) == len(answer.trials) for answer in answers)
     return Finished(
         tuple(trial for answer in answers for trial in answer.trials),
         all(answer.is_usable for answer in answers),
         tuple(draw for answer in answers for draw in answer.draws),
         {draw: reason for answer in answers for draw, reason in answer.unmade.items()},
+        statistics.fmean(tasks) if tasks else math.nan,
+        calibration_ms=tuple(ms for answer in answers for ms in answer.calibration_ms) if is_calibrated else (),
     )

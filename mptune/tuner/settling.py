@@ -320,9 +320,11 @@ def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Va
         reverse=True,
     )
     feasible = [trial for trial in ranked if objective.is_feasible(trial)]
-    baselines = [trial for trial in ranked if trial.configuration.is_among(baseline)][:_BASELINES]
     if not feasible:
         return []
+    # What exceeds the threshold is no baseline, however fast it is; what breaks another constraint may be one.
+    right = [t for t in ranked if t.configuration.is_among(baseline) and objective.error_excess(t) <= 0]
+    baselines = sorted(right, key=objective.is_feasible, reverse=True)[:_BASELINES]
     # Where times are disturbed the shortest launch says more than the median, which ranks.
     limit_ms = _MAY_BE_AS_FAST * min(trial.metric("time_min_ms") for trial in feasible[: 2 * _WINNERS])
     near = [trial for trial in feasible[_WINNERS:] if trial.metric("time_min_ms") <= limit_ms]

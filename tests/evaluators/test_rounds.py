@@ -15,6 +15,7 @@ from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.host import HostBackend, HostDevice, HostFunction
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.protocol import Finished, Job, Rounds
+from mptune.evaluators.protocol import together as join
 from mptune.evaluators.rounds import VISIT, Turns, remeasure, together, visit_of
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits, WorkerProcess
@@ -212,3 +213,16 @@ def test_turns_keep_the_shortest_launch_of_each_round(monkeypatch: pytest.Monkey
     assert len(first.measurement.times_ms) == 12
     assert first.measurement.durations_s == {"timing": 7.0}
     assert second.status is Status.CRASH
+
+
+def test_answers_about_each_alone_say_of_the_machine_what_they_say_together() -> None:
+    def answer(configuration: Configuration, tasks: float, *calibration_ms: float) -> Finished:
+        trials = (Trial(configuration, Status.OK),) * 2
+        return Finished(trials, tasks_per_core=tasks, calibration_ms=calibration_ms)
+
+    one, other = answer(FIRST, 0.5, 0.1, 0.2), answer(SECOND, 1.5, 0.3, 0.4)
+    assert join([one]) == one
+    both = join([one, other])
+    assert (both.tasks_per_core, both.calibration_ms) == (1.0, (0.1, 0.2, 0.3, 0.4))
+    assert join([one, answer(SECOND, math.nan)]).calibration_ms == ()
+    assert join([one, answer(SECOND, math.nan)]).tasks_per_core == 0.5
