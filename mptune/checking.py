@@ -7,7 +7,7 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -19,7 +19,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import Backend, CompileOptions
 from mptune.buffers.data import compute_references, make_inputs
 from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
-from mptune.evaluators.answers import OwnAnswer
+from mptune.evaluators.answers import with_reference
 from mptune.kernel import Application, Kernel, Sizes
 from mptune.kernel.limits import space_on
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from, run_first
@@ -188,11 +188,8 @@ def _launched(
     """Run the first configuration that runs, compare its answer, and return the sizes of what it launched by kernel."""
     inputs = make_inputs(application, sizes, seed)
     given, all_sizes = inputs_from(application, sizes, inputs)
-    if application.reference is None:
-        answer = OwnAnswer(application, backend, CompileOptions(), application.metric)
-        references: Mapping[str, Any] = answer(inputs, all_sizes)
-    else:
-        references = compute_references(application, inputs, all_sizes)
+    application = with_reference(application, backend, CompileOptions(), application.metric)
+    references = compute_references(application, inputs, all_sizes)
     launchers = (ApplicationLauncher(application, each, backend) for each in configurations)
     launcher, outputs = run_first(launchers, given, all_sizes, Arrays())
     try:

@@ -20,7 +20,7 @@ from mptune.precision import PRECISIONS, WIDE
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
 
-__all__ = ["OwnAnswer", "WideAnswer"]
+__all__ = ["OwnAnswer", "WideAnswer", "with_reference"]
 
 #: Two runs in the widest types may differ by the order of additions, not by more.
 _LARGEST_DIFFERENCE: Final = 1e-6
@@ -198,6 +198,21 @@ class WideAnswer(OwnAnswer):
                 hint = ": NumPy's linear algebra is in fp64 alone, np.asarray(..., np.float64) makes that of an array"
             kind = CompileError if isinstance(error, CompileError) else KernelError
             raise kind(f'reference="wide" runs {self._application.called} in {WIDE.name}: {error}{hint}') from error
+
+
+def with_reference(
+    application: Application, backend: Backend, options: CompileOptions, metrics: Metrics
+) -> Application:
+    """Return an application that has its own answer for a reference, if it has no other.
+
+    Raises:
+        KernelError: that is to be a wide one, and there is no such type.
+        BackendUnavailableError: nor a compiler of the host.
+    """
+    if application.reference is not None:
+        return application
+    kind = WideAnswer if application.is_wide else OwnAnswer
+    return application.changed(reference=kind(application, backend, options, metrics))
 
 
 def _rounded(values: NDArray[Any]) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.capturing import CapturedLaunch
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
-from mptune.evaluators.answers import OwnAnswer, WideAnswer
+from mptune.evaluators.answers import WideAnswer, with_reference
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
@@ -208,9 +208,8 @@ class Bench:
         self._backend = backend
         self._options = options or CompileOptions()
         chosen = metric if metric is not None else kernel.metric
-        if isinstance(kernel, Application) and kernel.reference is None:
-            answer = WideAnswer if kernel.is_wide else OwnAnswer
-            kernel = kernel.changed(reference=answer(kernel, backend, self._options, chosen))
+        if isinstance(kernel, Application):
+            kernel = with_reference(kernel, backend, self._options, chosen)
         self.kernel = kernel
         self._plan = plan or TimingPlan()
         self._announce = announce

@@ -21,12 +21,13 @@ from mptune.backends.base import CompileOptions
 from mptune.buffers import DataManager
 from mptune.emit import sizes_of
 from mptune.errors import MptuneError, PlotError, raised_at
-from mptune.evaluators.answers import OwnAnswer
+from mptune.evaluators.answers import with_reference
 from mptune.evaluators.devices import runnable_backend
 from mptune.kernel import Application, Tunable
 from mptune.kernel.limits import space_on
 from mptune.launching import ApplicationLauncher as Launcher
 from mptune.launching import Arrays, run_first
+from mptune.precision import WIDE
 from mptune.registry import application_of_run, picture_of
 from mptune.results import Trial
 from mptune.run import Run
@@ -75,7 +76,8 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
         raise PlotError(f"the picture of {application.called} failed: {what}{where}") from failure
     speedup = run.speedup(trial)
     faster = f", {speedup:.3g} times as fast" if math.isfinite(speedup) and trial is not run.baseline else ""
-    widest = "the reference" if callable(application.reference) else "in the widest types"
+    own = f"in {WIDE.name}" if application.is_wide else "in the widest types"
+    widest = "the reference" if callable(application.reference) else own
     return _beside(pictures, (widest, f"the winner: {run.info.metric or 'error'} {error:.3g}{faster}"))
 
 
@@ -89,8 +91,7 @@ def _answers(
         raise MptuneError(f"{trial.configuration} is no valid configuration of {application.called} at {sizes}")
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
-    if not callable(application.reference):
-        application = application.changed(reference=OwnAnswer(application, backend, CompileOptions(), metrics))
+    application = with_reference(application, backend, CompileOptions(), metrics)
     data = DataManager(application, sizes, seed=info.seed or 0)
     launcher, arrays = Launcher(application, trial.configuration, backend), Arrays()
     try:
