@@ -622,7 +622,7 @@ def test_steps_that_end_the_worker_while_it_starts_are_named():
     def steps(run, size):
         os._exit(3)
 
-    message = "could not start: the worker exited with code 3 in the start phase: .* the steps of an application"
+    message = "could not start: the worker exited with code 3 in the reference phase: .* the steps of an application"
     with pytest.raises(LaunchError, match=message):
         tune(rimmed(steps), backend="host", budget=2, on_warning=lambda _: None)
 

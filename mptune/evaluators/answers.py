@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.evaluate import Metrics, evaluate_outputs
 from mptune.backends import get_backend
 from mptune.backends.base import Backend, Buffer, CompileOptions
-from mptune.buffers.conversion import poisoned
+from mptune.buffers.conversion import poisoned, still_poisoned
 from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError
 from mptune.kernel import Application, Role, Sizes
 from mptune.kernel.limits import space_on
@@ -40,13 +40,22 @@ class OwnAnswer:
         backend: compiles and launches.
         options: how to compile.
         metrics: by which two runs are compared.
+        announce: told "reference" when a run begins that is to end soon, and "inputs" when all have ended.
     """
 
     #: What messages say it is computed in, and whether that is wider than what any configuration has.
     types: str = "its widest types"
     is_wide: bool = False
 
-    def __init__(self, application: Application, backend: Backend, options: CompileOptions, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        application: Application,
+        backend: Backend,
+        options: CompileOptions,
+        metrics: Metrics,
+        announce: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._announce = announce
         self._application = application
         self._backend = backend
         self._options = options
@@ -57,7 +66,8 @@ class OwnAnswer:
         """Return the outputs in fp64.
 
         Raises:
-            KernelError: two runs differ, or no configuration in the widest types can be launched.
+            KernelError: two runs differ, no configuration in the widest types can be launched, or an output has
+                elements that nobody wrote, or that are not finite.
         """
         first, second = (self._run(inputs, sizes) for _ in range(2))
         if all(np.array_equal(first[name], second[name]) for name in first):
@@ -71,6 +81,29 @@ class OwnAnswer:
         return first
 
     def _run(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
+        try:
+            outputs = self._run_first(inputs, sizes)
+        finally:
+            self._announce("inputs")
+        for name, values in outputs.items():
+            self._require_values(name, values.reshape(-1))
+        return outputs
+
+    def _require_values(self, output: str, values: NDArray[Any]) -> None:
+        called, size = self._application.called, values.size
+        unwritten, is_finite = still_poisoned(values).size, np.isfinite(values)
+        # An integer that is the pattern may be a result.
+        if unwritten and (values.dtype.kind == "f" or unwritten == size):
+            raise KernelError(f"{called} never writes {unwritten} of {size} elements of its output {output!r}")
+        if not is_finite.all():
+            raise KernelError(
+                f"{called} gives NaN or infinity for {size - np.count_nonzero(is_finite)} of {size} elements of its "
+                f"output {output!r} in {self.types}, the first is element {is_finite.argmin()}: narrower types have "
+                "nothing to be compared with"
+            )
+
+    def _run_first(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
+        """Return the outputs of the configuration that ran before, or else of the first one that can."""
         if self._known is not None:
             return self._outputs(self._known, inputs, sizes)
         refused: ConstraintError | None = None
@@ -112,6 +145,8 @@ class OwnAnswer:
                     stepper.write(argument.name, inputs[argument.name], memory[argument.name])
                 else:
                     memory[argument.name].write(poisoned(shape, dtype))
+            if not self.is_wide:  # in which nothing else has to run in time
+                self._announce("reference")
             _, left = stepper.run(memory, scalars)
             outputs = {output.name: stepper.read(output.name, left[output.name]) for output in application.outputs}
             with np.errstate(all="ignore"):
@@ -136,7 +171,14 @@ class WideAnswer(OwnAnswer):
     types = WIDE.name
     is_wide = True
 
-    def __init__(self, application: Application, backend: Backend, options: CompileOptions, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        application: Application,
+        backend: Backend,
+        options: CompileOptions,
+        metrics: Metrics,
+        announce: Callable[[str], None] = lambda _: None,
+    ) -> None:
         if WIDE.significand_bits <= PRECISIONS["fp64"].significand_bits:
             raise KernelError(
                 f'{application.called}: reference="wide" needs a long double with more digits than fp64, and here it '
@@ -147,8 +189,8 @@ class WideAnswer(OwnAnswer):
             host = get_backend("host")
             flags = tuple(flag for flag in flags if flag.startswith(_DEFINITIONS) and flag not in _DEFINITIONS)
         wide = (*flags, "-fno-fast-math", f"-DMPTUNE_WIDE={WIDE.significand_bits}")
-        super().__init__(application, host, CompileOptions(flags=wide, timeout_s=options.timeout_s), metrics)
-        self._in_fp64 = OwnAnswer(application, backend, options, metrics)
+        super().__init__(application, host, CompileOptions(flags=wide, timeout_s=options.timeout_s), metrics, announce)
+        self._in_fp64 = OwnAnswer(application, backend, options, metrics, announce)
 
     def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         """Return the outputs, rounded to fp64, of one run: whether runs differ shows in fp64 (:meth:`fp64_errors`).
@@ -201,9 +243,15 @@ class WideAnswer(OwnAnswer):
 
 
 def with_reference(
-    application: Application, backend: Backend, options: CompileOptions, metrics: Metrics
+    application: Application,
+    backend: Backend,
+    options: CompileOptions,
+    metrics: Metrics,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> Application:
     """Return an application that has its own answer for a reference, if it has no other.
+
+    The arguments are those of :class:`OwnAnswer`.
 
     Raises:
         KernelError: that is to be a wide one, and there is no such type.
@@ -212,7 +260,7 @@ def with_reference(
     if application.reference is not None:
         return application
     kind = WideAnswer if application.is_wide else OwnAnswer
-    return application.changed(reference=kind(application, backend, options, metrics))
+    return application.changed(reference=kind(application, backend, options, metrics, announce))
 
 
 def _rounded(values: NDArray[Any]) -> NDArray[Any]:

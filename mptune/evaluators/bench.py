@@ -209,7 +209,7 @@ class Bench:
         self._options = options or CompileOptions()
         chosen = metric if metric is not None else kernel.metric
         if isinstance(kernel, Application):
-            kernel = with_reference(kernel, backend, self._options, chosen)
+            kernel = with_reference(kernel, backend, self._options, chosen, announce)
         self.kernel = kernel
         self._plan = plan or TimingPlan()
         self._announce = announce

@@ -48,6 +48,9 @@ _ENDED_BY_ITSELF: Final = (
 )
 #: What one that ended by itself while functions of the definition ran says of these: no exception of theirs does it.
 _ENDED_BY_FUNCTIONS: Final = "inputs, a reference or the steps of an application that end the process, as os._exit does"
+#: Times as long as a trial may run, an application may as its own reference; and what messages call it.
+_UNTUNED: Final = 4
+_STEPS: Final = "a run of the application's steps"
 #: Phases in which functions of the definition run, and those in which no kernel does.
 _OF_FUNCTIONS: Final = ("start", "inputs")
 _BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
@@ -168,6 +171,8 @@ class WorkerProcess:
         except TimeoutError:
             longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"
             message = f"the {self._phase} phase did not end within {limit_s:g} s{longer}"
+            if self._phase == "reference":
+                message = f"{_STEPS} did not end within {limit_s:g} s, in its widest types: an endless loop?{longer}"
             raise WorkerDied(Status.TIMEOUT, message) from None
         except ChildEnded as ended:
             raise WorkerDied(Status.CRASH, self._cause_of_death(ended)) from None
@@ -175,6 +180,9 @@ class WorkerProcess:
     def _limit_s(self) -> float:
         if self._phase in _OF_FUNCTIONS:
             return self._limits.start_s
+        if self._phase == "reference":
+            # It compiles, too, and is not tuned.
+            return self._limits.compile_s + _UNTUNED * self._limits.run_s
         # The compiler has a limit of its own; the worker's is only there in case that one fails.
         return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
 
@@ -182,9 +190,11 @@ class WorkerProcess:
         what = f"the worker {ended.how} in the {self._phase} phase"
         if ended.code is None:
             self.kill()
+        is_exit = ended.code is not None and ended.code >= 0
+        if is_exit and self._phase in (*_OF_FUNCTIONS, "reference"):
+            return f"{what}: {_ENDED_BY_FUNCTIONS}"
         if self._phase in _BEFORE_KERNELS:
-            is_exit = ended.code is not None and ended.code >= 0
-            return f"{what}: {_ENDED_BY_FUNCTIONS}" if is_exit and self._phase in _OF_FUNCTIONS else what
+            return what
         if self._reached:
             return f"{what}: the kernel reached {self._reached}"
         if ended.code is not None and ended.code < 0:
@@ -270,7 +280,8 @@ class DeviceWorker:
                 self._process.start()
             except WorkerDied as death:
                 self._kill()
-                raise LaunchError(f"the worker process could not start: {death}") from death
+                what = "" if str(death).startswith(_STEPS) else "the worker process could not start: "
+                raise LaunchError(f"{what}{death}") from death
             except BaseException:
                 self._kill()
                 raise

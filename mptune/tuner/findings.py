@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mptune.evidence import culprit, disagree, shared_values, values_text
-from mptune.kernel import Sizes, Tunable
+from mptune.kernel import Application, Sizes, Tunable
+from mptune.kernel_times import kernel_times
 from mptune.precision import PRECISIONS, precision
 from mptune.resources import count_instructions
 from mptune.results import Status, Trial
@@ -38,6 +39,7 @@ def findings(run: Run, kernel: Tunable, listing: Callable[[Trial], str | None] =
     yield from _unlike_rounding(run, kernel)
     yield from _one_at_a_time(run, listing)
     yield from _failing_together(run, kernel)
+    yield from _never_launched(run, kernel)
 
 
 # -- the baseline ------------------------------------------------------------------------------------------
@@ -129,6 +131,23 @@ def _is_scalar(trial: Trial, listing: Callable[[Trial], str | None]) -> bool:
     text = listing(trial)
     counts = count_instructions(text) if text is not None else None
     return counts is not None and counts.vector_operations == 0 and counts.scalar_operations > 0
+
+
+# -- kernels of an application -----------------------------------------------------------------------------
+
+
+def _never_launched(run: Run, kernel: Tunable) -> Iterator[str]:
+    """Name the kernels that the steps of an application launched in no run."""
+    if not isinstance(kernel, Application):
+        return
+    runs = [kernel_times(trial) for trial in run.trials if trial.is_valid]
+    launched = {name for times in runs for name, each in times.items() if each.launches}
+    for name in kernel.kernels if launched else ():
+        if name not in launched:
+            yield (
+                f"kernel {name} of {kernel.called} was launched in none of {len(runs)} runs: the steps never call it, "
+                "and its parameters change nothing"
+            )
 
 
 # -- failures ----------------------------------------------------------------------------------------------

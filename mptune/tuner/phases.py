@@ -14,7 +14,7 @@ from typing import Final
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import usable_cores
-from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError
+from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Application, Kernel
 from mptune.loop import ask_and_tell
@@ -161,6 +161,10 @@ class Phases:
 
             first = joint.first()[: max(1, budget // 4)]
             evaluate("baseline", first)
+            begun = [ledger.trials[c] for c in first if c in ledger.trials]
+            if begun and all(trial.status is Status.ERROR for trial in begun):
+                # What the steps do wrong, they do in every configuration.
+                raise KernelError(begun[0].message)
             # What an earlier session measured is known before anything else is chosen.
             evaluate("search", ledger.waiting)
             for trial in list(ledger.trials.values()):
