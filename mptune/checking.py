@@ -21,7 +21,7 @@ from mptune.buffers.data import compute_references, make_inputs
 from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
 from mptune.evaluators.answers import with_reference
 from mptune.kernel import Application, Kernel, Sizes
-from mptune.kernel.limits import space_on
+from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from, run_first
 from mptune.lints import lints, refuse_clashes
 from mptune.rendering import cited, render
@@ -31,8 +31,6 @@ from mptune.space.covering import covering, representatives
 
 __all__ = ["CheckResult", "Compilation", "Selection", "check", "check_application", "select"]
 
-#: So many configurations are tried: what a launch rules out is not known before.
-_TRIED: Final = 100
 _NUMBERS: Final = re.compile(r"\d+")
 #: Which configurations, as :func:`select` explains.
 Selection = int | Literal["values", "signatures", "all"]
@@ -156,13 +154,12 @@ def check_application(
     """
     sizes = sizes or application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")
     runner = get_backend("auto")
-    space = space_on(application, sizes, runner.device.constraints()).restrict(application.baseline_values())
-    widest = space.configurations(np.arange(min(_TRIED, space.size)))
+    candidates = widest(application, sizes, runner.device.constraints())
     try:
-        launched = _launched(application, widest, sizes, seed, runner)
+        launched = _launched(application, candidates, sizes, seed, runner)
     except CompileError as error:
-        failed = Compilation(widest[0], 0.0, str(error))
-        return (CheckResult(application.name, runner.name, "", space.size, (failed,)),)
+        failed = Compilation(candidates[0], 0.0, str(error))
+        return (CheckResult(application.name, runner.name, "", application.search_space(sizes).size, (failed,)),)
     results = []
     for name, kernel in application.kernels.items():
         if name in launched:

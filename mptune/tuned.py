@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,16 +16,13 @@ from mptune.backends.base import Backend
 from mptune.emit import select, sizes_of
 from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
-from mptune.kernel.limits import space_on
+from mptune.kernel.limits import space_on, widest
 from mptune.launching import ApplicationLauncher, Arrays, Launcher, in_memory_of, inputs_from, run_first
 from mptune.registry import application_of_run, kernel_of_run, remarks
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 
 __all__ = ["TunedApplication", "TunedKernel"]
-
-#: So many configurations of the baseline's types are tried: what a launch rules out is not known before.
-_TRIED: Final = 100
 
 
 class TunedKernel:
@@ -329,7 +326,8 @@ def _baselines(kernel: Tunable, sizes: Sizes, backend: Backend, run: Run) -> lis
     """
     try:
         space = space_on(kernel, sizes, backend.device.constraints()).restrict(kernel.baseline_values())
+        found = widest(kernel, sizes, backend.device.constraints())
     except EmptySpaceError as error:
         raise KernelError(f"{kernel.called} has no baseline to fall back on at {sizes}: {error}") from error
-    known = [run.baseline.configuration] if run.baseline is not None and run.baseline.configuration in space else []
-    return known + space.configurations(np.arange(min(_TRIED, space.size)))
+    known = run.baseline
+    return [known.configuration, *found] if known is not None and known.configuration in space else found

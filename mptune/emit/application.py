@@ -24,7 +24,7 @@ from mptune.emit.winner import Winner
 from mptune.errors import KernelError
 from mptune.headers import include_lines
 from mptune.kernel import Application, Argument, Kernel, Role, Sizes
-from mptune.kernel.limits import space_on
+from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from, run_first
 from mptune.precision import PRECISIONS
 from mptune.prelude import prelude
@@ -36,8 +36,6 @@ __all__ = ["emit_application"]
 
 #: An answer of more bytes is not kept to compare with.
 _LARGEST_ANSWER_BYTES: Final = 16 << 20
-#: So many configurations in the widest types are tried: what a launch rules out is not known before.
-_TRIED: Final = 100
 
 
 def emit_application(winner: Winner[Application], folder: Path, name: str) -> Emission:
@@ -145,13 +143,11 @@ def _run(
         return compiled, {}
     if callable(application.reference):
         return compiled, dict(compute_references(application, inputs, all_sizes))
-    space = space_on(application, sizes, backend.device.constraints()).restrict(application.baseline_values())
-    baseline = [winner.run.baseline.configuration] if winner.run.baseline is not None else []
-    baseline += space.configurations(np.arange(min(_TRIED, space.size)))
-    widest, outputs = run_first(
-        (ApplicationLauncher(application, each, backend) for each in baseline), given, all_sizes, Arrays()
-    )
-    widest.close()
+    candidates = [winner.run.baseline.configuration] if winner.run.baseline is not None else []
+    candidates += widest(application, sizes, backend.device.constraints())
+    launchers = (ApplicationLauncher(application, each, backend) for each in candidates)
+    launcher, outputs = run_first(launchers, given, all_sizes, Arrays())
+    launcher.close()
     return compiled, {name: Arrays().returned(array, converted=True) for name, array in outputs.items()}
 
 
@@ -197,7 +193,7 @@ def _variants(name: str, compiled: Iterable[tuple[Kernel, Configuration, Sizes]]
     for launch in launches.values():
         kernel = launch.kernel
         counts[kernel.name] = counts.get(kernel.name, 0) + 1
-        stem = "convert" if kernel is CONVERSION else kernel.name
+        stem = "conversion" if kernel is CONVERSION else kernel.name
         alike = sum(each.kernel is kernel for each in launches.values())
         symbol = f"{name}_kernel_{stem}" + (f"_{counts[kernel.name]}" if alike > 1 or kernel is CONVERSION else "")
         found.append(_variant(launch, symbol))
@@ -207,7 +203,7 @@ def _variants(name: str, compiled: Iterable[tuple[Kernel, Configuration, Sizes]]
 def _variant(launch: _Launch, symbol: str) -> dict[str, Any]:
     kernel, configuration, sizes = launch.kernel, launch.configuration, launch.sizes
     values = {**configuration, **sizes}
-    free = {size: identifier(size) for size in launch.free}
+    free = {size: _parameter(size) for size in launch.free}
     source, body = render(kernel, configuration, sizes), render_body(kernel, configuration, sizes)
     before, _, ending = source.removeprefix(prelude()).partition(body)
     shape = kernel.launch_shape(configuration, sizes)
@@ -217,7 +213,7 @@ def _variant(launch: _Launch, symbol: str) -> dict[str, Any]:
         arguments.append(
             {
                 "name": argument.name,
-                "id": identifier(argument.name),
+                "id": _parameter(argument.name),
                 "kind": _kind(kernel, argument),
                 "type": str(argument.dtype) if chosen is None else chosen.name,
                 "cpp": INTEGERS[str(argument.dtype)] if chosen is None else chosen.cpp,
@@ -236,12 +232,17 @@ def _variant(launch: _Launch, symbol: str) -> dict[str, Any]:
         "ending": as_a_file(ending.strip("\n")),
         "arguments": arguments,
         "constants": [a["name"] for a in arguments if a["kind"] == "constant"],
-        "fixed": [{"id": identifier(n), "name": n, "value": v} for n, v in launch.fixed.items()],
+        "fixed": [{"id": _parameter(n), "name": n, "value": v} for n, v in launch.fixed.items()],
         "conditions": conditions(kernel, configuration, sizes, free)[0],
         "grid": [*grid, "1LL", "1LL"][:3],
         "block": shape.block,
         "shared_bytes": shape.shared_bytes,
     }
+
+
+def _parameter(name: str) -> str:
+    """Return what the library calls a parameter, which nothing else in it is called."""
+    return f"{name}_"
 
 
 def _kind(kernel: Kernel, argument: Argument) -> str:
@@ -260,7 +261,7 @@ def _kernel(kernel: Kernel, variants: Sequence[Mapping[str, Any]]) -> dict[str, 
     parameters = [
         {
             "name": argument.name,
-            "id": identifier(argument.name),
+            "id": _parameter(argument.name),
             "kind": _kind(kernel, argument),
             "axes": argument.shape,
             "integer": INTEGERS.get(argument.dtype or ""),
@@ -270,7 +271,7 @@ def _kernel(kernel: Kernel, variants: Sequence[Mapping[str, Any]]) -> dict[str, 
     ]
     known = {argument.name for argument in kernel.arguments}
     parameters += [
-        {"name": size, "id": identifier(size), "kind": "size", "axes": (), "integer": None, "numpy": "int64"}
+        {"name": size, "id": _parameter(size), "kind": "size", "axes": (), "integer": None, "numpy": "int64"}
         for size in size_names(kernel)
         if size not in known
     ]

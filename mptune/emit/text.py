@@ -20,7 +20,7 @@ do double dynamic_cast else enum explicit export extern false float for friend g
 namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast
 requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw
 true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq half NULL EOF
-errno assert linux unix
+errno assert linux unix restrict
 """
 _RESERVED: Final = frozenset(_WORDS.split())
 _LARGEST_INTEGER: Final = 2**63 - 1

@@ -15,7 +15,7 @@ from mptune.backends.base import Backend, Buffer, CompileOptions
 from mptune.buffers.conversion import poisoned, still_poisoned
 from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError
 from mptune.kernel import Application, Role, Sizes
-from mptune.kernel.limits import space_on
+from mptune.kernel.limits import widest
 from mptune.precision import PRECISIONS, WIDE
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
@@ -24,8 +24,6 @@ __all__ = ["OwnAnswer", "WideAnswer", "with_reference"]
 
 #: Two runs in the widest types may differ by the order of additions, not by more.
 _LARGEST_DIFFERENCE: Final = 1e-6
-#: So many configurations are tried: what a launch rules out is not known before.
-_TRIED: Final = 100
 #: So many values hardly are all rounded right by chance.
 _MANY: Final = 20
 #: What a flag of any compiler may begin with that the host's is given, too.
@@ -107,7 +105,8 @@ class OwnAnswer:
         if self._known is not None:
             return self._outputs(self._known, inputs, sizes)
         refused: ConstraintError | None = None
-        for configuration in self._candidates(sizes):
+        candidates = widest(self._application, sizes, self._backend.device.constraints())
+        for configuration in candidates:
             try:
                 outputs = self._outputs(configuration, inputs, sizes)
             except ConstraintError as error:
@@ -116,15 +115,8 @@ class OwnAnswer:
             self._known = configuration
             return outputs
         raise KernelError(
-            f"{self._application.called}: none of {_TRIED} configurations in {self.types} runs: {refused}"
+            f"{self._application.called}: none of {len(candidates)} configurations in {self.types} runs: {refused}"
         )
-
-    def _candidates(self, sizes: Sizes) -> list[Configuration]:
-        application = self._application
-        space = space_on(application, sizes, self._backend.device.constraints())
-        space = space.restrict(application.baseline_values())
-        spread = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
-        return space.configurations(spread)
 
     def _outputs(
         self, configuration: Configuration, inputs: Mapping[str, Any], sizes: Sizes

@@ -6,14 +6,19 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from mptune.kernel.application import Application
 from mptune.kernel.declarations import Sizes
 from mptune.kernel.definition import Kernel
 from mptune.kernel.tunable import Tunable
+from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["device_constraints", "space_on"]
+__all__ = ["device_constraints", "space_on", "widest"]
 
+#: So many configurations are tried where a launch may rule one out.
+_TRIED: Final = 100
 #: What a limit calls an axis.
 _AXIS: Final = re.compile(r"\b(block|grid)_[xyz] <=")
 
@@ -47,3 +52,14 @@ def space_on(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> SearchSpa
         return tunable.search_space(sizes, lifted)
     assert isinstance(tunable, Kernel)
     return tunable.search_space(sizes, device_constraints(tunable, limits))
+
+
+def widest(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> list[Configuration]:
+    """Return some configurations with a baseline's types, from all over their space: what runs, only a launch knows.
+
+    Raises:
+        EmptySpaceError: there is none.
+    """
+    space = space_on(tunable, sizes, limits).restrict(tunable.baseline_values())
+    spread = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
+    return space.configurations(spread)

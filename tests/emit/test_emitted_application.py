@@ -157,6 +157,15 @@ def test_the_library_rounds_once_as_mptune_does(program: ModuleType, name: str) 
         application.close()
 
 
+@pytest.mark.skipif(CLANG is None, reason="clang++ is not installed")
+def test_clang_links_all_kernels_without_a_warning(folder: Path, tmp_path: Path) -> None:
+    sources = [str(source) for source in folder.glob("*.cu")]
+    command = [str(CLANG), "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-x", "c++"]
+    command += [*sources, "-o", str(tmp_path / "library.so")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @needs_gxx
 def test_a_program_of_c_uses_the_library(built: Path, tmp_path: Path) -> None:
     (tmp_path / "main.c").write_text("""
