@@ -522,8 +522,8 @@ class TestScratchAndLaunches:
 
     def test_sizes_may_come_from_the_data(self):
         kernel = SUMS.changed(inputs=as_many_as_there_are)
-        run = tune(kernel, backend="host", budget=2, max_error=1e-5, verify=7, on_warning=lambda _: None)
-        assert run.best.metric("unseen_inputs") == 7
+        run = tune(kernel, backend="host", budget=2, max_error=1e-5, verify=5, on_warning=lambda _: None)
+        assert run.best.metric("unseen_inputs") == 5
         assert {trial.status for trial in run.trials} == {Status.OK}
 
 
