@@ -1,5 +1,7 @@
 """The search of an application by models of its kernels, on made-up times and errors of which everything is known."""
 
+import contextlib
+import itertools
 import math
 from types import SimpleNamespace
 
@@ -19,9 +21,9 @@ ROUNDOFF = {"fp64": 2.0**-53, "fp32": 2.0**-24, "fp16": 2.0**-11}
 BLOCKS = [16, 32, 48, 64, 96, 128, 192, 256]
 
 
-def trial(configuration, time_ms, error=0.0, status=Status.OK):
+def trial(configuration, time_ms, error=0.0, status=Status.OK, **metrics):
     times = (time_ms,)
-    return Trial(configuration, status, "", Measurement({"time_ms": time_ms, "error": error}, times))
+    return Trial(configuration, status, "", Measurement({"time_ms": time_ms, "error": error, **metrics}, times))
 
 
 def matvec_ms(c):
@@ -39,7 +41,8 @@ TIMES = {"matvec": matvec_ms, "scale": scale_ms}
 class Made:
     """An application of a hundred steps on made-up kernels."""
 
-    def __init__(self, weights):
+    def __init__(self, weights, launches=lambda c: 100):
+        self.launches = launches
         blocks = OrdinalParameter("block", BLOCKS)
         matvec = MATVEC.changed(parameters=[*MATVEC.parameters[:3], blocks], constraints=[])
         scale = SCALE.changed(parameters=[SCALE.parameters[0], blocks])
@@ -58,10 +61,14 @@ class Made:
             "sum_type": c["matvec.sum_type"],
             "block": c["matvec.block"],
         }
-        time_ms = 100 * (matvec_ms(matvec) + scale_ms({"type": c["x_type"], "block": c["scale.block"]})) + 5
+        count = self.launches(c)
+        each = {"matvec": matvec_ms(matvec), "scale": scale_ms({"type": c["x_type"], "block": c["scale.block"]})}
+        time_ms = count * sum(each.values()) + 5
         types = (c["a_type"], c["x_type"], c["matvec.sum_type"])
         error = sum(weight * ROUNDOFF[name] for weight, name in zip(self.weights, types, strict=True))
-        return trial(configuration, time_ms, error)
+        metrics = {f"launches.{name}": count for name in each}
+        metrics |= {f"time_ms.{name}": count * one_ms for name, one_ms in each.items()}
+        return trial(configuration, time_ms, error, **metrics, host_ms=5.0)
 
     def capture(self, configuration, folder):
         buffers = (("a", "a"), ("x", "x"), ("y", "y"))
@@ -111,6 +118,7 @@ def joint_search(made, threshold, seed=0, kept=None):
         made.kernel_evaluator,
         lambda label, key_of: [trial for other, trial in kept if other == label],
         lambda label, trial: kept.append((label, trial)),
+        contextlib.nullcontext(),
         None,
         seed,
         pytest.fail,
@@ -128,7 +136,6 @@ def search(made, threshold, budget, seed=0):
     def left():
         return budget - len(trials) - len(kept) - 3
 
-    joint.begin(left)
     while (configuration := joint.next(left)) is not None:
         trials.append(made.run(configuration))
         joint.tell(trials[-1:])
@@ -154,6 +161,43 @@ def test_it_gets_beyond_the_fastest_of_all_where_these_are_all_too_narrow(thresh
     made = Made((0.1, 30.0, 1.0))
     trials, _ = search(made, threshold, budget=60)
     assert min(t.time_ms for t in trials if t.is_valid and t.error <= threshold) <= 1.01 * made.best(threshold)
+
+
+def types_of(trial):
+    return tuple(trial.configuration[name] for name in ("a_type", "x_type", "matvec.sum_type"))
+
+
+def test_one_type_throughout_is_run_before_any_mixture_and_any_kernel():
+    trials, _ = search(Made((1.0, 1.0, 1.0)), 1e-3, budget=12)
+    assert [types_of(each) for each in trials[:2]] == [("fp64",) * 3, ("fp32",) * 3]
+
+
+@pytest.mark.parametrize(("threshold", "within"), [(1e-3, 1.15), (3e-7, 1.15), (1e-9, 1.15)])
+def test_a_dozen_evaluations_do_for_types_and_some_tuning(threshold, within):
+    made = Made((1.0, 1.0, 1.0))
+    trials, kernels = search(made, threshold, budget=12)
+    assert len(trials) + kernels <= 12
+    assert kernels >= 3
+    assert min(t.time_ms for t in trials if t.is_valid and t.error <= threshold) <= within * made.best(threshold)
+
+
+def test_nothing_is_run_that_is_nowhere_wider_than_what_was_far_too_inaccurate():
+    trials, _ = search(Made((1.0, 30.0, 1.0)), 3e-9, budget=60)
+    order = {"fp64": 2, "fp32": 1, "fp16": 0}
+    for earlier, later in itertools.combinations([types_of(each) for each in trials], 2):
+        bad = next(t for t in trials if types_of(t) == earlier).error > 3e-8
+        is_narrower = all(order[b] <= order[a] for a, b in zip(earlier, later, strict=True))
+        assert not (bad and is_narrower and earlier != later)
+
+
+def test_a_type_that_converges_slower_loses():
+    made = Made((1.0, 1.0, 1.0), launches=lambda c: 160 if c["x_type"] == "fp32" else 100)
+    trials, _ = search(made, 1e-3, budget=40)
+    best = min((t for t in trials if t.is_valid and t.error <= 1e-3), key=lambda t: t.time_ms)
+    assert types_of(best) == ("fp32", "fp64", "fp32")
+    assert best.time_ms <= 1.02 * made.best(1e-3)
+    # One run tells, and others like it are not tried.
+    assert sum(each.configuration["x_type"] == "fp32" for each in trials) <= 3
 
 
 def test_what_a_kernel_cannot_do_is_never_run():

@@ -25,6 +25,7 @@ from mptune.evaluators.observing import Observation
 from mptune.evaluators.programs import ApplicationProgram, KernelProgram, Program
 from mptune.evaluators.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
 from mptune.kernel import Application, Kernel, Sizes, Tunable
+from mptune.kernel_times import LAUNCHES
 from mptune.observers import OBSERVERS
 from mptune.observers.accuracy import AccuracyObserver
 from mptune.observers.base import LaunchContext, Observer, Target
@@ -545,8 +546,10 @@ class Bench:
         first = _Outcome(errors=decided.errors) if reused else self._check(configuration, launches, clock)
         metrics.update(first.errors)
         if first.status is not Status.OK:
+            metrics.update(_launches(loaded.program))
             return trial(first.status, first.message)
         if not reused and not (is_timed := decided.times_after_check(metrics)):
+            metrics.update(_launches(loaded.program))
             return trial(Status.INACCURATE, is_timed.reason)
         with clock.phase("transfer"):
             # Before the launches that warm up: those that are timed find the caches as one of their kind leaves them.
@@ -651,6 +654,11 @@ def _observed(observer: Observer, context: LaunchContext) -> Mapping[str, float]
     observer.before(context)
     observer.after(context)
     return observer.results()
+
+
+def _launches(program: Program) -> dict[str, float]:
+    """Return how often kernels were launched; their times, of the first launch, are not to be relied on."""
+    return {name: value for name, value in program.metrics().items() if name.startswith(LAUNCHES)}
 
 
 def _overruns(bound: BoundArguments) -> list[str]:

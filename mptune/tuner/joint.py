@@ -11,12 +11,15 @@ import contextlib
 import dataclasses
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mptune.capturing import CapturedLaunch, in_context
 from mptune.errors import EmptySpaceError
@@ -24,31 +27,43 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Application, Kernel
 from mptune.kernel.application import free
 from mptune.kernel.limits import device_constraints
+from mptune.kernel_times import LAUNCHES, kernel_times
 from mptune.objective import Objective
 from mptune.policy import errors_of
-from mptune.precision import PRECISIONS
 from mptune.results import Trial
 from mptune.space.configuration import Configuration, Value
-from mptune.space.parameters import PrecisionParameter, baseline_values
+from mptune.space.parameters import PrecisionParameter, baseline_values, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.stepping import Launched
 from mptune.store import LaunchInfo
 from mptune.strategies.model_based.branching import Term, ascending
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.kernel_times import KernelTimes
+from mptune.strategies.model_based.launch_counts import LaunchCounts
 
 __all__ = ["JointSearch"]
 
+Codes = NDArray[np.int32]
+
 #: Of the evaluations, at most so many are runs of the application while kernels still promise something.
 _RUNS_SHARE: Final = 0.3
-#: Configurations of a kernel that are evaluated before its model says which.
+#: Of what is left of the evaluations, so many are configurations spread over the spaces of the kernels, before models
+#: say which; and at most so many for each.
+_DESIGN_SHARE: Final = 1 / 3
 _DESIGN: Final = 8
-#: Kernel configurations that are evaluated at a time, so that compilers run ahead.
+#: Kernel configurations that are evaluated at a time, so that compilers run ahead, as long as many are left.
 _BATCH: Final = 4
-#: Combinations of types that are looked at, the fastest first.
-_LOOKED_AT: Final = 2000
-#: A combination less likely than this to be accurate enough is not run.
+_FEW: Final = 8
+#: Combinations of types that are looked at, the fastest first, and how often what is near the best of them is.
+_LOOKED_AT: Final = 300
+_CLIMBS: Final = 6
+#: A combination less likely than this to be accurate enough is not run; where there is nothing else to do, than that.
 _LEAST_PROBABILITY: Final = 0.05
+_IMPROBABLE: Final = 0.005
+#: Nor is one in one type throughout that is less likely than this to be, before others are looked at.
+_UNIFORM_PROBABILITY: Final = 0.2
+#: A combination is not run again that failed so often.
+_FAILURES: Final = 2
 #: Every so many batches go to the types of the baseline.
 _FOR_BASELINE: Final = 3
 #: What promises less than this share of the time is not worth an evaluation.
@@ -69,15 +84,23 @@ class _Measured:
 class _Launches:
     """Launches that differ at most in their types: one kernel, its buffers and sizes.
 
+    The first with beta = 0, say, is one of them: what its scalars are is seen to decide little of a kernel's time.
+
     Attributes:
         measured: the kernel.
         sources: by each parameter in the kernel's signature, where its value comes from: parameters of the application,
             or fixed precisions; several where it is the type of several arguments.
+        columns: the columns of the application's signature among these.
+        places: by their codes, where the kernel's signature is in a table of all; -1 where it has no such types.
         counts: how often it is launched in a run, by the choices of the steps.
+        time_ms: how long all of them took in the run they were captured in.
     """
 
     measured: _Measured
     sources: Mapping[str, tuple[str, ...]]
+    columns: tuple[int, ...]
+    places: NDArray[np.intp]
+    time_ms: float
     counts: dict[tuple[Value, ...], int] = field(default_factory=dict)
 
 
@@ -93,6 +116,7 @@ class JointSearch:
         stored: returns the trials of a kernel alone that there are from before, by the label of the launch
             (:attr:`~mptune.store.LaunchInfo.label`) and what tells the key of a configuration.
         keep: told each trial of a kernel alone, with the label, as it arrives.
+        thinking: entered while it thinks.
         folder: for the data of launches.
         seed: of whatever is random.
         warn: told what a user should know.
@@ -107,6 +131,7 @@ class JointSearch:
         kernel_evaluator: Callable[[Kernel], DeviceEvaluator],
         stored: Callable[[str, Callable[[Configuration], str]], Sequence[Trial]],
         keep: Callable[[str, Trial], None],
+        thinking: AbstractContextManager[None],
         folder: Path,
         seed: int,
         warn: Callable[[str], None],
@@ -121,17 +146,28 @@ class JointSearch:
         self._folder = folder
         self._seed = seed
         self._warn = warn
+        self._thinking = thinking
         self._stack = contextlib.ExitStack()
         self._measured: dict[tuple[str, object], _Measured] = {}
         self._launches: dict[Launched, _Launches] = {}
         self._choices = [p for p in application.shared if not isinstance(p, PrecisionParameter)]
         self._names = application.signature_names
-        self._values = [space.parameter(name).values for name in self._names]
-        has_limits = objective.threshold is not None
-        self._signatures = Signatures(space, self._names, objective) if has_limits and self._names else None
-        #: Runs of the application, by signature.
-        self._runs: dict[tuple[Value, ...], Trial] = {}
+        parameters = [space.parameter(name) for name in self._names]
+        self._values = [p.values for p in parameters]
+        has_limits, is_relative = objective.threshold is not None, application.reference is None
+        self._signatures = (
+            Signatures(space, self._names, objective, is_relative=is_relative) if has_limits and self._names else None
+        )
+        self._counts = {name: LaunchCounts(parameters) for name in application.kernels}
+        #: Runs of the application: all, those that have times by signature, and how often others failed.
+        self._told: list[Trial] = []
+        self._runs: dict[tuple[int, ...], Trial] = {}
+        self._failures = Counter[tuple[int, ...]]()
         self._asked: set[Configuration] = set()
+        #: Columns and tables of the terms of the time of a run, each with what it was made from.
+        self._terms_of: dict[Launched, tuple[object, tuple[int, ...], NDArray[np.float64]]] = {}
+        #: Configurations of kernels to begin with; None before it is known which.
+        self._design: list[tuple[_Measured, list[Configuration]]] | None = None
         self._batches = 0
 
     def close(self) -> None:
@@ -157,19 +193,60 @@ class JointSearch:
             assert index is not None
             if self._signatures is not None:
                 self._signatures.observe(self._space.codes([index]), [trial])
+            codes = self._codes(self._application.signature_of(trial.configuration))
             if trial.is_valid:
-                self._runs[self._application.signature_of(trial.configuration)] = trial
+                self._runs[codes] = trial
+            else:
+                self._failures[codes] += 1
+            for name, counts in self._counts.items():
+                launches = trial.metric(LAUNCHES + name)
+                if math.isfinite(launches):
+                    counts.tell(codes, launches)
             self._asked.add(trial.configuration)
+            self._told.append(trial)
+            self._tell_times(trial)
 
-    def look(self, configuration: Configuration) -> None:
-        """Learn what the application launches in a configuration that runs, in its widest types."""
-        for launch in self._evaluator.capture(configuration, self._folder):
-            if launch.launched not in self._launches:
-                self._launches[launch.launched] = self._made(launch)
-            self._launches[launch.launched].counts[self._chosen(configuration)] = launch.count
+    def _tell_times(self, trial: Trial) -> None:
+        """Learn the times that launches took within a run, of kernels all of whose launches are in the same types."""
+        for name, found in kernel_times(trial).items():
+            of_kernel: dict[tuple[int, Configuration], _Measured] = {}
+            for launches in self._launches.values():
+                kernel = launches.measured.kernel
+                types = _values_of(launches, trial.configuration)
+                if kernel.name == name and types is not None and self._share(launches, trial.configuration):
+                    own = {
+                        p.name: trial.configuration[f"{name}.{p.name}"] for p in free(self._application.kernels[name])
+                    }
+                    configuration = Configuration({p.name: {**own, **types}[p.name] for p in kernel.parameters})
+                    of_kernel[id(launches.measured), configuration] = launches.measured
+            if len(of_kernel) == 1 and found.launches:
+                ((_, configuration), measured), *_ = of_kernel.items()
+                measured.times.tell_within(configuration, found.time_ms / found.launches)
 
     def _chosen(self, configuration: Mapping[str, Value]) -> tuple[Value, ...]:
         return tuple(configuration[p.name] for p in self._choices)
+
+    def is_new(self, configuration: Configuration) -> bool:
+        """Whether what the application launches with these choices of its steps has not been looked at."""
+        looked_at = {chosen for launches in self._launches.values() for chosen in launches.counts}
+        return self._chosen(configuration) not in looked_at
+
+    def look(self, configuration: Configuration) -> None:
+        """Learn what the application launches in a configuration that runs."""
+        total: dict[str, int] = {}
+        known = len(self._launches)
+        for launch in self._evaluator.capture(configuration, self._folder):
+            launched = launch.launched
+            if launched not in self._launches:
+                self._launches[launched] = self._made(launch)
+            self._launches[launched].counts[self._chosen(configuration)] = launch.count
+            total[launched.kernel] = total.get(launched.kernel, 0) + launch.count
+        codes = self._codes(self._application.signature_of(configuration))
+        for name, count in total.items():
+            self._counts[name].tell(codes, count)
+        if len(self._launches) > known:
+            for trial in self._told:
+                self._tell_times(trial)
 
     @property
     def launches(self) -> tuple[LaunchInfo, ...]:
@@ -206,7 +283,20 @@ class JointSearch:
             typed_by_it = [a.name for a in kernel.arguments if a.precision == name and a.name in passed]
             of_buffers = [str(buffers[passed[argument]].precision) for argument in typed_by_it]
             sources[name] = tuple(dict.fromkeys(of_buffers)) or (f"{kernel.name}.{name}",)
-        return _Launches(self._measured[key], sources)
+        return self._placed(self._measured[key], sources, launch.time_ms)
+
+    def _placed(self, measured: _Measured, sources: Mapping[str, tuple[str, ...]], time_ms: float) -> _Launches:
+        used = set[str]().union(*sources.values())
+        columns = tuple(column for column, name in enumerate(self._names) if name in used)
+        offered = [measured.times.space.parameter(name).values for name in sources]
+        shape = tuple(map(len, offered))
+        places = np.full([len(self._values[column]) for column in columns], -1, dtype=np.intp)
+        for codes in np.ndindex(places.shape):
+            values = {self._names[c]: self._values[c][code] for c, code in zip(columns, codes, strict=True)}
+            place = _place(sources.values(), offered, values)
+            if place is not None:
+                places[codes] = np.ravel_multi_index(place, shape) if shape else 0
+        return _Launches(measured, sources, columns, places, time_ms)
 
     def _types_in(self, measured: _Measured) -> dict[str, set[Value]]:
         """Return the types that a kernel can be launched with, by parameter."""
@@ -221,19 +311,6 @@ class JointSearch:
                     found.setdefault(name, set()).update(set(values[0]).intersection(*values[1:]))
         return found
 
-    def begin(self, left: Callable[[], int]) -> None:
-        """Evaluate configurations spread over the space of each kernel.
-
-        Args:
-            left: how many more evaluations there may be; half of these are made at most, but two for each kernel.
-        """
-        each = max(2, min(_DESIGN, left() // 2 // max(1, len(self._measured))))
-        for measured in self._measured.values():
-            # What an earlier session measured was spread, too.
-            missing = min(each - measured.times.count, left())
-            if missing > 0:
-                self._evaluate(measured, measured.times.design(missing, self._types_in(measured)))
-
     def _evaluate(self, measured: _Measured, configurations: Sequence[Configuration]) -> None:
         for trial in measured.evaluator.evaluate(configurations):
             found = _timed(trial)
@@ -242,30 +319,81 @@ class JointSearch:
 
     # -- times ----------------------------------------------------------------------------------
 
-    def _terms(self) -> list[Term]:
-        """Return the time of all launches of each kind in a run, by the signature's codes."""
+    def _terms(self, *, at_best: bool = False) -> list[Term]:
+        """Return the time of all launches of each kind in a run, by the signature's codes.
+
+        Args:
+            at_best: with as many launches as there are at least (:meth:`LaunchCounts.factors`).
+        """
         terms = []
-        for launches in self._launches.values():
-            times = launches.measured.times
-            table, offered = times.least(list(launches.sources)), _offered(launches)
-            used = {p.name for p in self._choices}.union(*launches.sources.values())
-            columns = tuple(column for column, name in enumerate(self._names) if name in used)
-            totals = np.full([len(self._values[column]) for column in columns], math.inf)
-            for codes in np.ndindex(totals.shape):
-                values = {self._names[c]: self._values[c][code] for c, code in zip(columns, codes, strict=True)}
-                count = launches.counts.get(self._chosen(values), 0)
-                place = _place(launches.sources.values(), offered, values)
-                totals[codes] = 0.0 if not count else math.inf if place is None else count * table[place]
-            terms.append(Term(columns, totals))
+        for launched, launches in self._launches.items():
+            times, counts = launches.measured.times, self._counts[launched.kernel]
+            made_from = (times.version, counts.level(), len(launches.counts))
+            if launched not in self._terms_of or self._terms_of[launched][0] != made_from:
+                self._terms_of[launched] = (made_from, *self._term(launches, counts))
+            _, columns, table = self._terms_of[launched]
+            terms.append(Term(columns, table, counts.factors(at_best=at_best)))
         return terms
 
-    def _probabilities(self, combinations: Sequence[tuple[int, ...]]) -> list[float]:
-        """Return how probable it is that each signature, given by its codes, is accurate enough."""
-        if self._signatures is None or not combinations:
-            return [1.0] * len(combinations)
-        codes = np.zeros((len(combinations), len(self._space.names)), dtype=np.int32)
-        codes[:, [self._space.names.index(name) for name in self._names]] = combinations
-        return [math.exp(log) for log in self._signatures.log_probability(codes)]
+    def _term(self, launches: _Launches, counts: LaunchCounts) -> tuple[tuple[int, ...], NDArray[np.float64]]:
+        """Return columns of the signature, and the time of all launches of a kind by their codes, but for factors."""
+        table = np.append(launches.measured.times.least(list(launches.sources)), math.inf)[launches.places]
+        if not self._choices:
+            return launches.columns, table * counts.level() * self._share(launches, {})
+        # The choices of the steps decide which launches there are.
+        chosen = {self._names.index(p.name) for p in self._choices}
+        columns = tuple(sorted({*launches.columns, *chosen}))
+        shares = np.empty([len(self._values[column]) for column in columns])
+        spread = table.reshape([len(self._values[c]) if c in launches.columns else 1 for c in columns])
+        for codes in np.ndindex(*(len(self._values[column]) for column in sorted(chosen))):
+            by_column = dict(zip(sorted(chosen), codes, strict=True))
+            values = {self._names[column]: self._values[column][code] for column, code in by_column.items()}
+            at = tuple(by_column.get(column, slice(None)) for column in columns)
+            shares[at] = self._share(launches, values)
+        # What is not launched takes no time, also in types it does not have.
+        totals = np.where(shares > 0, spread * counts.level() * np.where(shares > 0, shares, 1.0), 0.0)
+        return columns, totals
+
+    def _share(self, launches: _Launches, values: Mapping[str, Value]) -> float:
+        """Return their share of their kernel's launches, by the choices of the steps that are most like these."""
+        of_kernel = [
+            each for each in self._launches.values() if each.measured.kernel.name == launches.measured.kernel.name
+        ]
+        looked_at = dict.fromkeys(chosen for each in self._launches.values() for chosen in each.counts)
+        wanted = self._chosen(values) if self._choices else ()
+
+        def alike(chosen: tuple[Value, ...]) -> int:
+            return sum(one == other for one, other in zip(chosen, wanted, strict=True))
+
+        nearest = max(looked_at, key=alike)
+        total = sum(each.counts.get(nearest, 0) for each in of_kernel)
+        return launches.counts.get(nearest, 0) / total if total else 0.0
+
+    def _expected(self, launches: _Launches, signature: Mapping[str, Value]) -> float:
+        """Return how often they are expected in a run of a signature."""
+        counts = self._counts[launches.measured.kernel.name]
+        codes = self._codes(signature[name] for name in self._names)
+        factor = math.prod(float(f[code]) for f, code in zip(counts.factors(), codes, strict=True))
+        return counts.level() * factor * self._share(launches, signature)
+
+    def _totals(self, terms: Sequence[Term], rows: Codes) -> NDArray[np.float64]:
+        """Return the predicted times in milliseconds of signatures, by their codes ``(n, n_names)``."""
+        found = np.zeros(len(rows))
+        for term in terms:
+            part = term.table[tuple(rows[:, column] for column in term.columns)]
+            for column, factors in enumerate(term.factors):
+                part = part * factors[rows[:, column]]
+            found += part
+        return found
+
+    def _probabilities(self, rows: Codes) -> NDArray[np.float64]:
+        """Return how probable it is that each signature, by its codes ``(n, n_names)``, is accurate enough."""
+        if self._signatures is None or not len(rows):
+            return np.ones(len(rows))
+        codes = np.zeros((len(rows), len(self._space.names)), dtype=np.int32)
+        codes[:, [self._space.names.index(name) for name in self._names]] = rows
+        probabilities = np.exp(self._signatures.log_probability(codes))
+        return np.where(self._signatures.too_narrow(rows), 0.0, probabilities)
 
     def _codes(self, values: Iterable[Value]) -> tuple[int, ...]:
         return tuple(known.index(value) for known, value in zip(self._values, values, strict=True))
@@ -273,21 +401,24 @@ class JointSearch:
     def _signature(self, codes: Iterable[int]) -> dict[str, Value]:
         return {name: values[code] for name, values, code in zip(self._names, self._values, codes, strict=True)}
 
-    def _accurate(self, terms: Sequence[Term]) -> list[tuple[float, tuple[int, ...]]]:
+    def _accurate(self) -> list[tuple[float, tuple[int, ...]]]:
         """Return the signatures that are known to be accurate, by codes, with predicted times; the fastest first."""
-        feasible = [self._codes(known) for known, trial in self._runs.items() if self._objective.is_feasible(trial)]
-        return sorted((_total(terms, codes), codes) for codes in feasible)
+        terms = self._terms()
+        feasible = [codes for codes, trial in self._runs.items() if self._objective.is_feasible(trial)]
+        return sorted((sum(term.at(codes) for term in terms), codes) for codes in feasible)
 
     def _near(self, codes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Yield what differs from a signature in one or two values, and what has one type throughout."""
+        """Yield what differs from a signature in one or two values."""
         changes = [(at, code) for at, values in enumerate(self._values) for code in range(len(values))]
         changes = [change for change in changes if codes[change[0]] != change[1]]
         for chosen in itertools.chain(((change,) for change in changes), itertools.combinations(changes, 2)):
             by_place = dict(chosen)
             yield tuple(by_place.get(at, code) for at, code in enumerate(codes))
-        for name in PRECISIONS:
-            pairs = zip(self._values, codes, strict=True)
-            yield tuple(values.index(name) if name in values else code for values, code in pairs)
+
+    def _uniform(self, codes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Return a signature in one type throughout, in each, the widest first."""
+        types = uniform_types(self._space.parameters).values()
+        return [self._codes((self._signature(codes) | uniform)[name] for name in self._names) for uniform in types]
 
     # -- what to do next -------------------------------------------------------------------------
 
@@ -301,20 +432,54 @@ class JointSearch:
             None when no evaluation is left, or none is worthwhile.
         """
         while left() > 0:
-            leader, total_ms, candidate = self._leader()
-            runs = len(self._asked)
-            if candidate is not None and (leader is None or runs <= _RUNS_SHARE * (runs + self._kernel_evaluations)):
-                found = self._assembled(candidate)
-                if found is not None:
-                    return found
-            of_winner = leader or candidate or self._first_choices()
-            turns = [of_winner, {**of_winner, **self._widest}]
-            self._batches += 1
-            if self._batches % _FOR_BASELINE == 0:
-                turns.reverse()
-            if not any(self._measure(types, total_ms, left()) for types in turns):
-                return self._assembled(candidate) if candidate is not None else None
+            with self._thinking:
+                step = self._step(left())
+            if step is None or isinstance(step, Configuration):
+                return step
+            self._evaluate(*step)
         return None
+
+    def _step(self, left: int) -> Configuration | tuple[_Measured, list[Configuration]] | None:
+        """Return the run of the application or the configurations of a kernel that promise most, if anything does."""
+        accurate = self._accurate()
+        # Of what nobody has run, types may converge as fast as the widest as long as it is not known which do not.
+        terms = self._terms(at_best=True)
+        best_ms, leader = accurate[0] if accurate else (math.inf, None)
+        start = leader or self._codes((self._first_choices() | self._widest)[name] for name in self._names)
+        # What has one type throughout tells most of what narrow types do, and any mixture of types has to beat it.
+        if (uniform := self._next_uniform(terms, start, best_ms)) is not None:
+            return uniform
+        if self._design is None:
+            self._design = self._spread(left)
+        if self._design:
+            measured, configurations = self._design.pop(0)
+            return measured, configurations[:left]
+        runs = len(self._asked)
+        candidate = self._candidate(terms, start, best_ms, _LEAST_PROBABILITY, is_known=leader is not None)
+        if candidate is not None and (leader is None or runs <= _RUNS_SHARE * (runs + self._kernel_evaluations)):
+            return candidate
+        of_winner = self._signature(start)
+        turns = [of_winner, self._in_widest(of_winner)]
+        self._batches += 1
+        if self._batches % _FOR_BASELINE == 0:
+            turns.reverse()
+        promising = next(filter(None, (self._promising(types, best_ms, left) for types in turns)), candidate)
+        # Evaluations are left: what is improbable is worth one, too.
+        return promising or self._candidate(terms, start, best_ms, _IMPROBABLE, is_known=leader is not None)
+
+    def _spread(self, left: int) -> list[tuple[_Measured, list[Configuration]]]:
+        """Return configurations spread over the space of each kernel, the more of one the longer its launches take."""
+        spent_ms = [
+            sum(launches.time_ms for launches in self._launches.values() if launches.measured is measured)
+            for measured in self._measured.values()
+        ]
+        found = []
+        for measured, time_ms in zip(self._measured.values(), spent_ms, strict=True):
+            each = min(_DESIGN, round(_DESIGN_SHARE * left * time_ms / (sum(spent_ms) or 1.0)))
+            # What an earlier session measured was spread, too.
+            if each - measured.times.count >= 2:
+                found.append((measured, measured.times.design(each - measured.times.count, self._types_in(measured))))
+        return found
 
     @property
     def _widest(self) -> dict[str, Value]:
@@ -323,77 +488,144 @@ class JointSearch:
     def _first_choices(self) -> dict[str, Value]:
         return {name: values[0] for name, values in zip(self._names, self._values, strict=True)}
 
-    def _leader(self) -> tuple[dict[str, Value] | None, float, dict[str, Value] | None]:
-        """Return the fastest signature known to be accurate, its time, and of the others the one most worth a run.
+    def _in_widest(self, signature: Mapping[str, Value]) -> dict[str, Value]:
+        """Return a signature in the widest types; with other choices of the steps where those need narrow ones."""
+        wide = {**signature, **self._widest}
+        if self._tuned(wide) is not None:
+            return wide
+        return next((self._signature(codes) for codes in self._runs if self._is_widest(codes)), wide)
 
-        The fastest of all are looked at, and those near the leader: of very many, the fastest are all too narrow.
+    def _is_widest(self, codes: tuple[int, ...]) -> bool:
+        signature = self._signature(codes)
+        return all(signature[name] == value for name, value in self._widest.items())
+
+    def _next_uniform(self, terms: Sequence[Term], start: tuple[int, ...], best_ms: float) -> Configuration | None:
+        """Return the widest configuration in one type throughout that nobody has run, if it may be accurate and fast.
+
+        The first one that is narrower than the widest tells what narrow types do to times, so it may be slow.
         """
-        terms = self._terms()
-        accurate = self._accurate(terms)
-        best, leader = accurate[0] if accurate else (math.inf, None)
-        fastest = itertools.islice(ascending([len(values) for values in self._values], terms), _LOOKED_AT)
-        totals = {codes: total for total, codes in itertools.takewhile(lambda entry: entry[0] < best, fastest)}
-        widest = self._codes((self._first_choices() | self._widest)[name] for name in self._names)
-        for codes in self._near(leader or widest):
-            totals.setdefault(codes, _total(terms, codes))
-        run = {self._codes(known) for known in self._runs}
-        looked_at = [codes for codes, total in totals.items() if total < best and codes not in run]
-        likely = [
-            (totals[codes], probability, codes)
-            for codes, probability in zip(looked_at, self._probabilities(looked_at), strict=True)
-            if probability >= _LEAST_PROBABILITY
-        ]
-        if leader is None:
-            likely.sort(key=lambda entry: -entry[1])
-            best = min((total for total, _, _ in likely), default=math.inf)
-        else:
-            likely = [entry for entry in likely if entry[1] * (best - entry[0]) > _WORTHWHILE * best]
-            likely.sort(key=lambda entry: -entry[1] * (best - entry[0]))
-        signatures = (self._signature(codes) for _, _, codes in likely)
-        candidate = next((each for each in signatures if self._assembled(each) is not None), None)
-        return None if leader is None else self._signature(leader), best, candidate
+        uniform = self._uniform(start)
+        rows = np.array(uniform, dtype=np.int32).reshape(len(uniform), len(self._names))
+        known = [self._is_tried(codes) for codes in uniform]
+        found = zip(uniform, known, self._totals(terms, rows).tolist(), self._probabilities(rows).tolist(), strict=True)
+        for codes, is_known, total_ms, probability in found:
+            is_fast = total_ms < best_ms or sum(known) < 2
+            if not is_known and is_fast and probability >= _UNIFORM_PROBABILITY:
+                configuration = self._assembled(self._signature(codes))
+                if configuration is not None:
+                    return configuration
+        return None
 
-    def _measure(self, signature: Mapping[str, Value], total_ms: float, left: int) -> bool:
-        """Evaluate the kernel that promises most in these types; say whether any was worth it."""
-        promises: list[tuple[float, _Launches, list[Configuration]]] = []
+    def _is_tried(self, codes: tuple[int, ...]) -> bool:
+        return codes in self._runs or self._failures[codes] >= _FAILURES
+
+    def _values_of_runs(
+        self,
+        terms: Sequence[Term],
+        signatures: Sequence[tuple[int, ...]],
+        best_ms: float,
+        least: float,
+        *,
+        is_known: bool,
+    ) -> list[tuple[float, tuple[int, ...]]]:
+        """Return what a run of each signature promises, those that promise nothing left out.
+
+        That is by how many milliseconds it is expected to be faster than the fastest that is known; as long as none is,
+        how probable it is that it is accurate.
+        """
+        new = [codes for codes in signatures if not self._is_tried(codes)]
+        rows = np.array(new, dtype=np.int32).reshape(len(new), len(self._names))
+        totals, probabilities = self._totals(terms, rows), self._probabilities(rows)
+        found = []
+        for codes, total_ms, probability in zip(new, totals.tolist(), probabilities.tolist(), strict=True):
+            gain_ms = probability * (best_ms - total_ms)
+            if probability < least or not math.isfinite(total_ms):
+                continue
+            if not is_known or gain_ms > _WORTHWHILE * best_ms:
+                found.append((gain_ms if is_known else probability, codes))
+        return found
+
+    def _candidate(
+        self, terms: Sequence[Term], start: tuple[int, ...], best_ms: float, least: float, *, is_known: bool
+    ) -> Configuration | None:
+        """Return the configuration that is most worth a run, with this probability at least; None if none is.
+
+        The fastest of all are looked at, and those near the leader: of very many, the fastest are all too narrow. From
+        what promises most of these it goes on uphill.
+        """
+        fastest = itertools.islice(ascending([len(values) for values in self._values], terms), _LOOKED_AT)
+        new = [codes for _, codes in itertools.takewhile(lambda entry: entry[0] < best_ms, fastest)]
+        new += self._near(start)
+        for values in itertools.product(*(p.values for p in self._choices)):
+            chosen = dict(zip((p.name for p in self._choices), values, strict=True))
+            new += self._uniform(self._codes(chosen.get(n, v) for n, v in self._signature(start).items()))
+        ranked: dict[tuple[int, ...], float] = {}
+        for _ in range(_CLIMBS):
+            before = max(ranked.values(), default=0.0)
+            fresh = [codes for codes in dict.fromkeys(new) if codes not in ranked]
+            found = self._values_of_runs(terms, fresh, best_ms, least, is_known=is_known)
+            ranked |= {codes: value for value, codes in found}
+            if max(ranked.values(), default=0.0) <= before:
+                break
+            new = list(self._near(max(ranked, key=ranked.__getitem__)))
+        ordered = sorted(ranked, key=lambda codes: (-ranked[codes], codes))
+        return next(filter(None, (self._assembled(self._signature(codes)) for codes in ordered)), None)
+
+    def _promising(
+        self, signature: Mapping[str, Value], total_ms: float, left: int
+    ) -> tuple[_Measured, list[Configuration]] | None:
+        """Return the configurations of a kernel that promise most in these types; None if none is worth it."""
+        promises: list[tuple[float, _Measured, list[Configuration]]] = []
         for launches in self._launches.values():
-            count = launches.counts.get(self._chosen(signature), 0)
+            count = self._expected(launches, signature)
             values = _values_of(launches, signature)
             if count and values is not None:
-                chosen, gain_ms = launches.measured.times.promising(values, min(_BATCH, left))
-                promises.append((gain_ms * count, launches, chosen))
+                batch = min(_BATCH, max(1, left // _FEW))
+                chosen, gain_ms = launches.measured.times.promising(values, batch)
+                promises.append((gain_ms * count, launches.measured, chosen))
         if not promises:
-            return False
-        gain, launches, chosen = max(promises, key=lambda entry: entry[0])
+            return None
+        gain, measured, chosen = max(promises, key=lambda entry: entry[0])
         if not chosen or gain <= (_WORTHWHILE * total_ms if math.isfinite(total_ms) else 0.0):
-            return False
-        self._evaluate(launches.measured, chosen)
-        return True
+            return None
+        return measured, chosen
+
+    def _tuned(self, signature: Mapping[str, Value]) -> Configuration | None:
+        """Return the configuration of a signature whose kernels are the fastest known; None if there is none.
+
+        All launches of a kernel have the same values of its own parameters, so what is least is the sum of their times.
+        """
+        values = {p.name: p.values[0] for p in self._space.parameters} | dict(signature)
+        times: dict[str, dict[tuple[Value, ...], float]] = {}
+        for launches in self._launches.values():
+            name, count = launches.measured.kernel.name, self._expected(launches, signature)
+            types = _values_of(launches, signature)
+            if not count:
+                continue
+            if types is None:
+                return None
+            names = [p.name for p in free(self._application.kernels[name]) if p.name not in types]
+            found = launches.measured.times.at_most(types, names)
+            both = {own: count * found[own] + times.get(name, {}).get(own, 0.0) for own in found}
+            times[name] = {own: both[own] for own in both if name not in times or own in times[name]}
+            if times[name]:
+                fastest = min(times[name], key=times[name].__getitem__)
+                values |= {f"{name}.{own}": value for own, value in zip(names, fastest, strict=True)}
+            elif launches.measured.times.is_complete:
+                return None  # a constraint of the kernel, or of the device, rules it out
+        configuration = Configuration({name: values[name] for name in self._space.names})
+        return configuration if configuration in self._space else None
 
     def _assembled(self, signature: Mapping[str, Value]) -> Configuration | None:
         """Return the configuration of a signature whose kernels are the fastest known; None if it was asked for."""
-        values = {p.name: p.values[0] for p in self._space.parameters} | dict(signature)
-        heaviest: dict[str, float] = {}
-        for launches in self._launches.values():
-            kernel, count = launches.measured.kernel, launches.counts.get(self._chosen(signature), 0)
-            own = _values_of(launches, signature)
-            if not count or own is None:
-                continue
-            times = launches.measured.times
-            fastest = times.fastest(own, measured=True) or times.fastest(own)
-            if fastest is not None and count * fastest[1] > heaviest.get(kernel.name, 0.0):
-                heaviest[kernel.name] = count * fastest[1]
-                values |= {
-                    f"{kernel.name}.{p.name}": fastest[0][p.name] for p in free(self._application.kernels[kernel.name])
-                }
-        found = Configuration({name: values[name] for name in self._space.names})
-        return None if found in self._asked or found not in self._space else found
+        found = self._tuned(signature)
+        return None if found in self._asked else found
 
     def finalists(self, count: int) -> list[Configuration]:
         """Return what has not been run of the fastest accurate signatures and of the widest types, each tuned best."""
-        signatures = [self._signature(codes) for _, codes in self._accurate(self._terms())[:count]]
+        signatures = [self._signature(codes) for _, codes in self._accurate()[:count]]
         if signatures:
-            signatures.append({**signatures[0], **self._widest})
+            signatures.append(self._in_widest(signatures[0]))
         found = [self._assembled(signature) for signature in signatures]
         return list(dict.fromkeys(configuration for configuration in found if configuration is not None))
 
@@ -406,11 +638,6 @@ def _timed(trial: Trial) -> Trial:
     """Return a trial of a kernel alone without what it says of errors: only the application's answer has a meaning."""
     metrics = {name: value for name, value in trial.measurement.metrics.items() if name not in errors_of(trial)}
     return dataclasses.replace(trial.with_measurement(metrics=metrics), warnings=())
-
-
-def _total(terms: Sequence[Term], codes: tuple[int, ...]) -> float:
-    """Return the predicted time in milliseconds of a signature."""
-    return float(sum(term.table[tuple(codes[column] for column in term.columns)] for term in terms))
 
 
 def _place(

@@ -41,8 +41,11 @@ __all__ = ["Phases"]
 
 #: A share of the budget that hardly suffices to find a baseline at all.
 _SMALL_SHARE: Final = 3
-#: Runs of an application that are kept for what turns out fastest, and for its baseline.
-_FOR_FINALISTS: Final = 4
+#: Runs of an application that are kept for what turns out fastest, and for its baseline: a share of the evaluations, at
+#: least one for each, and at most so many.
+_FINALISTS_SHARE: Final = 1 / 8
+_FEWEST_FINALISTS: Final = 2
+_MOST_FINALISTS: Final = 4
 #: So many of the fastest configurations are given the baseline's types.
 _CROSSED: Final = 2
 #: Of a budget from this on, at least one evaluation is kept for the winner's tuning in the baseline's types.
@@ -134,6 +137,7 @@ class Phases:
     def _search_jointly(self, application: Application) -> None:
         """Search an application by models of its kernels' times and of its error; see :mod:`mptune.tuner.joint`."""
         ledger, budget = self._ledger, self._settings.budget
+        finalists = min(_MOST_FINALISTS, max(_FEWEST_FINALISTS, round(_FINALISTS_SHARE * budget)))
         with (
             tempfile.TemporaryDirectory(prefix="mptune-") as folder,
             contextlib.closing(
@@ -145,6 +149,7 @@ class Phases:
                     self._kernel_evaluator,
                     ledger.stored_of_kernel,
                     self._keep_of_kernel,
+                    ledger.searching,
                     Path(folder),
                     self._settings.seed,
                     self._warn,
@@ -153,11 +158,16 @@ class Phases:
         ):
 
             def left() -> int:
-                return ledger.remaining() - _FOR_FINALISTS
+                return ledger.remaining() - finalists
 
             def evaluate(phase: str, configurations: Sequence[Configuration]) -> None:
                 waiting = iter(configurations)
                 self._evaluate(phase, budget, lambda n: list(islice(waiting, n)), joint.tell)
+
+            def look(configuration: Configuration) -> None:
+                if joint.is_new(configuration):
+                    joint.look(configuration)
+                    self._file.update(dataclasses.replace(self._file.state, launches=joint.launches))
 
             first = joint.first()[: max(1, budget // 4)]
             evaluate("baseline", first)
@@ -168,18 +178,18 @@ class Phases:
             # What an earlier session measured is known before anything else is chosen.
             evaluate("search", ledger.waiting)
             for trial in list(ledger.trials.values()):
-                if trial.is_valid and trial.configuration in first:
-                    joint.look(trial.configuration)
-            self._file.update(dataclasses.replace(self._file.state, launches=joint.launches))
+                if trial.is_valid:
+                    look(trial.configuration)
             if not joint.launches:
                 self._search()
                 return
             ledger.begin_phase("search", budget, adopts=False)
-            joint.begin(left)
             while (configuration := joint.next(left)) is not None:
                 evaluate("search", [configuration])
+                if configuration in ledger.trials and ledger.trials[configuration].is_valid:
+                    look(configuration)
                 ledger.begin_phase("search", budget, adopts=False)
-            evaluate("search", joint.finalists(_FOR_FINALISTS - 1))
+            evaluate("search", joint.finalists(finalists - 1))
 
     def _kernel_evaluator(self, kernel: Kernel) -> DeviceEvaluator:
         """Return what evaluates a kernel of an application alone, on data it has within it."""

@@ -20,14 +20,20 @@ def problems(draw):
         shape = [radices[column] for column in columns]
         values = st.one_of(st.integers(0, 9).map(float), st.just(math.inf))
         flat = draw(st.lists(values, min_size=math.prod(shape), max_size=math.prod(shape)))
-        terms.append(Term(columns, np.array(flat, dtype=float).reshape(shape)))
+        factor = st.sampled_from([0.5, 1.0, 2.0])
+        factors = [draw(st.lists(factor, min_size=radix, max_size=radix)) for radix in radices]
+        scaling = draw(st.sampled_from([(), tuple(map(np.array, factors))]))
+        terms.append(Term(columns, np.array(flat, dtype=float).reshape(shape), scaling))
     return radices, terms
 
 
 def listed(radices, terms):
     found = []
     for codes in itertools.product(*map(range, radices)):
-        total = sum(float(term.table[tuple(codes[c] for c in term.columns)]) for term in terms)
+        total = 0.0
+        for term in terms:
+            factor = math.prod(factors[code] for factors, code in zip(term.factors, codes, strict=False))
+            total += float(term.table[tuple(codes[c] for c in term.columns)] * factor)
         if total < math.inf:
             found.append((total, codes))
     return sorted(found)
@@ -59,3 +65,5 @@ def test_what_does_not_fit_is_refused():
         next(ascending([2, 3], [Term((0, 1), np.zeros((2, 2)))]))
     with pytest.raises(ValueError, match="not ascending"):
         next(ascending([2, 2], [Term((1, 0), np.zeros((2, 2)))]))
+    with pytest.raises(ValueError, match="there are factors for"):
+        next(ascending([2, 2], [Term((0,), np.zeros(2), [np.ones(2), np.ones(3)])]))

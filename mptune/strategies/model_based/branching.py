@@ -20,10 +20,17 @@ class Term:
     Attributes:
         columns: which choices it depends on, ascending.
         table: its value by their codes, one axis for each column; infinite where that is not possible.
+        factors: what that is multiplied with, by the code of each of all choices; none unless given.
     """
 
     columns: tuple[int, ...]
     table: NDArray[np.float64]
+    factors: Sequence[NDArray[np.float64]] = ()
+
+    def at(self, codes: Sequence[int]) -> float:
+        """Return its value for codes of all choices."""
+        factor = math.prod(float(factors[code]) for factors, code in zip(self.factors, codes, strict=False))
+        return float(self.table[tuple(codes[column] for column in self.columns)]) * factor
 
 
 def ascending(radices: Sequence[int], terms: Sequence[Term]) -> Iterator[tuple[float, tuple[int, ...]]]:
@@ -37,14 +44,20 @@ def ascending(radices: Sequence[int], terms: Sequence[Term]) -> Iterator[tuple[f
         terms: what is summed.
 
     Raises:
-        ValueError: a table does not fit its columns, or columns are not ascending.
+        ValueError: a table or factors do not fit the choices, or columns are not ascending.
     """
     for term in terms:
         if list(term.columns) != sorted(set(term.columns)):
             raise ValueError(f"columns {term.columns} of a term are not ascending")
         if term.table.shape != tuple(radices[column] for column in term.columns):
             raise ValueError(f"the table of columns {term.columns} has shape {term.table.shape}")
+        if term.factors and [len(factors) for factors in term.factors] != list(radices):
+            raise ValueError(f"there are factors for {[len(f) for f in term.factors]} codes, not {list(radices)}")
     bounds = [_bounds(term, len(radices)) for term in terms]
+    # The least product of the factors of all choices from the n-th on.
+    rest = [
+        [math.prod(float(f.min()) for f in term.factors[depth:]) for depth in range(len(radices) + 1)] for term in terms
+    ]
     # Ties go by codes, so that the order is always the same.
     waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     while waiting:
@@ -54,10 +67,14 @@ def ascending(radices: Sequence[int], terms: Sequence[Term]) -> Iterator[tuple[f
             yield total, codes
             continue
         sums = np.zeros(radices[depth])
-        for term, tables in zip(terms, bounds, strict=True):
+        for term, tables, open_factor in zip(terms, bounds, rest, strict=True):
             known = tuple(codes[column] for column in term.columns if column < depth)
             # With one axis more where the term depends on this choice.
-            sums += tables[depth + 1][known]
+            bound = tables[depth + 1][known]
+            if term.factors:
+                factor = math.prod(float(factors[code]) for factors, code in zip(term.factors, codes, strict=False))
+                bound = bound * (factor * open_factor[depth + 1] * term.factors[depth])
+            sums += bound
         for code, bound in enumerate(sums.tolist()):
             if bound < math.inf:
                 heapq.heappush(waiting, (bound, (*codes, code)))

@@ -68,6 +68,12 @@ _FAULT_WHERE_SOME_DISAGREE: Final = 0.5
 _LOG_MISLED: Final = math.log(0.05)
 #: Stands for an infinite excess where configurations of a signature are compared.
 _MOST_DECADES: Final = 20.0
+#: An error so many decades above the threshold is that of narrower types, too, whatever else is uncertain.
+_FAR: Final = 0.5
+#: What an error of 0 says about log10 error where it may be one of digits that are not seen: decades below the unit
+#: roundoff of the coarsest type, and how surely.
+_UNSEEN: Final = 1.0
+_UNSEEN_DEVIATION: Final = 2.0
 #: What a result that is not finite says about log10 error: decades above the threshold, and how surely.
 _NON_FINITE_EXCESS: Final = 2.0
 _NON_FINITE_DEVIATION: Final = 1.0
@@ -251,10 +257,21 @@ class _Record:
 
 
 class Signatures:
-    """Says whether signatures, of parameters with these names, meet the threshold, and with what probability."""
+    """Says whether signatures, of parameters with these names, meet the threshold, and with what probability.
 
-    def __init__(self, space: SearchSpace, names: Sequence[str], objective: Objective) -> None:
+    Args:
+        space: the configurations.
+        names: of the parameters in a signature.
+        objective: has the thresholds.
+        is_relative: whether errors are against what the widest types give: then that these have none says nothing, and
+            an error of 0 in others only that it is too small to be seen.
+    """
+
+    def __init__(
+        self, space: SearchSpace, names: Sequence[str], objective: Objective, *, is_relative: bool = False
+    ) -> None:
         self._objective = objective
+        self._is_relative = is_relative
         self.columns = [space.names.index(name) for name in names]
         self._free = [
             column for column, p in enumerate(space.parameters) if column not in self.columns and len(p.values) > 1
@@ -270,6 +287,7 @@ class Signatures:
         #: Key, value codes outside the signature and excess of everything that failed.
         self._failures: list[tuple[int, Codes, float]] = []
         self._bits = [_significand_bits(p) for p in parameters]
+        self._ranges = [_ranges(p) for p in parameters]
         self.widest = np.array([int(bits.argmax()) for bits in self._bits], dtype=np.int32)
         #: Grows whenever something was learnt.
         self.version = 0
@@ -312,13 +330,47 @@ class Signatures:
 
     def _fit(self) -> None:
         known = [r for r in self._records.values() if r.excesses or self._failed(r)]
+        if self._is_relative:
+            known = [r for r in known if not np.array_equal(r.codes, self.widest)]
         if known:
-            excesses = np.array([min(r.excesses) if r.excesses else _NON_FINITE_EXCESS for r in known])
-            deviations = np.array([0.0 if r.excesses else _NON_FINITE_DEVIATION for r in known])
-            codes = np.array([r.codes for r in known])
-            self._model.fit(codes, np.maximum(excesses + self._target, _LEAST_ERROR), deviations)
+            levels, deviations = np.array([self._level(r) for r in known]).T
+            self._model.fit(np.array([r.codes for r in known]), levels, deviations)
+
+    def _level(self, record: _Record) -> tuple[float, float]:
+        """Return what a record says of log10 error, and how uncertain that is."""
+        if not record.excesses:
+            return max(_NON_FINITE_EXCESS + self._target, _LEAST_ERROR), _NON_FINITE_DEVIATION
+        level = min(record.excesses) + self._target
+        if self._is_relative and level <= _LEAST_ERROR:
+            types = zip(self._bits, self._ranges, record.codes, strict=True)
+            bits = min((b[c] for b, ranges, c in types if ranges.any()), default=0.0)
+            return max(-bits * math.log10(2.0) - _UNSEEN, _LEAST_ERROR), _UNSEEN_DEVIATION
+        return max(level, _LEAST_ERROR), 0.0
 
     # -- asking --------------------------------------------------------------------------------
+
+    def too_narrow(self, rows: Codes) -> NDArray[np.bool_]:
+        """Return which signatures are nowhere wider than one that exceeds the threshold by far.
+
+        Args:
+            rows: value codes of the signature, shape ``(n, n_names)``.
+
+        Returns:
+            Shape ``(n,)``. Everything without an order is the same in both. Where the results were not finite, a
+            significand says nothing, so that only the same and narrower ranges are meant.
+        """
+        found = np.zeros(len(rows), dtype=np.bool_)
+        for record in self._records.values():
+            if min(record.excesses, default=math.inf if self._failed(record) else -math.inf) <= _FAR:
+                continue
+            narrower = np.ones(len(rows), dtype=np.bool_)
+            for column, (bits, ranges) in enumerate(zip(self._bits, self._ranges, strict=True)):
+                known, codes = record.codes[column], rows[:, column]
+                narrower &= (bits[codes] <= bits[known]) if bits.any() else codes == known
+                if not record.excesses:
+                    narrower &= ranges[codes] <= ranges[known]
+            found |= narrower
+        return found
 
     def keys(self, codes: Codes) -> Keys:
         """Return an identity of each configuration's signature, shape ``(n,)``."""
@@ -469,4 +521,11 @@ def _significand_bits(parameter: Parameter) -> Array:
     if isinstance(parameter, PolicyParameter):
         steps = {"accurate": 32.0, "fast": 16.0, "approx": 0.0}
         return np.array([steps[str(v)] for v in parameter.values])
+    return np.zeros(len(parameter.values))
+
+
+def _ranges(parameter: Parameter) -> Array:
+    """Return the largest exponent of each value; zeros for a parameter that is no precision."""
+    if isinstance(parameter, PrecisionParameter):
+        return np.array([math.log2(precision(str(v)).largest) for v in parameter.values])
     return np.zeros(len(parameter.values))

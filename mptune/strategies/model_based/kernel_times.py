@@ -24,6 +24,8 @@ Array = NDArray[np.float64]
 _MOST: Final = 20_000
 #: Spread of the logarithms of times below which they are as good as equal.
 _LEAST_SPREAD: Final = 1e-3
+#: Their spread as long as only one is known.
+_USUAL_SPREAD: Final = 0.5
 
 
 class KernelTimes:
@@ -46,11 +48,20 @@ class KernelTimes:
         self._hyperparameters = self._prior.centre
         #: Logarithm of the time by index; NaN where it failed.
         self._known: dict[int, float] = {}
+        #: The same of launches within a run of the application, which other launches came before.
+        self._within: dict[int, float] = {}
+        #: Grows whenever something was learnt.
+        self.version = 0
         self._fitted_to = -1
 
     @property
+    def is_complete(self) -> bool:
+        """Whether it looks at all configurations, not at a sample of them."""
+        return len(self._indices) == self.space.size
+
+    @property
     def count(self) -> int:
-        """How many trials it was told."""
+        """How many trials of the kernel alone it was told."""
         return len(self._known)
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -60,10 +71,21 @@ class KernelTimes:
             if index is None:
                 continue
             self._known[index] = math.log(trial.time_ms) if trial.is_valid and trial.time_ms > 0 else math.nan
-            if index not in self._indices:
-                self._indices = np.append(self._indices, index)
-                self._codes = np.concatenate([self._codes, self.space.codes([index])])
-                self._at = np.concatenate([self._at, self._features.of([index])])
+            self._look_at(index)
+
+    def tell_within(self, configuration: Configuration, time_ms: float) -> None:
+        """Learn how long a launch took within a run of the application."""
+        index = self.space.index(configuration)
+        if index is not None and 0 < time_ms < math.inf:
+            self._within[index] = math.log(time_ms)
+            self._look_at(index)
+
+    def _look_at(self, index: int) -> None:
+        self.version += 1
+        if index not in self._indices:
+            self._indices = np.append(self._indices, index)
+            self._codes = np.concatenate([self._codes, self.space.codes([index])])
+            self._at = np.concatenate([self._at, self._features.of([index])])
 
     def design(self, count: int, values: Mapping[str, Collection[Value]]) -> list[Configuration]:
         """Return configurations to begin with, spread over those in which some parameters have only some values.
@@ -93,22 +115,24 @@ class KernelTimes:
         np.minimum.at(found, places, np.exp(self._mean - self._deviation))
         return found.reshape(shape)
 
-    def fastest(self, values: Mapping[str, Value], *, measured: bool = False) -> tuple[Configuration, float] | None:
-        """Return the fastest configuration with some values, and its time in milliseconds; None if there is none.
+    def at_most(self, values: Mapping[str, Value], names: Sequence[str]) -> dict[tuple[Value, ...], float]:
+        """Return what launches with some values will hardly take longer than, in milliseconds, by those of others.
+
+        Where it was measured that is the time itself. What does not run is left out.
 
         Args:
             values: by parameter.
-            measured: of those that have been measured only.
+            names: the other parameters.
         """
         self._update()
-        mask = self._having(values)
-        if measured:
-            mask = mask & (self._deviation == 0)
-        mask &= np.isfinite(self._mean)
-        if not mask.any():
-            return None
-        place = int(np.where(mask, self._mean, math.inf).argmin())
-        return self.space.configuration(int(self._indices[place])), float(np.exp(self._mean[place]))
+        places = np.flatnonzero(self._having(values) & np.isfinite(self._mean))
+        columns = [self.space.names.index(name) for name in names]
+        offered = [self.space.parameters[column].values for column in columns]
+        times = np.exp(self._mean[places] + self._deviation[places])
+        return {
+            tuple(known[code] for known, code in zip(offered, codes, strict=True)): time_ms
+            for codes, time_ms in zip(self._codes[places][:, columns].tolist(), times.tolist(), strict=True)
+        }
 
     def promising(self, values: Mapping[str, Value], count: int) -> tuple[list[Configuration], float]:
         """Return configurations with some values that are worth measuring, and how much faster that may make it.
@@ -148,14 +172,15 @@ class KernelTimes:
 
     def _update(self) -> None:
         """Bring the model up to date: logarithms of times, mean and deviation, at all configurations looked at."""
-        if self._fitted_to == len(self._known):
+        if self._fitted_to == self.version:
             return
-        self._fitted_to = len(self._known)
-        ran = {index: log_ms for index, log_ms in self._known.items() if not math.isnan(log_ms)}
+        self._fitted_to = self.version
+        known = self._together()
+        ran = {index: log_ms for index, log_ms in known.items() if not math.isnan(log_ms)}
         self._mean, self._deviation = np.zeros(len(self._indices)), np.ones(len(self._indices))
         if ran:
             x, y = self._features.of(list(ran)), np.array(list(ran.values()))
-            middle, spread = float(y.mean()), max(float(y.std()), _LEAST_SPREAD)
+            middle, spread = float(y.mean()), max(float(y.std()), _LEAST_SPREAD if len(y) > 1 else _USUAL_SPREAD)
             z = (y - middle) / spread
             if len(z) > 1:
                 self._hyperparameters = fit(x, z, self._prior, [self._hyperparameters], 30)
@@ -163,7 +188,17 @@ class KernelTimes:
             posterior.condition(x, z)
             self._mean = posterior.mean * spread + middle
             self._deviation = np.maximum(posterior.deviation * spread, 1e-9)
-        places = {int(index): place for place, index in enumerate(self._indices.tolist()) if index in self._known}
-        for index, log_ms in self._known.items():
+        places = {index: place for place, index in enumerate(self._indices.tolist())}
+        for index, log_ms in known.items():
             self._mean[places[index]] = math.inf if math.isnan(log_ms) else log_ms
             self._deviation[places[index]] = 0.0
+
+    def _together(self) -> dict[int, float]:
+        """Return the logarithms of times of the kernel alone, those within a run made comparable with them.
+
+        Within a run caches are as other kernels leave them, which multiplies all times by about the same.
+        """
+        apart = [self._within[i] - self._known[i] for i in self._within if not math.isnan(self._known.get(i, math.nan))]
+        # A factor that is seen once may be noise.
+        factor = float(np.median(apart)) * len(apart) / (len(apart) + 1) if apart else 0.0
+        return {index: log_ms - factor for index, log_ms in self._within.items()} | self._known

@@ -1,0 +1,62 @@
+"""How often kernels are launched, by signature."""
+
+import itertools
+import math
+
+import pytest
+
+from mptune import CategoricalParameter, PrecisionParameter
+from mptune.strategies.model_based.launch_counts import LaunchCounts
+
+TYPES = ["fp64", "fp32", "fp16"]
+PARAMETERS = [
+    PrecisionParameter("a", TYPES),
+    PrecisionParameter("b", TYPES),
+    CategoricalParameter("method", ["plain", "refined"]),
+]
+
+
+def predicted(counts, codes):
+    return counts.level() * math.prod(factors[code] for factors, code in zip(counts.factors(), codes, strict=True))
+
+
+def test_it_learns_what_each_value_does():
+    counts = LaunchCounts(PARAMETERS)
+    truth = {
+        codes: 100 * (1, 1.1, 2)[codes[0]] * (1, 1, 1.5)[codes[1]] * (1, 1.2)[codes[2]]
+        for codes in itertools.product(range(3), range(3), range(2))
+    }
+    for codes in [(0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 1, 0), (0, 2, 0), (0, 0, 1)]:
+        counts.tell(codes, truth[codes])
+    for codes, count in truth.items():
+        assert predicted(counts, codes) == pytest.approx(count, rel=0.1)
+
+
+def test_what_is_not_known_to_be_at_fault_is_not_blamed_at_best():
+    counts = LaunchCounts(PARAMETERS)
+    counts.tell((0, 0, 0), 100)
+    counts.tell((1, 1, 0), 130)
+    assert predicted(counts, (1, 1, 0)) == pytest.approx(130, rel=0.02)
+    at_best = [factors.tolist() for factors in counts.factors(at_best=True)]
+    assert at_best[0][1] == at_best[1][1] == 1.0
+    counts.tell((0, 1, 0), 130)
+    # Now it is known which.
+    at_best = [factors.tolist() for factors in counts.factors(at_best=True)]
+    assert counts.factors()[0][1] == pytest.approx(1.0, abs=0.03)
+    assert counts.factors()[1][1] > 1.1
+    assert at_best[0][1] == pytest.approx(1.0, abs=0.03)
+
+
+def test_what_nothing_is_known_of_has_no_effect():
+    counts = LaunchCounts(PARAMETERS)
+    assert predicted(counts, (0, 0, 0)) == 0
+    counts.tell((0, 0, 0), 25)
+    for codes in ((0, 0, 0), (2, 2, 1)):
+        assert predicted(counts, codes) == pytest.approx(25)
+
+
+def test_without_parameters_there_is_a_number():
+    counts = LaunchCounts([])
+    counts.tell((), 7)
+    assert counts.factors() == []
+    assert counts.level() == pytest.approx(7)
