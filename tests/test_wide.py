@@ -94,7 +94,7 @@ class TestAnswer:
 
         inputs = {"x": np.random.default_rng(0).uniform(size=N)}
         app = recurrence(RECURRENCE.replace("3.9", "RATE"))
-        options = CompileOptions("sm_90", ("--use_fast_math", "-DRATE=3.9L"))
+        options = CompileOptions("sm_90", ("--use_fast_math", "-DRATE=3.9"))
         found = WideAnswer(app, Elsewhere(), options, app.metric)(inputs, app.resolve_sizes())
         assert np.array_equal(found["x"], both(recurrence(), inputs)[1]["x"])
 
@@ -211,7 +211,7 @@ class TestRuns:
         assert document["fp64_errors"] == {name: pytest.approx(value) for name, value in run.info.fp64_errors.items()}
 
     def test_a_threshold_below_it_is_warned_of(self, run, warnings):
-        said = "the threshold of error, 1e-15, is below what fp64 itself gives"
+        said = "the threshold of error, 1e-15, is below the error of fp64 itself"
         assert any(message.startswith(said) for message in warnings)
 
     def test_unseen_inputs_are_compared_with_it_too(self, run, path):

@@ -19,6 +19,7 @@ from mptune.kernel.limits import widest
 from mptune.precision import PRECISIONS, WIDE
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
+from mptune.widening import widened
 
 __all__ = ["OwnAnswer", "WideAnswer", "with_reference"]
 
@@ -180,7 +181,8 @@ class WideAnswer(OwnAnswer):
         if backend.name != "host":
             host = get_backend("host")
             flags = tuple(flag for flag in flags if flag.startswith(_DEFINITIONS) and flag not in _DEFINITIONS)
-        wide = (*flags, "-fno-fast-math", f"-DMPTUNE_WIDE={WIDE.significand_bits}")
+        defined = (widened(flag) if flag.startswith("-D") else flag for flag in flags)
+        wide = (*defined, "-fno-fast-math", f"-DMPTUNE_WIDE={WIDE.significand_bits}")
         super().__init__(application, host, CompileOptions(flags=wide, timeout_s=options.timeout_s), metrics, announce)
         self._in_fp64 = OwnAnswer(application, backend, options, metrics, announce)
 

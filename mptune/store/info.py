@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from mptune.errors import MptuneError, RunFileError
 from mptune.finals import Finals
 from mptune.objective import Objective
-from mptune.precision import WIDE
+from mptune.precision import PRECISIONS, WIDE
 from mptune.regions import key_of
 from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
@@ -121,7 +121,24 @@ class RunInfo:
         """How good fp64 itself is, in words: by what has a threshold, else by the error metric; empty if not known."""
         known = [name for name in self.objective.limits or ("error",) if name in self.fp64_errors]
         errors = (f"{name[5:].replace('.', '', 1)} {self.fp64_errors[name]:.2g}".strip() for name in known)
-        return f"fp64 itself: {', '.join(errors)} against {WIDE.name}" if known else ""
+        return f"{self._fp64} itself: {', '.join(errors)} against {WIDE.name}" if known else ""
+
+    @property
+    def limits_below_fp64(self) -> tuple[str, ...]:
+        """Say which thresholds fp64 itself does not meet, a line for each."""
+        found = ((name, limit, self.fp64_errors.get(name, 0.0)) for name, limit in self.objective.limits.items())
+        return tuple(
+            f"the threshold of {name.removeprefix('error.')}, {limit:g}, is below the error of {self._fp64} itself, "
+            f"{error:.2g} against {WIDE.name}: what meets it does so by chance"
+            for name, limit, error in found
+            if error > limit
+        )
+
+    @property
+    def _fp64(self) -> str:
+        """What to call the widest types."""
+        offered = {value for values in (self.baseline_values or {}).values() for value in values}
+        return "fp64" if offered.isdisjoint(PRECISIONS.keys() - {"fp64"}) else "what is widest"
 
     def measured_by(self, error: str) -> str:
         """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""

@@ -28,7 +28,6 @@ from mptune.folders import cache_folder, own_folder
 from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.lints import lints, refuse_clashes
 from mptune.policy import MeasurementPolicy
-from mptune.precision import WIDE
 from mptune.run import Run
 from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
 from mptune.tuner.phases import Phases
@@ -98,12 +97,6 @@ def tune(
         plan = dataclasses.replace(plan, sizes=Sizes({**plan.sizes, **ready.sizes}))
         for remark in ready.remarks:
             warn(remark)
-        for name, limit in plan.objective.limits.items():
-            if (error := ready.fp64_errors.get(name, 0.0)) > limit:
-                warn(
-                    f"the threshold of {name.removeprefix('error.')}, {limit:g}, is below what fp64 itself gives, "
-                    f"{error:.2g} against {WIDE.name}: what meets it does so by chance"
-                )
         space = plan.space_on(ready)
         if isinstance(plan.kernel, Kernel):
             refuse_clashes(plan.kernel, plan.sizes, space)
@@ -111,6 +104,8 @@ def tune(
                 warn(found)
         space = space.restrict(plan.settings.restrict)
         info = plan.describe(space, ready, command)
+        for unsure in info.limits_below_fp64:
+            warn(unsure)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
         phases = Phases(plan, space, evaluator, file, (on_progress, on_verification), start, warn)
