@@ -245,6 +245,13 @@ class TestRefusals:
         with pytest.raises(MptuneError, match=r"another answer from run to run|not the same when it is computed again"):
             Bench(app, Sizes({"n": N}), get_backend("host"))
 
+    def test_what_nobody_writes(self):
+        app = recurrence(
+            buffers=[InOut("x", "n", precision="x_type"), Buffer("y", "n", precision="fp64")], outputs=["y"]
+        )
+        with pytest.raises(KernelError, match=f"never writes {N} of {N} elements of its output 'y'"):
+            WideAnswer(app, get_backend("host"), CompileOptions(), "NRMSE")({"x": np.zeros(N)}, Sizes({"n": N}))
+
     def test_linear_algebra_of_numpy(self):
         app = recurrence(steps=lambda run, size: np.linalg.solve(np.diag(run.read(run.x)), run.read(run.x)))
         with pytest.raises(KernelError, match=r"np.asarray\(..., np.float64\) makes that"):

@@ -127,10 +127,10 @@ def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.
 def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an array of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers.
 
-    Of what is wider than fp64, and never a trial's, any NaN will do.
+    In a type wider than fp64 it is what becomes that of fp64 when it is rounded.
     """
     if dtype == WIDE.dtype and dtype.itemsize > 8:
-        return np.full(shape, np.nan, dtype)
+        return poisoned(shape, PRECISIONS["fp64"].dtype).astype(dtype)
     return np.full(shape, poison_pattern(dtype)).view(dtype)
 
 
