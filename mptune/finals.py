@@ -34,6 +34,8 @@ _FAR_BEHIND: Final = 1.1
 #: one round than in another (between the tenth and the ninetieth percentile).
 _MANY_TASKS: Final = 0.25
 _MUCH_DRIFT: Final = 0.1
+#: Less than this rounds to no percent.
+_NO_DRIFT: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,8 @@ class Finals:
         if not (self.tasks_per_core >= _MANY_TASKS or self.drift >= _MUCH_DRIFT):
             return ""
         tasks = "" if math.isnan(self.tasks_per_core) else f"{self.tasks_per_core:.1f} other tasks wanted each core, "
+        if self.drift < _NO_DRIFT:
+            return f"{tasks}though the same code took as long in all rounds"
         longer = "who knows how much" if math.isnan(self.drift) else f"up to {self.drift:.0%}"
         return f"{tasks}the same code took {longer} longer in some rounds than in others"
 

@@ -113,6 +113,7 @@ class Facts:
         best_ms: the time to beat (:meth:`MeasurementPolicy.time_to_beat`); infinite if every time matters.
         free: names of the parameters outside the signature that have several values.
         holds: whether no two configurations of one signature have disagreed (:func:`~mptune.evidence.disagree`).
+        is_widest: whether the configuration has the baseline's types.
     """
 
     siblings: Sequence[Trial] = ()
@@ -120,6 +121,7 @@ class Facts:
     best_ms: float = math.inf
     free: Sequence[str] = ()
     holds: bool = True
+    is_widest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +321,8 @@ class MeasurementPolicy:
             return Decision(True, "the error of its accuracy signature is known")
         if not any(is_met) and not any(self.objective.error_excess(trial) <= 0 for trial in facts.checked):
             return Decision(False, "no configuration is known to meet the threshold")
+        if not any(is_met) and facts.is_widest:
+            return Decision(False, "others meet the threshold: it is no type that is to blame for errors in the widest")
         shared = shared_values((trial.configuration for trial in facts.siblings), facts.free)
         if shared:
             return Decision(False, f"its signature's error is only known where {values_text(shared)}")

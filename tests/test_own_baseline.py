@@ -120,3 +120,24 @@ def test_of_a_small_budget_that_it_was_not_tried_is_said_too(monkeypatch: pytest
         assert is_tried is not any("the winner's own tuning was not tried" in line for line in said)
         untried += not is_tried
     assert untried
+
+
+def test_where_most_of_the_widest_are_wrong_one_that_is_right_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mostly_wrong(configuration: Configuration) -> MadeUp:
+        is_wide = configuration.is_among({name: (kind,) for name, kind in WIDEST.items()})
+        if is_wide:
+            return MadeUp(20.0, 1e-16 if configuration["unroll"] == 4 else 0.5)
+        return MadeUp(10.0, 1e-3 if "fp16" in configuration.values() else 1e-7)
+
+    replace_devices(monkeypatch, mostly_wrong)
+    were_wrong = 0
+    for seed in range(8):
+        settings = TuneSettings(backend="host", max_error=1e-5, strategy="random", verify=0, budget=24, seed=seed)
+        run = tune(KERNEL, settings, on_warning=lambda _: None)
+        assert run.best is not None
+        assert run.baseline is not None
+        assert run.baseline.error < 1e-5
+        assert run.speedup(run.best) == pytest.approx(2.0)
+        wide = [t for t in run.trials if t.configuration.is_among({n: (kind,) for n, kind in WIDEST.items()})]
+        were_wrong += all(t.error > 1e-5 for t in wide[:3])
+    assert were_wrong

@@ -103,6 +103,9 @@ def known(
         # As long as nothing is feasible, nothing is condemned.
         (HARD, known([BAD, ALSO_BAD], [BAD, ALSO_BAD]), Action.CHECK, 0.0, "no configuration is known to meet .*"),
         (TIMED, known([BAD, ALSO_BAD], [BAD, ALSO_BAD]), Action.CHECK, 0.0, "no configuration is known to meet .*"),
+        # Where narrower types are good enough the widest are, too: it is the configurations that are wrong.
+        (HARD, known([BAD, ALSO_BAD], CHECKED, is_widest=True), Action.CHECK, 0.0, "others meet the threshold: .*"),
+        (TIMED, known([GOOD], CHECKED, is_widest=True), Action.REUSE, 7.0, SAME),
         # On both sides of the threshold: rounding decides, so each is checked.
         (HARD, known([GOOD, BAD], CHECKED), Action.CHECK, 0.0, ".* both sides of the threshold"),
         (HARD, known([BAD, ALSO_BAD, GOOD], CHECKED), Action.CHECK, 0.0, ".* both sides of the threshold"),

@@ -200,7 +200,8 @@ class DeviceEvaluator(Evaluator):
             return
         key = self._key(source, launch)
         siblings = self._siblings.get(self._kernel.signature_of(configuration), ())
-        plan = self.policy.plan(Facts(siblings, self._checked, best_ms, self._free, self.holds))
+        is_widest = configuration.is_among(self._kernel.baseline_values())
+        plan = self.policy.plan(Facts(siblings, self._checked, best_ms, self._free, self.holds, is_widest))
         if plan.action is Action.REJECT:
             rejected = Measurement(plan.errors, reused_error=True)
             self._settled.append(Trial(configuration, Status.INACCURATE, plan.reason, rejected, key=key))

@@ -128,6 +128,7 @@ class Phases:
             # What is tuned well by then may have the widest types only because these were met first.
             self._evaluate("search", (len(ledger.trials) + searched) // 2, strategy.ask, strategy.tell)
             self._narrow(ledger.result().best, searched)
+            self._find_baseline((len(ledger.trials) + searched) // 2)
             strategy.tell(list(ledger.trials.values()))
         self._evaluate("search", searched, strategy.ask, strategy.tell)
         self._confirm_baseline(most)
@@ -226,14 +227,26 @@ class Phases:
         """Return everything so far."""
         return self._ledger.result()
 
-    def _search_baseline(self, budget: int) -> None:
+    def _find_baseline(self, budget: int) -> None:
+        """Search baselines until one is right, where none of those tried is though others are."""
+
+        def is_missing() -> bool:
+            run = self._ledger.result()
+            return run.baseline is None and any(map(run.info.objective.is_feasible, run.checked))
+
+        if is_missing():
+            self._search_baseline(budget, is_missing)
+
+    def _search_baseline(self, budget: int, goes_on: Callable[[], bool] = lambda: True) -> None:
         """Search among the all-fp64, accurate configurations, and measure speedup against the fastest."""
         try:
             space = self._space.restrict(self._kernel.baseline_values())
         except (EmptySpaceError, UnknownNameError):
             return
         strategy = self._plan.strategy(space, self._ledger.objective)
-        self._evaluate("baseline", budget, strategy.ask, strategy.tell)
+        if known := [trial for trial in self._ledger.trials.values() if trial.configuration in space]:
+            strategy.tell(known)
+        self._evaluate("baseline", budget, lambda n: strategy.ask(n) if goes_on() else [], strategy.tell)
         baseline = self._ledger.result().baseline
         if baseline is not None:
             objective = self._ledger.objective
