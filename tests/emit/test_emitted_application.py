@@ -19,9 +19,11 @@ import pytest
 from awkward_kernel import run_of
 from command_line import caller
 from described import create
-from test_programs import CLANG, HIP_HEADERS, NVCC, needs_gxx
+from test_programs import CLANG, HIP_HEADERS, NVCC, _missing, needs_gxx
 
 from mptune import TunedApplication
+from mptune.backends.base import CompileOptions
+from mptune.backends.hip import HipBackend
 from mptune.buffers.conversion import convert
 from mptune.buffers.data import make_inputs
 from mptune.emit import emit, winner_of
@@ -219,6 +221,16 @@ def test_nvcc_compiles_it(folder: Path, tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stderr == ""
+
+
+@pytest.mark.hiprtc
+@pytest.mark.skipif(bool(_missing(HipBackend)), reason=_missing(HipBackend) or "hiprtc is there")
+def test_hiprtc_compiles_each_kernel(folder: Path) -> None:
+    prelude = (folder / f"{NAME}_prelude.hpp").read_text().replace("#pragma once", "")
+    for kernel in sorted(folder.glob(f"{NAME}_kernel_*.cu")):
+        text = kernel.read_text().replace(f'#include "{NAME}_prelude.hpp"', prelude).replace("#include <cstdint>", "")
+        function = f"{kernel.stem}_function"
+        assert b"gfx90a" in HipBackend().compiler.compile(text, function, CompileOptions("gfx90a")).image
 
 
 @pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
