@@ -140,5 +140,10 @@ def test_the_report_has_them() -> None:
     best = shown["kernel_times"][1]
     assert best["kernels"][0] == {"name": "step", "launches": 120, "time_ms": pytest.approx(6.0)}
     assert best["host_ms"] == 1.0
+    assert shown["kernels_alone"] == []
+    run = application_run()
+    alone = {"step n=100": [run_trial("fp64", "fp64"), run_trial("fp32", "fp32")]}
+    shown = run_document(Run(run.info, run.trials, run.state, kernel_trials=alone), "heat", "", 0)
+    assert shown["kernels_alone"] == [{"kernel": "step n=100", "trials": 2, "least_ms": 6.4, "most_ms": 11.8}]
     nothing = run_document(application_run(threshold=1e-30), "heat", "", 0)
     assert [bar["name"] for bar in nothing["kernel_times"]] == ["baseline", "closest"]

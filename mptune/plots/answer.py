@@ -64,9 +64,10 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
         )
     application = application_of_run(run.info, given)
     picture = picture_of(application)
-    trial = run.best
+    candidates = [trial for trial in run.undecided if trial is not run.baseline]
+    trial = next(iter([*([run.best] if run.best is not None else []), *candidates, *run.undecided]), None)
     if trial is None:
-        raise PlotError(f"there is no answer to draw: {run.why_undecided or 'no trial satisfies the threshold'}")
+        raise PlotError("there is no answer to draw: no trial satisfies the threshold")
     answers, inputs, sizes, error = _answers(run, application, trial)
     try:
         pictures = [_drawn(picture, dict(outputs), dict(inputs), sizes) for outputs in answers]
@@ -78,7 +79,8 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
     faster = f", {speedup:.3g} times as fast" if math.isfinite(speedup) and trial is not run.baseline else ""
     own = f"in {WIDE.name}" if application.is_wide else "in the widest types"
     widest = "the reference" if callable(application.reference) else own
-    return _beside(pictures, (widest, f"the winner: {run.info.metric or 'error'} {error:.3g}{faster}"))
+    name = "the winner" if trial is run.best else "one that may be the winner"
+    return _beside(pictures, (widest, f"{name}: {run.info.metric or 'error'} {error:.3g}{faster}"))
 
 
 def _answers(

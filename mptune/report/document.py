@@ -161,6 +161,7 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
     command, is_recorded = _tune_command(run)
     closest = (*run.undecided, run.closest)[0]
     named = {"baseline": _baseline(run), "best": run.best, "closest": closest}
+    shown = "best" if run.best is not None else "candidate" if run.undecided else "closest"
     return {
         "label": label,
         "file": file,
@@ -198,7 +199,11 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
             *(f"best: {text}" for t in [run.best] if t is not None and (text := run.unverified_text(t))),
         ),
         "speedup_text": "" if run.best is None else run.speedup_text(run.best),
-        "verified": {name: run.verified_text(t) for name, t in named.items() if t is not None and run.verified(t)},
+        "verified": {
+            "candidate" if name == "closest" and run.undecided else name: run.verified_text(trial)
+            for name, trial in named.items()
+            if trial is not None and run.verified(trial)
+        },
         "feasible": [int(objective.is_feasible(trial)) for trial in trials],
         # Whose error was measured on another trial of the same accuracy signature.
         "reused_errors": [i for i, trial in enumerate(trials) if trial.measurement.reused_error],
@@ -218,11 +223,23 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
                 "kernels": [{"name": k, "launches": t.launches, "time_ms": t.time_ms} for k, t in times.items()],
                 "host_ms": host_ms(trial),
             }
-            for name, trial in (("baseline", named["baseline"]), ("best", run.best), ("closest", closest))
-            if trial is not None and (times := kernel_times(trial)) and (name != "closest" or run.best is None)
+            for name, trial in (("baseline", named["baseline"]), (shown, closest if run.best is None else run.best))
+            if trial is not None and (times := kernel_times(trial))
         ],
+        "kernels_alone": [_alone(label, trials) for label, trials in run.kernel_trials.items()],
         "explanation": explanation_of(run).to_json(),
         "sources": _sources_of(run, sources),
+    }
+
+
+def _alone(label: str, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return what is known of a kernel of an application from trials of it alone."""
+    times = [trial.time_ms for trial in trials if trial.is_valid and math.isfinite(trial.time_ms)]
+    return {
+        "kernel": label,
+        "trials": len(trials),
+        "least_ms": min(times, default=None),
+        "most_ms": max(times, default=None),
     }
 
 

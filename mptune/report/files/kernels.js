@@ -2,6 +2,16 @@
 
 const HOST = "host, between launches";
 
+/** What was measured of each kernel alone, on data of one of its launches: how much its own parameters and types matter. */
+function kernelsAlone(run) {
+  const columns = ["kernel alone, at its sizes", "trials", "fastest launch (ms)", "slowest launch (ms)"];
+  const row = (each) => el("tr", {}, el("th", { scope: "row" }, each.kernel),
+    [each.trials, each.least_ms, each.most_ms].map((value) => el("td", { class: "right" }, number(value))));
+  return el("div", { class: "wide" }, el("table", { class: "changes" },
+    el("thead", {}, el("tr", {}, columns.map((text, i) => el("th", { scope: "col", class: i ? "right" : null }, text)))),
+    el("tbody", {}, run.kernels_alone.map(row))));
+}
+
 function drawKernels(element, run) {
   const bars = run.kernel_times;
   element.hidden = !bars.length;
@@ -40,5 +50,6 @@ function drawKernels(element, run) {
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "kernel"),
         bars.map(({ name }) => [`${name} (ms)`, "share", "launches"]
           .map((text) => el("th", { scope: "col", class: "right" }, text))))),
-      el("tbody", {}, [...names, HOST].map(row)))));
+      el("tbody", {}, [...names, HOST].map(row)))),
+    run.kernels_alone.length ? kernelsAlone(run) : null);
 }

@@ -29,7 +29,9 @@ function drawTiles(element, run) {
   const from = (name, show) => (baseline === null || baseline === shown ? "" : `baseline ${show(of(name, baseline))}`);
   const tiles = [];
   if (best === null) {
-    tiles.push(tile("best", "none", shown === null ? "nothing ran to its end" : "closest shown", "bad"));
+    const note = shown === null ? "nothing ran to its end"
+      : run.kinds[shown] === FEASIBLE ? "noise hides which; one that may be it is shown" : "closest shown";
+    tiles.push(tile("best", "none", note, "bad"));
   } else if (of("speedup", best) !== null) {
     const over = best === baseline ? "the baseline is the best" : "over the baseline, in the widest types";
     tiles.push(tile("speedup", run.speedup_text.replace(/^[\d.e+-]+x?/, (text) => `${text.replace("x", "")}×`), over, "good"));
@@ -42,7 +44,7 @@ function drawTiles(element, run) {
   }
   if (shown !== null && of("error", shown) !== null) {
     const limit = typeof run.threshold === "number" ? `threshold ${number(run.threshold)}` : run.error_metric;
-    tiles.push(tile("error", number(of("error", shown), 3), limit, best === null ? "bad" : ""));
+    tiles.push(tile("error", number(of("error", shown), 3), limit, run.kinds[shown] === FEASIBLE ? "" : "bad"));
   }
   if (shown !== null && of("memory_bytes", shown) !== null) {
     tiles.push(tile("memory", bytes(of("memory_bytes", shown)), from("memory_bytes", bytes)));
@@ -62,11 +64,11 @@ function drawTiles(element, run) {
 function drawNotices(element, run) {
   const notices = [...run.run_warnings];
   if (!run.count) notices.push("This run has no trial yet.");
-  else if (run.best === null && run.closest !== null) {
+  else if (run.best === null && run.closest !== null && run.kinds[run.closest] !== FEASIBLE) {
     const why = run.message(run.closest);
     const closest = `The closest is trial ${number(run.closest + 1)}${why ? `: ${why}` : ""}.`;
     notices.push(`No configuration satisfies the limits. ${closest}`);
-  } else if (run.best === null) {
+  } else if (run.best === null && run.closest === null) {
     notices.push("No configuration ran to its end with finite outputs: see the failures below.");
   }
   if (run.count && run.baseline === null && run.best !== null) {
