@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ from mptune.errors import ConstraintError, KernelError, LaunchError, RunFileErro
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.bench import Bench, Request
 from mptune.kernel import Sizes
+from mptune.own_time import OwnTime
 from mptune.probing import explain
 from mptune.results import Status
 from mptune.run import Run
@@ -508,6 +510,33 @@ class TestKernelTrials:
         document = found.summary()
         assert document["evaluations"] == document["application_runs"] + document["kernel_evaluations"] <= 10
         assert found.kernel_trials == Run.load(output).kernel_trials
+
+
+class TestTimes:
+    def test_what_steps_wait_for_counts_and_what_other_tasks_take_does_not(self, monkeypatch):
+        machine = {"now": 0, "worked": 0}
+
+        def steps(run, size):
+            for _ in range(4):
+                run.matvec(a=run.a, x=run.x, y=run.y)
+                machine["now"] += 50_000_000  # another task has the processor for most of this
+                machine["worked"] += 10_000_000
+            run.write(run.value, 1.0)
+
+        own = OwnTime(lambda: machine["now"], lambda: machine["worked"], lambda: 0)
+        monkeypatch.setattr("mptune.stepping.OwnTime", lambda: own)
+        monkeypatch.setattr("mptune.stepping.time.perf_counter", lambda: machine["now"] * 1e-9)
+        _, stepper, elapsed_ms = run_once(application(steps=steps), {})
+        in_kernels_ms = sum(stepper.times_ms.values())
+        assert elapsed_ms == pytest.approx(40.0 + in_kernels_ms)
+
+    def test_sleeping_counts(self):
+        def steps(run, size):
+            run.matvec(a=run.a, x=run.x, y=run.y)
+            time.sleep(0.05)
+            run.write(run.value, 1.0)
+
+        assert run_once(application(steps=steps), {})[2] >= 50.0
 
 
 class TestScratchAndLaunches:
