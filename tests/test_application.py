@@ -497,6 +497,7 @@ class TestKernelTrials:
         assert document["evaluations"] == len(found.trials) + document["kernel_evaluations"] <= 14
         # With nothing left of the budget, nothing is evaluated.
         again = []
+        settings["budget"] = document["evaluations"]
         tune(application(), output=output, resume=True, on_warning=lambda _: None, on_progress=again.append, **settings)
         assert all(progress.replayed for progress in again)
 
