@@ -35,7 +35,7 @@ from mptune.run import Run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw"]
+__all__ = ["beside", "draw", "image_of"]
 
 #: That of a file (:mod:`mptune.plots.style`), so that nothing is scaled.
 _DPI: Final = 300
@@ -70,7 +70,7 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
         raise PlotError("there is no answer to draw: no trial satisfies the threshold")
     answers, inputs, sizes, error = _answers(run, application, trial)
     try:
-        pictures = [_drawn(picture, dict(outputs), dict(inputs), sizes) for outputs in answers]
+        pictures = [image_of(picture, dict(outputs), dict(inputs), sizes) for outputs in answers]
     except Exception as failure:
         what = f"{type(failure).__name__}: {failure}".removesuffix(": ")
         where = raised_at(failure, inspect.getfile(picture))
@@ -80,7 +80,7 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
     own = f"in {WIDE.name}" if application.is_wide else "in the widest types"
     widest = "the reference" if callable(application.reference) else own
     name = "the winner" if trial is run.best else "one that may be the winner"
-    return _beside(pictures, (widest, f"{name}: {run.info.metric or 'error'} {error:.3g}{faster}"))
+    return beside(pictures, (widest, f"{name}: {run.info.metric or 'error'} {error:.3g}{faster}"))
 
 
 def _answers(
@@ -106,7 +106,7 @@ def _answers(
     return (data.references, found), data.inputs, data.sizes, error
 
 
-def _drawn(picture: Callable[..., Any], *given: Any) -> NDArray[np.uint8]:
+def image_of(picture: Callable[..., Any], *given: Any) -> NDArray[np.uint8]:
     """Return a picture as an image ``(height, width, 4)``, as matplotlib makes and draws it by itself."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -123,7 +123,7 @@ def _drawn(picture: Callable[..., Any], *given: Any) -> NDArray[np.uint8]:
         return np.array(canvas.buffer_rgba())
 
 
-def _beside(pictures: Sequence[NDArray[np.uint8]], titles: Sequence[str]) -> Figure:
+def beside(pictures: Sequence[NDArray[np.uint8]], titles: Sequence[str]) -> Figure:
     """Return a figure of pictures with a title above each: side by side, or wide ones one below the other."""
     from matplotlib.figure import Figure
 
