@@ -113,7 +113,8 @@ def prelude_names() -> Mapping[str, str]:
             depth -= 1
         elif depth == 0 and source[i].kind == "name":
             declared = _declared(source, i)
-            if declared and text not in found:
+            # In "long double" the second word is none of its own.
+            if declared and text not in found and text not in KEYWORDS:
                 found[text] = declared
             elif found.get(text) == "name" and source[i + 1].text == "(":
                 # A macro that declares what it is given.
