@@ -153,6 +153,7 @@ struct alignas(128) member : worker {
     processors home;
     job* work;
     long long worked, waited;  // ns of the last long job: on a processor, and without one though there was work to do
+    bool slept;                // then it counts as worked all the time
     void* shared;
     unsigned long shared_bytes;
     alignas(16) unsigned char wake[64];  // a sem_t
@@ -252,7 +253,8 @@ static void work_off_timed(job& work, member& self) {
     work_off(work, self);
     const long long elapsed = now_ns() - start;
     // A kernel that waits takes that time; only what another task took is none of its own.
-    self.worked = given_up() == before ? processor_ns() - worked : elapsed;
+    self.slept = given_up() != before;
+    self.worked = self.slept ? elapsed : processor_ns() - worked;
     self.waited = elapsed - self.worked;
 }
 
@@ -312,18 +314,22 @@ static bool start_pool(unsigned count) {
 }
 
 // Returns what a launch would have taken if every worker had had its processor all the time. Where none had to wait for
-// it, that is what it took. Else it is the time all were on a processor, shared out as the chunks are, which take turns.
+// it, that is what it took. Else it is the time all were on a processor, shared out as the chunks are, which take turns;
+// but nobody can take over what another one sleeps.
 static long long undisturbed_ns(const job& work, unsigned workers, long long elapsed) {
     constexpr int seldom = 50;
-    long long worked = 0, waited = 0;
+    long long worked = 0, waited = 0, slept = 0;
     for (unsigned i = 0; i < workers; ++i) {
-        worked += threads.workers[i].worked;
-        if (threads.workers[i].waited > waited) waited = threads.workers[i].waited;
+        const member& one = threads.workers[i];
+        worked += one.worked;
+        if (one.waited > waited) waited = one.waited;
+        if (one.slept && one.worked > slept) slept = one.worked;
     }
     if (waited < elapsed / seldom) return elapsed;
     const unsigned long long chunks = (work.blocks + work.chunk - 1) / work.chunk;
     const unsigned long long turns = (chunks + workers - 1) / workers;
-    const long long undisturbed = static_cast<long long>(static_cast<double>(worked) * turns / chunks);
+    const long long shared = static_cast<long long>(static_cast<double>(worked) * turns / chunks);
+    const long long undisturbed = shared > slept ? shared : slept;
     return undisturbed < elapsed ? undisturbed : elapsed;
 }
 
