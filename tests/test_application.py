@@ -489,7 +489,7 @@ class TestKernelTrials:
         )
         measured = [(p.phase, p.trial.configuration) for p in new if p.phase.startswith("kernel")]
         known = [(f"kernel {label}", t.configuration) for label, some in before.kernel_trials.items() for t in some]
-        assert measured
+        # Whether further ones are worth it is a matter of times.
         assert not set(measured) & set(known)
         assert all(found.kernel_trials[label][: len(some)] == some for label, some in before.kernel_trials.items())
         document = found.summary()
