@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,21 +28,13 @@ class KernelTime:
 
 
 def kernel_times(trial: Trial) -> dict[str, KernelTime]:
-    """Return the launches and times of an application's kernels in a run, by name; nothing for a single kernel."""
-    metrics = trial.measurement.metrics
-    names = [name.removeprefix(LAUNCHES) for name in metrics if name.startswith(LAUNCHES)]
-    numbers = {name: (metrics[LAUNCHES + name], metrics.get(TIME_MS + name, math.nan)) for name in names}
-    return {
-        name: KernelTime(int(launches), time_ms)
-        for name, (launches, time_ms) in numbers.items()
-        if math.isfinite(launches) and math.isfinite(time_ms)
-    }
+    """Return the launches and times of an application's kernels in a run, by name; nothing for a single kernel.
 
-
-def by_kernel(trial: Trial) -> dict[str, float]:
-    """Return the metrics of a trial of an application that say where its time went; nothing for a single kernel."""
-    metrics = trial.measurement.metrics
-    return {name: each for name, each in metrics.items() if name.startswith((LAUNCHES, TIME_MS)) or name == HOST_MS}
+    With :func:`host_ms` they add up to the trial's time: they are shares of it. A run takes longer than another, so
+    that the times taken within some are not parts of the median of all.
+    """
+    launches, parts = _launches(trial), _parts_ms(trial)
+    return {name: KernelTime(int(count), parts[TIME_MS + name]) for name, count in launches.items()}
 
 
 def host_ms(trial: Trial) -> float:
@@ -48,7 +42,46 @@ def host_ms(trial: Trial) -> float:
 
     Where the trial does not say, as one of an earlier mptune, it is what the launches leave of its time.
     """
-    known = trial.metric(HOST_MS)
-    if math.isfinite(known):
-        return known
-    return max(0.0, trial.time_ms - math.fsum(each.time_ms for each in kernel_times(trial).values()))
+    parts = _parts_ms(trial)
+    return parts[HOST_MS] if HOST_MS in parts else max(0.0, trial.time_ms - math.fsum(parts.values()))
+
+
+def by_kernel(trials: Sequence[Trial]) -> dict[str, float]:
+    """Return the metrics that say where the time went in several turns of an application; nothing for a single kernel.
+
+    Each part is its mean share of a turn, of the median of their times: what disturbed one turn hardly counts. Launches
+    are those of the turn nearest to that median.
+    """
+    time_ms = statistics.median(trial.time_ms for trial in trials)
+    nearest = min(trials, key=lambda trial: abs(trial.time_ms - time_ms))
+    metrics = nearest.measurement.metrics
+    turns = [parts for trial in trials if (parts := _parts_ms(trial))]
+    totals = [math.fsum(parts.values()) for parts in turns]
+    found = {name: each for name, each in metrics.items() if name.startswith(LAUNCHES)}
+    for name in dict.fromkeys(name for parts in turns for name in parts):
+        shares = [parts.get(name, 0.0) / total for parts, total in zip(turns, totals, strict=True) if total > 0]
+        found[name] = time_ms * statistics.fmean(shares) if shares else 0.0
+    return found
+
+
+def _launches(trial: Trial) -> dict[str, float]:
+    """Return how often each kernel was launched whose time is known, too."""
+    metrics = trial.measurement.metrics
+    names = [name.removeprefix(LAUNCHES) for name in metrics if name.startswith(LAUNCHES)]
+    return {
+        name: metrics[LAUNCHES + name]
+        for name in names
+        if math.isfinite(metrics[LAUNCHES + name]) and math.isfinite(metrics.get(TIME_MS + name, math.nan))
+    }
+
+
+def _parts_ms(trial: Trial) -> dict[str, float]:
+    """Return the parts of a trial's time by their metrics; they add up to it where that of the host is among them."""
+    names = [TIME_MS + name for name in _launches(trial)]
+    if math.isfinite(trial.metric(HOST_MS)):
+        names.append(HOST_MS)
+    parts = {name: trial.metric(name) for name in names}
+    total = math.fsum(parts.values())
+    if HOST_MS not in parts or not (total > 0 and math.isfinite(trial.time_ms)):
+        return parts
+    return {name: each * trial.time_ms / total for name, each in parts.items()}

@@ -40,12 +40,26 @@ def test_kernels_and_the_host_beside_them() -> None:
     assert kernel_times(trial.with_measurement(metrics={"time_ms": 1.0})) == {}
 
 
-def test_of_several_turns_the_middle_one_says_where_the_time_went() -> None:
-    turns = [run_trial("fp64", "fp64", steps=steps) for steps in (90, 100, 300)]
+def test_the_parts_of_several_turns_are_mean_shares_of_the_printed_time() -> None:
+    """What took long in one turn alone, here the host's part, is not taken for usual, nor does anything get lost."""
+    turns = [run_trial("fp64", "fp64", steps=100, host_ms=host, time_ms=10.8 + host) for host in (1.0, 1.0, 9.0)]
     turns = [turn.with_measurement(times_ms=(turn.time_ms,)) for turn in turns]
     found = together(turns)
-    assert found.time_ms == turns[1].time_ms
-    assert kernel_times(found) == kernel_times(turns[1])
+    shares = [turn.metric("host_ms") / turn.time_ms for turn in turns]
+    assert found.time_ms == turns[0].time_ms == 11.8
+    assert host_ms(found) / found.time_ms == pytest.approx(sum(shares) / 3)
+    assert {name: each.launches for name, each in kernel_times(found).items()} == {"step": 100, "norm": 100}
+    # The finals print another time than the median of all launches.
+    printed = found.with_measurement(metrics={**found.measurement.metrics, "time_ms": 20.0})
+    parts = {name: each.time_ms for name, each in kernel_times(printed).items()}
+    assert sum(parts.values()) + host_ms(printed) == pytest.approx(20.0)
+    assert parts["step"] / parts["norm"] == pytest.approx(10 / 0.8)
+
+
+def test_of_turns_that_do_not_say_nothing_is_known() -> None:
+    turns = [run_trial("fp64", "fp64") for _ in range(2)]
+    metrics = {"time_ms": 2.0, "error": 0.0}
+    assert kernel_times(together([turn.with_measurement(metrics=metrics, times_ms=(2.0,)) for turn in turns])) == {}
 
 
 def test_the_document(run_file: Path) -> None:

@@ -167,8 +167,7 @@ def together(trials: Sequence[Trial]) -> Trial:
         return last
     times_ms = tuple(time_ms for trial in trials for time_ms in trial.measurement.times_ms)
     metrics = {**first.measurement.metrics, **errors_of(last), **time_metrics(times_ms)}
-    # The times of an application's kernels are those of the turn that took about as long.
-    metrics |= by_kernel(min(trials, key=lambda trial: abs(trial.time_ms - metrics["time_ms"])))
+    metrics |= by_kernel(trials)
     for name in metrics.keys() & set(ThroughputObserver.metrics):
         metrics[name] *= first.time_ms / metrics["time_ms"]
     return first.with_measurement(metrics=metrics, times_ms=times_ms, durations_s=_durations_s(trials))
