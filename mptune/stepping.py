@@ -114,6 +114,7 @@ class Stepper:
         options: how to compile.
         is_wide: whether all floating-point types are to be :data:`~mptune.precision.WIDE`, whatever the configuration
             says, which is what constraints, templates and the steps go by; on the host alone.
+        steps: returns the steps for one run; by default the application's own.
     """
 
     def __init__(
@@ -125,8 +126,10 @@ class Stepper:
         options: CompileOptions | None = None,
         *,
         is_wide: bool = False,
+        steps: Callable[[], Callable[..., None]] | None = None,
     ) -> None:
         self.application = application
+        self._steps = steps or (lambda: application.steps)
         self._configuration = application.own(configuration)
         self._sizes = sizes
         self._backend = backend
@@ -189,13 +192,13 @@ class Stepper:
         for tally in self._tallies.values():
             tally.count, tally.time_ms = 0, 0.0
         places = dict(memory)
-        steps = _Steps(self, places, scalars)
+        given, steps = _Steps(self, places, scalars), self._steps()
         self._beside_ms, self._beginnings_ms = 0.0, []
         start = time.perf_counter()
         if self._own is not None:
             self._own.start()
         try:
-            self.application.steps(steps, self._sizes)
+            steps(given, self._sizes)
         except (MptuneError, MemoryError):
             raise
         # The process ignores Ctrl-C, so that an interrupt is the steps' own.

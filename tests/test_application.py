@@ -625,11 +625,11 @@ class TestCapturing:
             capture(steps, tmp_path)
 
     def test_steps_that_launch_something_else_the_second_time_are_named(self, tmp_path):
-        calls = []
+        there = tmp_path / "there"  # what they leave in Python is not there the second time
 
         def steps(run, size):
-            calls.append(run)
-            if len(calls) == 1:
+            if not there.exists():
+                there.touch()
                 run.inner(x=run.x, y=run.y, n=size.n)
             run.write(run.total, 1.0)
 

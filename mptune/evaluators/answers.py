@@ -14,6 +14,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import Backend, Buffer, CompileOptions
 from mptune.buffers.conversion import poisoned, still_poisoned
 from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError
+from mptune.evaluators.steps_anew import StepsAnew
 from mptune.kernel import Application, Role, Sizes
 from mptune.kernel.limits import widest
 from mptune.precision import PRECISIONS, WIDE
@@ -56,6 +57,8 @@ class OwnAnswer:
     ) -> None:
         self._announce = announce
         self._application = application
+        self._anew = StepsAnew.of(application)
+        self._steps = application.steps
         self._backend = backend
         self._options = options
         self._metrics = metrics
@@ -68,6 +71,7 @@ class OwnAnswer:
             KernelError: two runs differ, no configuration in the widest types can be launched, or an output has
                 elements that nobody wrote, or that are not finite.
         """
+        self._steps = self._anew()  # the same for both: what the first run leaves may change the second
         first, second = (self._run(inputs, sizes) for _ in range(2))
         if all(np.array_equal(first[name], second[name]) for name in first):
             return first
@@ -125,7 +129,15 @@ class OwnAnswer:
         application = self._application
         memory: dict[str, Buffer] = {}
         scalars: dict[str, float | int] = {}
-        stepper = Stepper(application, configuration, sizes, self._backend, self._options, is_wide=self.is_wide)
+        stepper = Stepper(
+            application,
+            configuration,
+            sizes,
+            self._backend,
+            self._options,
+            is_wide=self.is_wide,
+            steps=lambda: self._steps,
+        )
         try:
             for argument in application.arguments:
                 if argument.role is Role.SCALAR:
@@ -193,6 +205,7 @@ class WideAnswer(OwnAnswer):
             KernelError: the application cannot be run so.
             CompileError: a kernel cannot be compiled so.
         """
+        self._steps = self._anew()
         return self._run(inputs, sizes)
 
     def fp64_errors(

@@ -23,6 +23,7 @@ from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
 from mptune.evaluators.programs import ApplicationProgram, KernelProgram, Program
+from mptune.evaluators.steps_anew import StepsAnew
 from mptune.evaluators.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel_times import LAUNCHES
@@ -210,6 +211,7 @@ class Bench:
         self._options = options or CompileOptions()
         chosen = metric if metric is not None else kernel.metric
         if isinstance(kernel, Application):
+            self._steps = StepsAnew.of(kernel)
             kernel = with_reference(kernel, backend, self._options, chosen, announce)
         self.kernel = kernel
         self._plan = plan or TimingPlan()
@@ -231,6 +233,11 @@ class Bench:
         self._drawing_s = 0.0
         self._data.require_repeatable()
         remarks = first_look(metrics, self._data.references, self._data.inputs)
+        if isinstance(kernel, Application) and self._steps.why_not:
+            remarks += (
+                f"the steps of {kernel.called} cannot be copied ({self._steps.why_not}): what a run leaves in Python "
+                "the next one finds, so keep nothing there that makes runs faster",
+            )
         fp64_errors: Mapping[str, float] = {}
         if isinstance(kernel.reference, WideAnswer):
             fp64_errors, remark = kernel.reference.fp64_errors(self._data.references, self._data.inputs, self.sizes)
@@ -520,7 +527,7 @@ class Bench:
     def _program(self, request: Request) -> Program:
         if isinstance(self.kernel, Application):
             return ApplicationProgram(
-                self._backend, self._options, self.kernel, request.configuration, self._data.sizes
+                self._backend, self._options, self.kernel, request.configuration, self._data.sizes, self._steps
             )
         assert isinstance(self.kernel, Kernel)
         # Before it is compiled: an extent may be below 1.

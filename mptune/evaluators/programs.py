@@ -14,6 +14,7 @@ from mptune.backends.base import Backend, Binary, Buffer, CompileOptions
 from mptune.capturing import CapturedLaunch, kept
 from mptune.errors import KernelError
 from mptune.evaluators.device_data import BoundArguments
+from mptune.evaluators.steps_anew import StepsAnew
 from mptune.kernel import Application, Kernel, LaunchShape, Sizes
 from mptune.kernel_times import HOST_MS, LAUNCHES, TIME_MS
 from mptune.space.configuration import Configuration
@@ -143,11 +144,12 @@ class ApplicationProgram(Program):
         application: Application,
         configuration: Configuration,
         sizes: Sizes,
+        steps: StepsAnew,
     ) -> None:
-        self._stepper = Stepper(application, configuration, sizes, backend, options)
+        self._stepper = Stepper(application, configuration, sizes, backend, options, steps=steps)
         self._elapsed_ms = math.nan
         self._again: Callable[[], Program] = lambda: ApplicationProgram(
-            backend, options, application, configuration, sizes
+            backend, options, application, configuration, sizes, steps
         )
 
     @property
