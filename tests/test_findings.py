@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from mptune.backends.host_compiler import installed_compilers
-from mptune.kernel import Kernel
+from mptune.kernel import Application, InOut, Kernel, Scalar
 from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 from mptune.store import RunInfo
 from mptune.tuner import TuneSettings, tune
@@ -91,6 +92,67 @@ def test_a_fixed_type_rounds_too() -> None:
     )
     assert said(typed("fp64", 3e-8), typed("fp32", 4e-8), kernel=fixed) == []
     assert len(said(typed("fp64", 0.5), typed("fp16", 0.5), kernel=fixed)) == 1
+
+
+def drift(output: np.ndarray, reference: np.ndarray) -> float:
+    return 0.5
+
+
+def residual(output: np.ndarray, reference: np.ndarray, inputs: dict[str, Any]) -> float:
+    return 0.5
+
+
+def test_an_error_by_design_is_no_news() -> None:
+    """A metric that sees the inputs measures no distance from the reference, another function may."""
+    wrong = [typed("fp64", 0.5), typed("fp32", 0.5)]
+    assert said(*wrong, kernel=dataclasses.replace(OWN, metric=residual)) == []
+    assert len(said(*wrong, kernel=dataclasses.replace(OWN, metric=drift))) == 1
+
+
+@pytest.mark.parametrize("reference", [None, "wide"])
+def test_what_is_its_own_reference_cannot_differ_from_it(reference: str | None) -> None:
+    kernel = Kernel(
+        name="step",
+        parameters=[PrecisionParameter("x_type", ["fp64", "fp32"])],
+        arguments=[InOut("x", "n", precision="x_type"), Scalar("n", dtype="int32")],
+        grid=["1"],
+        block=[32],
+        template='extern "C" __global__ void step({{ x_type }}* x, int n) {}',
+    )
+    given: dict[str, Any] = {
+        "name": "steps",
+        "kernels": [kernel],
+        "buffers": [InOut("x", "n", precision="x_type")],
+        "sizes": {"default": {"n": 5}},
+        "inputs": lambda rng, size: {"x": rng.uniform(size=size.n)},
+        "steps": lambda run, size: run.step(x=run.x),
+        "outputs": ["x"],
+        "metric": drift,
+    }
+    info = RunInfo(sizes={"n": 5}, baseline_values={"x_type": ("fp64",)})
+    metrics = {"time_ms": 1.0, "error": 0.5, "error.x": 0.5}
+    trials = [Trial(Configuration({"x_type": t}), Status.OK, "", Measurement(metrics)) for t in ("fp64", "fp32")]
+
+    def doubts(**more: Any) -> list[str]:
+        found = findings(Run(info, trials), Application(**given, **more))
+        return [line for line in found if line.startswith("the baseline's error")]
+
+    assert doubts(reference=reference) == []
+    assert len(doubts(reference=lambda inputs, size: inputs)) == 1
+
+
+def test_errors_are_compared_on_as_many_draws() -> None:
+    """The worst of 15 draws in fp64 is larger than an error on one in fp32 without anything being wrong."""
+
+    def drawn(name: str, first: float, worst: float, draws: int) -> Trial:
+        one = typed(name, worst)
+        more = {"error_first_draw": first, "error_draws": draws}
+        return one.with_measurement(metrics={**one.measurement.metrics, **more})
+
+    narrow = typed("fp32", 1e-7)
+    assert said(drawn("fp64", 1e-16, 1e-7, 15), narrow) == []
+    (warning,) = said(drawn("fp64", 1e-8, 1e-7, 15), narrow)
+    assert warning.startswith("the baseline's error, 1e-08,")
 
 
 def test_a_doubled_reference_is_told_by_a_run(tmp_path: Path) -> None:

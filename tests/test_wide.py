@@ -17,6 +17,7 @@ from mptune.evaluators.answers import OwnAnswer, WideAnswer
 from mptune.evaluators.bench import Bench
 from mptune.kernel import Sizes
 from mptune.precision import PRECISIONS, WIDE
+from mptune.store import RunInfo
 from mptune.tuner import tune
 from mptune.verifying import verify
 from mptune.widening import growth, widened
@@ -265,3 +266,20 @@ class TestRefusals:
         errors, remarks = answer.fp64_errors(answer(inputs, sizes), inputs, sizes)
         assert errors["error"] == 0
         assert "to the last bit" in remarks[0]
+
+    def test_what_the_method_itself_is_off_by_is_not_said_of_fp64(self):
+        """A residual that the wide answer has, too; beside it a distance, which fp64 alone is off by."""
+
+        def residual(output, reference, inputs):
+            return 1e-3 + float(np.abs(output - reference).max())
+
+        app = recurrence(metric=[residual, "NRMSE"])
+        sizes = Sizes({"n": N})
+        inputs = {"x": np.random.default_rng(0).uniform(size=N)}
+        answer = WideAnswer(app, get_backend("host"), CompileOptions(), app.metric)
+        errors, _ = answer.fp64_errors(answer(inputs, sizes), inputs, sizes)
+        assert list(errors) == ["error.NRMSE"]
+        assert (
+            RunInfo(fp64_errors=errors).fp64_text
+            == f"fp64 itself: NRMSE {errors['error.NRMSE']:.2g} against long double"
+        )

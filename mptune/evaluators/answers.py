@@ -28,6 +28,8 @@ __all__ = ["OwnAnswer", "WideAnswer", "with_reference"]
 _LARGEST_DIFFERENCE: Final = 1e-6
 #: So many values hardly are all rounded right by chance.
 _MANY: Final = 20
+#: An error that is the method's own, not of fp64: the wide answer is given more than this share of it.
+_OF_THE_METHOD: Final = 0.1
 #: What a flag of any compiler may begin with that the host's is given, too.
 _DEFINITIONS: Final = ("-D", "-U", "-I")
 
@@ -213,6 +215,8 @@ class WideAnswer(OwnAnswer):
     ) -> tuple[dict[str, float], tuple[str, ...]]:
         """Return the errors of the application in fp64 on the trials' device, and what there is to say of them.
 
+        Left out is what the wide answer is given, too: a residual or a drift is the method's own, not that of fp64.
+
         Args:
             references: what this answers to these inputs.
             inputs: what both are computed from.
@@ -231,8 +235,10 @@ class WideAnswer(OwnAnswer):
                 f"{self._application.called} in {WIDE.name} gives what it gives in fp64, to the last bit: it rounds "
                 'nothing, or something in its steps rounds all of it to fp64, and reference="wide" is of no use'
             )
+        own = evaluate_outputs(references, references, self._metrics, inputs).metrics
         del errors["log10_error"]
-        return {name: error for name, error in errors.items() if math.isfinite(error)}, tuple(remarks)
+        of_fp64 = {name: e for name, e in errors.items() if math.isfinite(e) and not own[name] > _OF_THE_METHOD * e}
+        return of_fp64, tuple(remarks)
 
     def _outputs(
         self, configuration: Configuration, inputs: Mapping[str, Any], sizes: Sizes

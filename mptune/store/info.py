@@ -119,7 +119,8 @@ class RunInfo:
     @property
     def fp64_text(self) -> str:
         """How good fp64 itself is, in words: by what has a threshold, else by the error metric; empty if not known."""
-        known = [name for name in self.objective.limits or ("error",) if name in self.fp64_errors]
+        names = self.objective.limits or (("error",) if "error" in self.fp64_errors else self.fp64_errors)
+        known = [name for name in names if name in self.fp64_errors]
         errors = (f"{name[5:].replace('.', '', 1)} {self.fp64_errors[name]:.2g}".strip() for name in known)
         return f"{self._fp64} itself: {', '.join(errors)} against {WIDE.name}" if known else ""
 
