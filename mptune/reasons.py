@@ -66,9 +66,11 @@ def _bound_reasons(before: Mapping[str, float], after: Mapping[str, float], *, i
     moved = [m.get("traffic_bytes", m.get("memory_bytes", math.nan)) for m in (before, after)]
     computed_ms = [m.get("compute_bound_ms", math.nan) for m in (before, after)]
     time_ms = before.get("time_ms", math.nan)
-    memory, compute = quotient(before.get("memory_bound_ms", math.nan), time_ms), quotient(computed_ms[0], time_ms)
+    bound = [quotient(m.get("memory_bound_ms", math.nan), m.get("time_ms", math.nan)) for m in (before, after)]
+    memory, compute = bound[0], quotient(computed_ms[0], time_ms)
     at = f"the winner runs at {memory:.0%} of the measured bandwidth"
-    if is_slower and moved[1] > 1.01 * moved[0]:
+    # More bytes are no reason where they take a small part of the time: they stay in a cache, or arithmetic takes it.
+    if is_slower and moved[1] > 1.01 * moved[0] and any(share >= _BOUND_SHARE / 2 for share in bound):
         words = f"moves {_in_bytes(moved[1])} instead of {_in_bytes(moved[0])}"
         return [Reason("memory", f"{words}; {at}" if memory >= _BOUND_SHARE else words, *moved)]
     if memory >= _BOUND_SHARE and abs(moved[1] - moved[0]) <= 0.01 * moved[0]:

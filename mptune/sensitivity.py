@@ -24,7 +24,7 @@ from mptune.results import Measurement, Trial
 from mptune.run import Run, in_short, json_document
 from mptune.space.configuration import Configuration, Value
 from mptune.store import ParameterInfo
-from mptune.unseen import count_of
+from mptune.unseen import count_of, worst_errors_of
 
 __all__ = [
     "LEAST_DIGITS", "WINNER", "Change", "Explanation", "Outcome", "Reason", "Tradeoff",
@@ -71,6 +71,8 @@ class Outcome:
             numbers).
         limited: of several limits, the error that comes closest to its own, which is what ``digits`` are of; None for
             one limit.
+        spare: decimal digits between its own error and the limit, negative if it exceeds it; NaN if not known. It is on
+            as many draws of the inputs as ``digits``, which those of the winner may not be.
     """
 
     trial: Trial
@@ -80,6 +82,7 @@ class Outcome:
     interval: tuple[float, float] | None = None
     source: str = "measured"
     limited: Limited | None = None
+    spare: float = math.nan
 
     @property
     def error_text(self) -> str:
@@ -91,7 +94,7 @@ class Outcome:
     @property
     def is_better(self) -> bool:
         """Whether it is better than the winner in what the run optimises, beyond the noise."""
-        return self.gain > 1.0 + TIE and (self.interval is None or self.interval[0] > 1.0)
+        return self.gain > 1.0 + TIE and (self.interval is None or self.interval[0] > 1.0 + _NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +446,8 @@ class _Reader:
         if self.measure != "speed":
             before, after = (_or_nan(self.objective.value, each) for each in (winner, trial))
             gain = quotient(before, after) if self.objective.minimise else quotient(after, before)
-        return Outcome(trial, self._digits(trial, winner), speed, gain, interval, source, self.limited(trial))
+        spare = -self.error_excess(trial) if trial.is_valid and self.objective.threshold is not None else math.nan
+        return Outcome(trial, self._digits(trial, winner), speed, gain, interval, source, self.limited(trial), spare)
 
     def limited(self, trial: Trial) -> Limited | None:
         """Return the error that comes closest to its limit, or exceeds it by most; None for one limit."""
@@ -587,11 +591,18 @@ class _Reader:
                 best = self._beside(winner)
             other = winner.configuration if best is None else best.trial.configuration
             changed = {name: other[name] for name in self._types if other[name] != winner.configuration[name]}
-            inputs = 0 if best is None else count_of(best.trial, "error_draws", 1)
+            inputs = 0 if best is None else count_of(self._at_worst(best.trial), "error_draws", 1)
             yield Tradeoff(digits, limit, best, changed, inputs)
 
+    def _at_worst(self, trial: Trial) -> Trial:
+        """Return a trial with the largest errors that are known of its signature: others ran on more inputs."""
+        known = (t.measurement.metrics for t in self._siblings(trial.configuration) if math.isfinite(t.error))
+        metrics = trial.measurement.metrics
+        return trial.with_measurement(metrics={**metrics, **worst_errors_of(metrics, *known)})
+
     def _is_within(self, trial: Trial, digits: int) -> bool:
-        """Whether a trial keeps to a limit that is so many digits tighter."""
+        """Whether a trial, as far as its signature is known, keeps to a limit that is so many digits tighter."""
+        trial = self._at_worst(trial)
         if self.objective.threshold is None:
             excess = _log10(trial.error) - _log10(self.winner.error)
         else:
@@ -730,8 +741,13 @@ def _sentence_by_part(e: Explanation) -> Iterator[str]:
         f"{part or 'choices'} {digits_text(c.digits)} ({c.parameter.rpartition('.')[2]} in {c.after})"
         for part, c in most.items()
     ]
-    others = [part or "choices" for part in parts if part not in most]
-    nothing = f"; of {listed(others)} nothing is known" if others else ""
+    others = [part for part in parts if part not in most]
+    # Of types the widest are known without measuring anything.
+    open_ones = {c.part for c in e.changes if math.isnan(c.digits) and (c.is_restored or str(c.after) not in _ORDER)}
+    widest = [part or "choices" for part in others if restored and part not in open_ones]
+    unknown = [part or "choices" for part in others if not restored or part in open_ones]
+    nothing = f"; nothing to gain in {listed(widest)}" if widest else ""
+    nothing += f"; of {listed(unknown)} nothing is known" if unknown else ""
     yield f"Digits {what}: {', '.join(found)}{nothing}."
 
 
@@ -745,7 +761,7 @@ def _tradeoff_sentence(e: Explanation, tradeoff: Tradeoff, winner: Configuration
         return f"{what} {how}."
     found = f"{what} {_price(e, best)}, with {types or 'the same types, tuned otherwise'}"
     inputs = f"{tradeoff.inputs} input{'' if tradeoff.inputs == 1 else 's'}"
-    return f"{found}." if tradeoff.digits > 0 else f"{found} (measured on {inputs}; tune with that limit to be sure)."
+    return f"{found} (measured on {inputs}; tune with that limit to be sure)."
 
 
 def _remarks(e: Explanation, change: Change) -> Iterator[str]:
@@ -780,12 +796,13 @@ def _price(e: Explanation, outcome: Outcome | None) -> str:
     if e.measure != "speed":
         return f"multiplies {e.measure} by {e.growth(outcome):.3g}"
     gain, interval = outcome.gain, outcome.interval
-    if interval is not None and interval[0] <= 1 <= interval[1]:
-        between = f"{percent(interval[0])} to {percent(interval[1])}"
+    between = "" if interval is None else f"{percent(interval[0])} to {percent(interval[1])}"
+    if interval is not None and interval[0] <= 1 + _NOTHING and interval[1] >= 1 - _NOTHING:
         return f"is as fast as far as can be told ({percent(gain)}, {between})"
     if abs(gain - 1) <= (TIE if interval is None else _NOTHING):
         return "costs no speed"
-    return f"costs {1 - gain:.0%} of the speed" if gain < 1 else f"gains {percent(gain).lstrip('+')} speed"
+    how = f"costs {1 - gain:.0%} of the speed" if gain < 1 else f"gains {percent(gain).lstrip('+')} speed"
+    return f"{how} ({between})" if between else how
 
 
 # -- documents -------------------------------------------------------------------------------------------

@@ -189,9 +189,37 @@ def test_one_digit_more_and_less() -> None:
     on_three = [each.with_measurement(metrics={**each.measurement.metrics, "error_draws": 3}) for each in everything()]
     assert "measured on 3 inputs;" in explanation_of(run_of(on_three)).sentences[2]
     sentences = explanation_of(run_of(everything())).sentences
-    assert sentences[1] == "One more digit (error <= 1e-05) costs 17% of the speed, with sum_type fp64."
     on_one = "(measured on 1 input; tune with that limit to be sure)"
+    assert sentences[1] == f"One more digit (error <= 1e-05) costs 17% of the speed, with sum_type fp64 {on_one}."
     assert sentences[2] == f"One digit less (error <= 0.001) gains 67% speed, with x_type fp16 {on_one}."
+
+
+def test_one_digit_more_is_not_offered_on_the_luck_of_few_draws() -> None:
+    """The same types with another block size broke that limit on another draw of the inputs."""
+    run = run_of([trial("fp32", "fp32")])
+    tight = probed(run, trial("fp32", "fp64"))
+    more, _ = explanation_of(run_of(run.trials, [tight])).tradeoffs
+    assert more.best is not None
+    on_many = trial("fp32", "fp64", 64, error=5e-5, error_draws=15)
+    more, less = explanation_of(run_of([*run.trials, on_many], [tight])).tradeoffs
+    assert more.best is None
+    assert less.best is not None
+    within = trial("fp32", "fp64", 64, error=5e-6, error_draws=15)
+    more, _ = explanation_of(run_of([*run.trials, within], [tight])).tradeoffs
+    assert more.best is not None
+    assert more.inputs == 15
+
+
+def test_a_price_has_its_interval() -> None:
+    run = run_of([trial("fp32", "fp64")])
+
+    def found(low: float, high: float) -> Explanation:
+        probe = probed(run, trial("fp32", "fp32"), time_ms=6 / 1.05, speed_low=low, speed_high=high)
+        return explanation_of(run_of(run.trials, [probe]))
+
+    assert "gains 5% speed (+2% to +11%)" in found(1.02, 1.11).doubts[0]
+    # What rounds to no percent cannot be told from it.
+    assert found(1.002, 1.11).doubts == ()
 
 
 def test_a_digit_the_winner_has_already_costs_nothing() -> None:
@@ -311,7 +339,10 @@ def test_failures_are_told() -> None:
         ({"registers": 40}, {"registers": 80}, ["registers"]),
         ({"traffic_bytes": 4e6, "memory_bound_ms": 4.5}, {"traffic_bytes": 4e6, "memory_bound_ms": 4.5}, ["memory"]),
         ({"traffic_bytes": 4e6, "memory_bound_ms": 1.0}, {"traffic_bytes": 4e6, "memory_bound_ms": 1.0}, []),
-        ({"traffic_bytes": 4e6}, {"traffic_bytes": 8e6}, ["memory"]),
+        ({"traffic_bytes": 4e6}, {"traffic_bytes": 8e6, "memory_bound_ms": 2.8}, ["memory"]),
+        # What fits in a cache, or is hidden behind arithmetic, is not what takes longer.
+        ({"traffic_bytes": 4e6}, {"traffic_bytes": 8e6, "memory_bound_ms": 0.1}, []),
+        ({"traffic_bytes": 4e6}, {"traffic_bytes": 8e6}, []),
         (CODE, {**CODE, "same_code": 1}, ["same code"]),
         (CODE, CODE, ["unexplained"]),
         ({"compute_bound_ms": 2.5}, {"compute_bound_ms": 5.0}, ["arithmetic"]),
@@ -482,4 +513,5 @@ def test_where_buffers_limit_the_accuracy_what_works_on_them_is_named() -> None:
     )
     alone = explanation_of(application_run(trials, threshold=1e-3, launches=[]))
     assert alone.sentences[0].startswith("u_type, the type of u and v, limits the accuracy")
-    assert found.sentences[1].endswith("; of choices and kernel step nothing is known.")
+    # The sum has its widest type, which is known without a run; what the method does is not.
+    assert found.sentences[1].endswith("; nothing to gain in kernel step; of choices nothing is known.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,9 @@ _LABELS: Final = {True: "restored", False: "narrowed"}
 _INTERVAL: Final = {"fmt": "none", "ecolor": style.BLACK, "elinewidth": 0.8, "capsize": 1.5, "capthick": 0.8}
 _LETTERS: Final = {"fontsize": 6.5, "va": "center"}
 _PAPER: Final = {"facecolor": "white", "linewidth": 0, "pad": 0.8}
-#: Speeds outside are drawn at the edge.
+#: Limits that are no farther apart, in digits, are drawn as one line.
+_SAME_LIMIT: Final = 0.02
+#: Speeds outside are drawn at the edge, with an arrow and the number.
 _SLOWEST, _FASTEST = 0.1, 10.0
 #: From which factor between the ends of the axis on speeds have which ticks.
 _TICKS: Final = (
@@ -98,8 +101,17 @@ def _named(change: Change) -> str:
 
 
 def _draw_digits(axes: Any, explanation: Explanation, places: Sequence[float]) -> None:
-    changes, spare = explanation.changes, explanation.digits_spare
-    ends = [0.0, -spare if math.isfinite(spare) else 0.0, *(c.digits for c in changes if math.isfinite(c.digits))]
+    changes = explanation.changes
+    # Where each change reaches its limit: on as many draws of the inputs as its own digits.
+    limits = {
+        place: change.digits - change.outcome.spare
+        for place, change in zip(places, changes, strict=True)
+        if change.outcome is not None and math.isfinite(change.digits - change.outcome.spare)
+    }
+    spare = explanation.digits_spare
+    if not limits and math.isfinite(spare):
+        limits = dict.fromkeys(places, -spare)
+    ends = [0.0, *limits.values(), *(c.digits for c in changes if math.isfinite(c.digits))]
     margin = 0.12 * max(1.0, max(ends) - min(ends))
     low, high = min(ends) - margin, max(ends) + margin
     for is_restored in (True, False):
@@ -115,8 +127,11 @@ def _draw_digits(axes: Any, explanation: Explanation, places: Sequence[float]) -
             text = "exact" if change.digits > 0 else "not exact"
             at = 0.5 * (high if change.digits > 0 else low)
             axes.text(at, place, text, ha="center", bbox=_PAPER, **_LETTERS)
-    if math.isfinite(spare):
-        axes.axvline(-spare, label="error limit", gid="error limit", **style.THRESHOLD)
+    if limits and max(limits.values()) - min(limits.values()) < _SAME_LIMIT:
+        axes.axvline(statistics.median(limits.values()), label="error limit", gid="error limit", **style.THRESHOLD)
+    elif limits:
+        tops, bottoms = [place - 0.5 for place in limits], [place + 0.5 for place in limits]
+        axes.vlines(list(limits.values()), tops, bottoms, label="error limit", gid="error limit", **style.THRESHOLD)
     axes.axvline(0, color=style.BLACK, linewidth=0.8)
     axes.set_xlim(low, high)
     axes.grid(True, axis="x")
@@ -135,6 +150,9 @@ def _draw_speeds(axes: Any, explanation: Explanation, places: Sequence[float]) -
         gain = _inside(change.gain)
         ends = [gain]
         axes.barh(place, gain - 1, left=1, height=0.72, gid="speed", **style.bar(*_LOOKS[change.is_restored]))
+        if gain != change.gain:
+            side, arrow = ("left", "\u2190") if gain > change.gain else ("right", "\u2192")
+            axes.text(gain, place, f"{arrow} {change.gain:.2g}", ha=side, bbox=_PAPER, gid="beyond", **_LETTERS)
         interval = None if change.outcome is None else change.outcome.interval
         if interval is not None and explanation.measure == "speed":
             ends += map(_inside, interval)

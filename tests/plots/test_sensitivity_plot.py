@@ -55,6 +55,32 @@ def test_what_is_not_known_says_so() -> None:
     assert "3 changes not measured" in figure.get_suptitle()
 
 
+def test_limits_are_drawn_on_the_draws_of_their_own_bar() -> None:
+    """The winner's error is 1e-5 on 15 draws; on the first, which the others ran on, it is 1e-6."""
+    winner = trial(time_ms=1.0, error=1e-5, error_draws=15, error_first_draw=1e-6, x_type="fp32", y_type="fp32")
+    narrow = trial(time_ms=1.5, error=5e-5, x_type="fp16", y_type="fp32")
+    wide = trial(time_ms=2.0, error=1e-6, error_draws=15, error_first_draw=1e-7, x_type="fp64", y_type="fp32")
+    left = plot(run_of([winner, narrow]), "sensitivity").axes[0]
+    bar = next(bar for bar in left.patches if bar.get_width())
+    (limit,) = (line.get_xdata()[0] for line in left.lines if line.get_gid() == "error limit")
+    assert limit == pytest.approx(-2)
+    assert bar.get_width() == pytest.approx(math.log10(1e-6 / 5e-5))
+    assert bar.get_width() > limit
+    # Bars on different draws have a limit each.
+    left = plot(run_of([winner, narrow, wide]), "sensitivity").axes[0]
+    (marks,) = (lines for lines in left.collections if lines.get_gid() == "error limit")
+    assert sorted(segment[0][0] for segment in marks.get_segments()) == pytest.approx([-2, -1])
+
+
+def test_a_speed_beyond_the_axis_has_its_number() -> None:
+    trials = [
+        trial(time_ms=1.0, error=1e-7, x_type="fp32", y_type="fp32"),
+        trial(time_ms=40.0, error=1e-8, x_type="fp64", y_type="fp32"),
+    ]
+    right = plot(run_of(trials), "sensitivity").axes[1]
+    assert [text.get_text() for text in right.texts if text.get_gid() == "beyond"] == ["\u2190 0.025"]
+
+
 def test_exact_results_fill_the_axis() -> None:
     exact = trial(time_ms=2.0, error=0.0, x_type="fp64", y_type="fp32")
     run = run_of([trial(time_ms=1.0, error=1e-7, x_type="fp32", y_type="fp32"), exact])
