@@ -53,4 +53,4 @@ class OwnTime:
             before, self._times_given_up = self._times_given_up, self._given_up()
             if before == self._times_given_up:
                 elapsed = of_it_worked
-        return elapsed * 1e-6
+        return max(0, elapsed) * 1e-6

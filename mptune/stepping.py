@@ -6,10 +6,13 @@ import dataclasses
 import functools
 import math
 import statistics
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -149,6 +152,8 @@ class Stepper:
         self._own = OwnTime() if backend.shares_memory else None
         self._beside_ms = 0.0
         self._beginnings_ms: list[float] = []
+        #: What the steps have done that ends a run, wherever they did it.
+        self._refused = ""
         #: Launches whose data is to be kept, each at its n-th time in a run, and what has been kept.
         self._wanted: Mapping[Launched, int] = {}
         self.captured: list[Captured] = []
@@ -184,7 +189,7 @@ class Stepper:
             scalars: the application's scalars.
 
         Raises:
-            KernelError: the steps fail, or launch what does not fit.
+            KernelError: the steps fail, launch what does not fit, or use ``run`` in another thread.
             ConstraintError: a launch is of a configuration the kernel does not have.
             CompileError: a kernel does not compile.
             LaunchError: the device refused or aborted a launch.
@@ -199,15 +204,27 @@ class Stepper:
             self._own.start()
         try:
             steps(given, self._sizes)
+        except (KernelError, UnknownNameError) as error:
+            self._raise_refused()
+            raise KernelError(f"{error}{raised_at(error, self._file) if self._file else ''}") from error
         except (MptuneError, MemoryError):
             raise
         # The process ignores Ctrl-C, so that an interrupt is the steps' own.
         except (Exception, KeyboardInterrupt, SystemExit) as error:
+            self._raise_refused()
             name, what = self.application.called, f"{type(error).__name__}: {error}".removesuffix(": ")
             where = raised_at(error, self._file)
             raise KernelError(f"steps of {name} failed: {what}{where}") from error
+        finally:
+            given.end()
+        self._raise_refused()
         elapsed_ms = (time.perf_counter() - start) * 1e3
         return (elapsed_ms if self._own is None else min(elapsed_ms, self._own_ms(self._own.lap_ms()))), places
+
+    def _raise_refused(self) -> None:
+        refused, self._refused = self._refused, ""
+        if refused:
+            raise KernelError(refused)
 
     def _own_ms(self, after_ms: float) -> float:
         """Return how long the last run took without what other tasks took, from what was after its last launch."""
@@ -228,6 +245,27 @@ class Stepper:
 
     # -- for the steps -------------------------------------------------------------------------
 
+    def refuse(self, function: str, thread: int) -> None:
+        """Refuse what is called in another thread than that of the steps, or after they ended.
+
+        Times are those of one thread, and launches come one after the other. Another thread ends silently, as what it
+        raises nobody might look at: it is the run that fails, or the next one.
+
+        Args:
+            function: what ``run`` was asked for.
+            thread: that the steps run in, or ran in.
+
+        Raises:
+            KernelError: it is called after the steps ended, in their thread.
+            SystemExit: it is called in another thread.
+        """
+        what, here = f"{self.application.called}: run.{function} was called", threading.get_ident()
+        if here == thread:
+            raise KernelError(f"{what} after the steps that it was given to had ended; do not keep run")
+        where = _line_in(self._file, here) or _line_in(self._file, thread)
+        self._refused = f"{what} in another thread than that of the steps{where}; call what run offers in that alone"
+        raise SystemExit(self._refused)
+
     def launch(self, name: str, given: Mapping[str, Any], memory: Mapping[str, Buffer]) -> None:
         """Launch a kernel of the application on arguments by name.
 
@@ -235,7 +273,7 @@ class Stepper:
         launch to launch is worked out once.
         """
         axes = self._axes
-        chosen = [v.name if type(v) is Handle else v if k in axes else None for k, v in given.items()]
+        chosen = [v.name if type(v) is Handle else v if k in axes else type(v) for k, v in given.items()]
         key = (name, *given, *chosen)
         prepared = self._prepared.get(key)
         if prepared is None:
@@ -305,7 +343,11 @@ class Stepper:
 
     def write(self, name: str, values: Any, buffer: Buffer) -> None:
         """Write values to a buffer, rounded to its type; one number fills it."""
-        array = np.broadcast_to(np.asarray(values), self._shapes[name])
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf" and (array.dtype.kind != "O" or any(v is None for v in array.flat)):
+            kind = "None" if values is None else f"values of type {array.dtype}"
+            raise KernelError(f"{self.application.called}: buffer {name!r} takes real numbers, not {kind}")
+        array = np.broadcast_to(array, self._shapes[name])
         held = self._held(self._types[name])
         if held is None:
             stored = np.ascontiguousarray(array, dtype=self.dtype_of(name))
@@ -317,12 +359,27 @@ class Stepper:
         """Check that two buffers can change places.
 
         Raises:
-            KernelError: they differ in shape or type.
+            KernelError: they differ in shape or type, or one of them is an input, which the other one would write to.
         """
         if (self._shapes[one], self.dtype_of(one)) != (self._shapes[other], self.dtype_of(other)):
             raise KernelError(
                 f"{self.application.called}: run.swap needs buffers of one shape and type; {one!r} is "
                 f"{self.dtype_of(one)} {self._shapes[one]}, {other!r} {self.dtype_of(other)} {self._shapes[other]}"
+            )
+        if (self._buffers[one].role is Role.IN) != (self._buffers[other].role is Role.IN):
+            for buffer in (one, other):
+                self.require_writable(f"{self.application.called}: run.swap", buffer)
+
+    def require_writable(self, what: str, buffer: str, of_it: str = "") -> None:
+        """Check that a buffer is no input.
+
+        Raises:
+            KernelError: it is one.
+        """
+        if self._buffers[buffer].role is Role.IN:
+            raise KernelError(
+                f"{what} writes to {buffer!r}{of_it}, which is an input: declare that InOut or Scratch, or name it in "
+                "outputs"
             )
 
     def choice(self, name: str) -> Value:
@@ -337,7 +394,7 @@ class Stepper:
         by_name = {argument.name: argument for argument in kernel.arguments}
         for name in given:
             if name not in by_name and name not in size_names(kernel):
-                raise UnknownNameError(f"argument of {what}:", name, [*by_name, *size_names(kernel)])
+                raise UnknownNameError(f"argument of {what}:", name, dict.fromkeys((*by_name, *size_names(kernel))))
         types: dict[str, Value] = {}
         handles: dict[str, str] = {}
         for argument in kernel.passed:
@@ -360,6 +417,8 @@ class Stepper:
         for argument in kernel.arguments:
             if argument.name not in handles and argument.name not in given and argument.name not in sizes:
                 raise KernelError(f"{what}: it needs {argument.name!r}")
+            if argument.name in given and argument.role is Role.SCALAR and not _is_number(given[argument.name]):
+                raise KernelError(f"{what}: {argument.name!r} is to be a real number, not {given[argument.name]!r}")
         launched = Launched(kernel.name, tuple(handles.items()), tuple(sorted(sizes.items())))
         launch_shape = self._launch_shape(what, kernel, configuration, sizes)
         function = self._function(kernel, configuration, sizes)
@@ -376,11 +435,8 @@ class Stepper:
         value = given[argument.name]
         if not isinstance(value, Handle):
             raise KernelError(f"{what}: {argument.name!r} needs a buffer (run.NAME), not {type(value).__name__}")
-        if argument.role is not Role.IN and self._buffers[value.name].role is Role.IN:
-            raise KernelError(
-                f"{what} writes to {value.name!r} (its argument {argument.name!r}), which is an input: declare that "
-                "InOut or Scratch, or name it in outputs"
-            )
+        if argument.role is not Role.IN:
+            self.require_writable(what, value.name, f" (its argument {argument.name!r})")
         return value.name
 
     def _take_type(self, what: str, kernel: Kernel, argument: Argument, buffer: str, types: dict[str, Value]) -> None:
@@ -402,7 +458,10 @@ class Stepper:
     def _sizes_of(self, what: str, kernel: Kernel, given: Mapping[str, Any], handles: Mapping[str, str]) -> Sizes:
         """Return the sizes of a launch: those given, the application's, and those of the buffers."""
         names = size_names(kernel)
-        sizes = {name: int(given[name]) for name in names if isinstance(given.get(name), int | np.integer)}
+        for name in names:
+            if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | np.integer)):
+                raise KernelError(f"{what}: size {name!r} is to be an integer, not {given[name]!r} (n // 2 is one)")
+        sizes = {name: int(given[name]) for name in names if name in given}
         sizes |= {name: self._sizes[name] for name in names if name in self._sizes and name not in sizes}
         for argument in kernel.arguments:
             if argument.name in handles:
@@ -483,6 +542,14 @@ def _passing(argument: Argument, chosen: Precision | None, given: Mapping[str, A
     return to_type if argument.name in given else to_type(sizes[argument.name])
 
 
+def _is_number(value: Any) -> bool:
+    """Whether something is one real number, or of a type of its own that NumPy may make one of."""
+    array = np.asarray(value)
+    return array.size == 1 and (
+        array.dtype.kind in "biuf" or (array.dtype.kind == "O" and not isinstance(value, Handle | None))
+    )
+
+
 def _rounded(value: Any, chosen: Precision) -> np.generic:
     """Return a number in a type."""
     found: np.generic = round_to(np.array([value], np.float64), chosen)[0]
@@ -497,24 +564,65 @@ def _stored(values: Any, chosen: Precision | None, argument: Argument) -> NDArra
     return convert(np.ascontiguousarray(values, dtype=exact), chosen)[0]
 
 
+def _line_in(file: str, thread: int) -> str:
+    """Say at which line of a file a thread is: `` (steps.py:12)``, or nothing if it is elsewhere."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    return "" if frame is None else f" ({Path(file).name}:{frame.f_lineno})"
+
+
 class _Steps:
     """What the steps of an application are given as ``run``: kernels to call, buffers to pass, scalars and choices."""
 
+    _memory: dict[str, Buffer]
+    _stepper: Stepper
+    _scalars: Mapping[str, float | int]
+    #: That the steps run in, and whether they have ended.
+    _thread: int
+    _has_ended: bool
+
     def __init__(self, stepper: Stepper, memory: dict[str, Buffer], scalars: Mapping[str, float | int]) -> None:
         application = stepper.application
-        # As attributes of its own they are found without a call.
-        self.__dict__ |= {name: stepper.choice(name) for name in application.parameter_names if name not in _FUNCTIONS}
-        self.__dict__ |= {**scalars, **{name: Handle(name) for name in memory}}
-        self.__dict__ |= {name: functools.partial(self._launch, name) for name in application.kernels}
-        self._memory, self._stepper, self._scalars = memory, stepper, scalars
+        given = self.__dict__  # as attributes of its own they are found without a call, and set without __setattr__
+        given.update({name: stepper.choice(name) for name in application.parameter_names if name not in _FUNCTIONS})
+        given.update({**scalars, **{name: Handle(name) for name in memory}})
+        given.update({name: functools.partial(self._launch, name) for name in application.kernels})
+        given.update(_memory=memory, _stepper=stepper, _scalars=scalars)
+        given.update(_thread=threading.get_ident(), _has_ended=False)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python asks an object of any kind for
+            raise AttributeError(name)
         application = self._stepper.application
         shared = (p.name for p in application.shared)
         known = [*application.kernels, *self._memory, *self._scalars, *shared, *_FUNCTIONS]
         raise UnknownNameError(f"name after run. in the steps of {application.called}:", name, known)
 
-    def _launch(self, kernel: str, /, **given: Any) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
+        called, is_buffer = self._stepper.application.called, name in self._memory
+        hint = f"write to the buffer: run.write(run.{name}, ...)" if is_buffer else "keep what you need in a variable"
+        raise KernelError(f"{called}: run.{name} = ... changes nothing; {hint}")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        called = self._stepper.application.called
+        raise KernelError(f"{called}: run cannot be copied or sent elsewhere: it is what the kernels run on")
+
+    def end(self) -> None:
+        """Refuse everything from now on."""
+        self.__dict__["_has_ended"] = True
+
+    def _require_running(self, function: str) -> None:
+        if self._has_ended or threading.get_ident() != self._thread:
+            self._stepper.refuse(function, self._thread)
+
+    def _launch(self, kernel: str, /, *unnamed: Any, **given: Any) -> None:
+        self._require_running(kernel)
+        if unnamed:
+            names = ", ".join(f"{a.name}=..." for a in self._stepper.application.kernels[kernel].arguments)
+            raise KernelError(
+                f"{self._stepper.application.called}: run.{kernel} takes arguments by name: run.{kernel}({names})"
+            )
         self._stepper.launch(kernel, given, self._memory)
 
     def read(self, buffer: Handle | str) -> NDArray[Any]:
@@ -527,14 +635,15 @@ class _Steps:
 
     def write(self, buffer: Handle | str, values: Any) -> None:
         """Write values to a buffer, rounded to its type; a single number fills it."""
-        name = self._named("write", buffer)
+        name = self._named("write", buffer, is_written=True)
         self._stepper.write(name, values, self._memory[name])
 
     fill = write
 
     def copy(self, source: Handle | str, target: Handle | str) -> None:
         """Copy a buffer to another one, on the device, converted where their types differ."""
-        self._stepper.copy(self._named("copy", source), self._named("copy", target), self._memory)
+        read, written = self._named("copy", source), self._named("copy", target, is_written=True)
+        self._stepper.copy(read, written, self._memory)
 
     def swap(self, one: Handle | str, other: Handle | str) -> None:
         """Let two buffers of one shape and type change places, without copying."""
@@ -542,12 +651,18 @@ class _Steps:
         self._stepper.check_swap(first, second)
         self._memory[first], self._memory[second] = self._memory[second], self._memory[first]
 
-    def _named(self, function: str, buffer: Handle | str) -> str:
-        name = buffer.name if isinstance(buffer, Handle) else buffer
+    def _named(self, function: str, buffer: Handle | str, *, is_written: bool = False) -> str:
+        """Return the name of a buffer that a function is given."""
+        self._require_running(function)
+        called = self._stepper.application.called
+        name: Any = buffer.name if isinstance(buffer, Handle) else buffer
+        if not isinstance(name, str):
+            given = f"the kernel {name.args[0]!r}" if isinstance(name, functools.partial) else type(name).__name__
+            raise KernelError(f"{called}: run.{function} needs a buffer (run.NAME), not {given}")
         if name not in self._memory:
-            raise UnknownNameError(
-                f"buffer in run.{function} of {self._stepper.application.called}:", name, self._memory
-            )
+            raise UnknownNameError(f"buffer in run.{function} of {called}:", name, self._memory)
+        if is_written:
+            self._stepper.require_writable(f"{called}: run.{function}", name)
         return name
 
 

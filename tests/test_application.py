@@ -1,13 +1,17 @@
 """Applications: several kernels run by ordinary Python, tuned as one and judged by their own answer."""
 
 import contextlib
+import copy
 import json
 import math
 import os
+import pickle
 import re
 import shutil
 import sqlite3
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -126,12 +130,36 @@ def application(**changes):
     return Application(**{**values, **changes})
 
 
+def one_by_one(run, size):
+    yield run.matvec(a=run.a, x=run.x, y=run.y)
+
+
+async def awaited(run, size):
+    run.matvec(a=run.a, x=run.x, y=run.y)
+
+
 class TestDefinition:
     def test_types_of_buffers_are_shared_and_the_rest_is_each_kernels(self):
         app = application()
         assert app.parameter_names == ("a_type", "x_type", "matvec.sum_type", "matvec.block", "scale.block")
         assert app.signature_names == ("a_type", "x_type", "matvec.sum_type")
         assert app.baseline_values() == {"a_type": ("fp64",), "x_type": ("fp64",), "matvec.sum_type": ("fp64",)}
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"kernels": {"matvec": MATVEC}}, r"kernels= is a list of Kernel\(...\), not {'matvec'"),
+            ({"kernels": ["matvec"]}, r"kernels= is a list of Kernel\(...\), not \['matvec'\]"),
+            ({"kernels": 3}, r"kernels= is a list of Kernel\(...\), not 3"),
+            ({"steps": None}, r"steps= is a function steps\(run, size\), not None"),
+            ({"steps": lambda: None}, r"called as steps\(run, size\) \(test_application.py:\d+\), but: too many posi"),
+            ({"steps": one_by_one}, r"its steps \(test_application.py:\d+\) yield"),
+            ({"steps": awaited}, r"its steps \(test_application.py:\d+\) are async"),
+        ],
+    )
+    def test_what_cannot_be_run_is_refused(self, changes, message):
+        with pytest.raises(KernelError, match=message):
+            application(**changes)
 
     def test_policies_and_what_a_kernel_declares_are_in_the_signature(self):
         other = MATVEC.changed(
@@ -244,11 +272,93 @@ class TestSteps:
             (lambda run, size: run.copy("a", "y"), "different sizes"),
             (lambda run, size: run.read("z"), "'z'"),
             (lambda run, size: [][1], "IndexError"),
+            (
+                lambda run, size: run.read(run.matvec),
+                r"needs a buffer \(run.NAME\), not the kernel 'matvec' \(test_app",
+            ),
+            (lambda run, size: run.read([1]), "needs a buffer .*, not list"),
+            (lambda run, size: run.matvec(run.a, run.x), r"by name: run.matvec\(a=..., x=..., y=..., rows=..., colu"),
+            (lambda run, size: copy.deepcopy(run), "run cannot be copied"),
+            (lambda run, size: pickle.dumps(run), "run cannot be copied"),
+            (lambda run, size: setattr(run, "value", 1.0), r"write to the buffer: run.write\(run.value, ...\)"),
+            (lambda run, size: setattr(run, "other", 1.0), "run.other = ... changes nothing; keep what you need in a"),
+            (lambda run, size: run.write(run.a, 1.0), "run.write writes to 'a', which is an input: declare that InOut"),
+            (lambda run, size: run.fill("a", 1.0), "writes to 'a', which is an input"),
+            (lambda run, size: run.copy("a", "a"), "run.copy writes to 'a', which is an input"),
+            (lambda run, size: run.write(run.x, 1j), "buffer 'x' takes real numbers, not values of type complex128"),
+            (lambda run, size: run.write(run.x, None), "buffer 'x' takes real numbers, not None"),
+            (lambda run, size: run.write(run.x, "one"), "buffer 'x' takes real numbers, not values of type <U3"),
+            (lambda run, size: run.scale(v=run.x, factor=None), "'factor' is to be a real number, not None"),
+            (lambda run, size: run.scale(v=run.x, factor=1j), "'factor' is to be a real number, not 1j"),
+            (lambda run, size: run.scale(v=run.x, factor=run.x), "'factor' is to be a real number, not Handle"),
+            (lambda run, size: run.scale(v=run.x, factor=np.ones(2)), "'factor' is to be a real number, not array"),
+            (lambda run, size: run.scale(v=run.x, factor=2, m=size.n / 2), "size 'm' is to be an integer, not 18.5 "),
+            (lambda run, size: run.scale(v=run.x, factor=2, m=True), "size 'm' is to be an integer, not True"),
+            (lambda run, size: run.scale(v=run.x, factr=2), r"did you mean 'factor'\? \(valid: v, factor, m\)"),
         ],
     )
     def test_mistakes_of_the_steps(self, steps, message):
         with pytest.raises((KernelError, UnknownNameError), match=message):
             run_once(application(steps=steps), {})
+
+    def test_none_is_no_scalar_after_a_number_was_one(self):
+        app = application(steps=lambda run, size: [run.scale(v=run.x, factor=f) for f in (1.0, None)])
+        with pytest.raises(KernelError, match="'factor' is to be a real number, not None"):
+            run_once(app, {})
+
+    def test_an_input_does_not_change_places_with_what_is_written(self):
+        app = rimmed(lambda run, size: run.swap(run.x, run.y))
+        with pytest.raises(KernelError, match=r"run.swap writes to 'x', which is an input"):
+            run_once(app, {})
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda run: run.scale(v=run.x, factor=2.0),
+            lambda run: run.read(run.x),
+            lambda run: run.write(run.x, 1.0),
+            lambda run: run.copy(run.x, run.y),
+            lambda run: run.swap(run.x, run.y),
+        ],
+    )
+    @pytest.mark.parametrize("is_looked_at", [True, False])
+    def test_another_thread_may_not_use_what_run_offers(self, use, is_looked_at, capfd):
+        def steps(run, size):
+            with ThreadPoolExecutor(1) as pool:
+                started = pool.submit(use, run)
+                if is_looked_at:
+                    started.result()
+
+        message = r"run.\w+ was called in another thread than that of the steps \(test_application.py:\d+\)"
+        with pytest.raises(KernelError, match=message):
+            run_once(application(steps=steps), {})
+        assert not capfd.readouterr().err
+
+    def test_a_thread_that_is_late_ends_silently_and_the_next_run_says_so(self):
+        late, has_ended = [], threading.Event()
+
+        def write_later(run):
+            has_ended.wait()
+            with pytest.raises(SystemExit):  # which ends a thread, and is not printed
+                run.write("x", 0.0)
+
+        def steps(run, size):
+            late.append(threading.Thread(target=write_later, args=(run,)))
+            late[-1].start()
+
+        outputs, stepper, _ = run_once(application(steps=steps), {})
+        assert outputs["x"].all()
+        has_ended.set()
+        late[0].join()
+        with pytest.raises(KernelError, match=r"run.write was called in another thread .* \(test_application.py:\d+\)"):
+            stepper.run({}, {})
+        late[1].join()
+
+    def test_what_an_earlier_run_was_given_is_refused(self):
+        kept = []
+        _, stepper, _ = run_once(application(steps=lambda run, size: (kept.append(run), kept[0].read("x"))), {})
+        with pytest.raises(KernelError, match=r"run.read was called after the steps .* do not keep run \(test_app"):
+            stepper.run({}, {})
 
     def test_scalars_may_change_from_launch_to_launch(self):
         app = application(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
@@ -109,6 +111,8 @@ class Application(Tunable):
         reduce: Reduce = "max",
     ) -> None:
         given = {key: value for key, value in locals().items() if key != "self"}
+        if not isinstance(kernels, list | tuple) or not all(isinstance(kernel, Kernel) for kernel in kernels):
+            raise KernelError(f"application {name}: kernels= is a list of Kernel(...), not {reprlib.repr(kernels)}")
         kernels = [kernel if kernel.path or path is None else _located(kernel, path) for kernel in kernels]
         by_name = {kernel.name: kernel for kernel in kernels}
         if not kernels:
@@ -192,6 +196,7 @@ class Application(Tunable):
         Tunable._check(self)
         if not self.sizes:
             raise KernelError(f"{self.called}: sizes need a preset named 'default'")
+        self._check_steps()
         things = [*self.kernels, *(a.name for a in self.arguments), *(p.name for p in self.shared)]
         for name in things:
             if things.count(name) > 1 or name in _TAKEN:
@@ -208,6 +213,22 @@ class Application(Tunable):
                 raise KernelError(f"{self.called}: {argument.name!r} cannot be in constant memory")
             for axis in argument.shape:
                 check_expression(axis, names, f"shape of buffer {argument.name!r}", self.name)
+
+    def _check_steps(self) -> None:
+        code = getattr(self.steps, "__code__", None)
+        where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+        if not callable(self.steps):
+            raise KernelError(f"{self.called}: steps= is a function steps(run, size), not {self.steps!r}")
+        if inspect.isgeneratorfunction(self.steps):
+            raise KernelError(f"{self.called}: its steps{where} yield, so that nothing of them would run; do without")
+        if inspect.iscoroutinefunction(self.steps) or inspect.isasyncgenfunction(self.steps):
+            raise KernelError(f"{self.called}: its steps{where} are async, and nothing awaits them; use a plain def")
+        try:
+            inspect.signature(self.steps).bind(None, None)
+        except ValueError:
+            return  # a callable that does not tell what it takes
+        except TypeError as error:
+            raise KernelError(f"{self.called}: steps is called as steps(run, size){where}, but: {error}") from error
 
 
 def _located(kernel: Kernel, path: Path) -> Kernel:
