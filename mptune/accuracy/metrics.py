@@ -120,6 +120,17 @@ class ErrorMetric:
         return self.compute.metric if isinstance(self.compute, _OfRegions) else self
 
     @property
+    def regions(self) -> RegionalMetric | None:
+        """Of which it is taken; None of the whole output."""
+        return self.compute.regions if isinstance(self.compute, _OfRegions) else None
+
+    @property
+    def function(self) -> Callable[..., float] | None:
+        """The user's function, if it is one."""
+        compute = self.whole.compute
+        return compute.function if isinstance(compute, _Custom) else None
+
+    @property
     def is_bundled(self) -> bool:
         """Whether it comes with mptune, so that its name says all there is to say."""
         return METRICS.get(self.whole.name) == self.whole

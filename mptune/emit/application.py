@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,21 +14,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune import __version__
+from mptune.accuracy.evaluate import Metrics, all_metrics, further_metrics, metrics_by_output
+from mptune.accuracy.metrics import ErrorMetric
+from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import Backend
+from mptune.backends.base import Backend, CompileOptions
 from mptune.buffers.data import compute_references, make_inputs
 from mptune.build import Build
-from mptune.emit.common import INTEGERS, MARK, Emission, as_a_file, host_command, measured, target_of, write_files
+from mptune.emit.common import (
+    INTEGERS,
+    MARK,
+    Emission,
+    as_a_file,
+    host_command,
+    measured,
+    objective_of,
+    target_of,
+    write_files,
+)
+from mptune.emit.plain_metrics import PLAIN, over_regions, quotient, source_of
 from mptune.emit.sizes import NotTranslatableError, conditions, formula, free_sizes
 from mptune.emit.taking import take_along
 from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner
 from mptune.errors import KernelError
+from mptune.evaluators.answers import with_reference
 from mptune.headers import include_lines
 from mptune.kernel import Application, Argument, Kernel, Role, Sizes
-from mptune.kernel.limits import widest
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from, run_first
-from mptune.precision import PRECISIONS
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.precision import PRECISIONS, WIDE
 from mptune.prelude import prelude
 from mptune.rendering import render, render_body
 from mptune.space.configuration import Configuration
@@ -41,7 +57,7 @@ _LARGEST_ANSWER_BYTES: Final = 16 << 20
 def emit_application(winner: Winner[Application], folder: Path, name: str) -> Emission:
     """Write the kernels an application launches, a library of them, its steps, a program and a README.
 
-    It is run once on the inputs of the run's seed to see what it launches, and once in its widest types for an answer
+    It is run once on the inputs of the run's seed to see what it launches, and as its reference is made for an answer
     to compare with: on the backend of the run if that can run here, else on another one.
 
     Raises:
@@ -49,14 +65,12 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         MptuneError: it cannot be run here, a kernel cannot be rendered, or files cannot be written.
     """
     application = winner.kernel
-    metrics = _own_metrics(application)
-    try:
-        code, names = take_along(application.called, [application.inputs, application.steps, *metrics.values()])
-    except KernelError:
-        # A metric can do without; inputs and steps cannot.
-        metrics = {}
-        code, names = take_along(application.called, [application.inputs, application.steps])
-    compiled, answer = _run(winner)
+    info = winner.run.info
+    outputs = [output.name for output in application.outputs]
+    metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
+    code, names, own = _taken(application, metrics)
+    compiled, answer = _run(winner, metrics)
+    errors = _errors(winner, metrics, own, answer, f"{name}_steps")
     variants = _variants(name, compiled)
     buffers = [_buffer(application, winner, argument) for argument in application.arguments if argument.shape]
     values = {
@@ -78,12 +92,11 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "integers": INTEGERS,
         "inputs_function": names[0],
         "steps_function": names[1],
-        "metrics": [
-            {"output": output, "function": function, "name": getattr(metric, "__name__", function)}
-            for (output, metric), function in zip(metrics.items(), names[2:], strict=True)
-        ],
+        "checks": errors,
+        "metrics": "\n\n".join(map(source_of, dict.fromkeys(f for e in errors for f in e.functions))),
         "ranges": [(r.name, r.low, r.high, r.log) for r in application.ranges],
         "has_answer": bool(answer),
+        "answer": _called(application),
         "host_flags": host_command(Build(), winner.run.info.compiler),
         "cuda_target": target_of(winner, "cuda"),
         "hip_target": target_of(winner, "hip"),
@@ -105,29 +118,98 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     return Emission.of(winner, folder, tuple(texts))
 
 
-def _own_metrics(application: Application) -> dict[str, Any]:
-    """Return the error metrics that are functions of the application's own, by output: the first of each."""
-    chosen: Mapping[str, Any] = (
-        application.metric
-        if isinstance(application.metric, Mapping)
-        else {output.name: application.metric for output in application.outputs}
-    )
-    found = {}
-    for output, given in chosen.items():
-        listed = [given] if callable(given) or isinstance(given, str) else given
-        own = [each for each in listed if callable(each) and hasattr(each, "__code__")] if listed else []
-        if own:
-            found[output] = own[0]
-    return found
+# -- what is compared --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Error:
+    """An error the program measures: how, in Python, and which of :data:`PLAIN`'s functions that takes."""
+
+    output: str
+    name: str
+    metric: str
+    functions: tuple[Callable[..., Any], ...]
+    takes_inputs: bool
+    limit: float | None
+
+
+def _taken(application: Application, metrics: Metrics) -> tuple[str, tuple[str, ...], dict[Any, str]]:
+    """Return the Python of inputs, steps and metrics of one's own, the names of the first two, and those of these.
+
+    Metrics that cannot be taken along are left out: an application can do without, and the program says which.
+
+    Raises:
+        KernelError: inputs or steps cannot be.
+    """
+    functions: list[Callable[..., Any]] = [application.inputs, application.steps]
+    code, names = take_along(application.called, functions)
+    own: dict[Any, str] = {}
+    for function in dict.fromkeys(metric.function for metric in all_metrics(metrics)):
+        if function is not None:
+            with contextlib.suppress(KernelError):
+                code, (*_, own[function]) = take_along(application.called, [*functions, function])
+                functions.append(function)
+    return code, names, own
+
+
+def _errors(
+    winner: Winner[Application],
+    metrics: Metrics,
+    own: Mapping[Any, str],
+    answer: Mapping[str, NDArray[Any]],
+    steps: str,
+) -> list[_Error]:
+    """Return every error of the run, with what limits it: its own threshold, or that of the worst output.
+
+    ``steps`` is the module that the metrics of one's own are in.
+    """
+    application, limits = winner.kernel, objective_of(winner).limits
+    types = {o.name: application.precision_of(o, winner.configuration) for o in application.outputs}
+    outputs = list(types)
+    found: dict[tuple[str, str], tuple[ErrorMetric, list[float]]] = {}
+
+    def add(output: str, metric: ErrorMetric, *keys: str) -> None:
+        found.setdefault((output, metric.name), (metric, []))[1].extend(limits[key] for key in keys if key in limits)
+
+    for output, metric in metrics_by_output(outputs, metrics).items():
+        add(output, metric, f"error.{output}", "error")
+    for name, by_output in further_metrics(outputs, metrics).items():
+        for output, metric in by_output.items():
+            add(output, metric, f"error.{name}")
+    errors = []
+    for (output, name), (metric, bounds) in found.items():
+        functions: tuple[Callable[..., Any], ...] = ()
+        text = own.get(metric.function, "None")
+        if metric.is_bundled:
+            plain = PLAIN[metric.whole.name]
+            text, functions = plain.__name__, (quotient, plain)
+            if plain is PLAIN["ULP"]:
+                stored = types[output]
+                digits, least = (
+                    (0, 0)
+                    if stored is None
+                    else (stored.significand_bits - 1, math.frexp(stored.smallest_normal)[1] - 1)
+                )
+                text = f"lambda one, other: {text}(one, other, {digits}, {least})"
+        elif text != "None":
+            text = f"{steps}.{text}"
+        regions = metric.regions
+        if regions is not None and text != "None" and answer:
+            tile = regions.tile(answer[output].shape)
+            given = f"{text}, {tile}, {len(regions.own_shape(tile))}, {regions.quantile}"
+            text, functions = f"lambda a, b: over_regions({given}, a, b)", (*functions, over_regions)
+        limit = min(bounds) if bounds else None
+        errors.append(_Error(output, f"{name} of {output}", text, functions, metric.sees_inputs, limit))
+    return errors
 
 
 # -- what is launched --------------------------------------------------------------------------------
 
 
 def _run(
-    winner: Winner[Application],
-) -> tuple[list[tuple[Kernel, Configuration, Sizes]], dict[str, NDArray[Any]]]:
-    """Return what the winner launches on the first inputs of the run, and the answer in fp64, empty if it is large."""
+    winner: Winner[Application], metrics: Metrics
+) -> tuple[list[tuple[Kernel, Configuration, Sizes]], Mapping[str, NDArray[Any]]]:
+    """Return what the winner launches on the first inputs of the run, and the run's reference, empty if it is large."""
     application, sizes = winner.kernel, winner.sizes
     inputs = make_inputs(application, sizes, winner.run.info.seed or 0)
     given, all_sizes = inputs_from(application, sizes, inputs)
@@ -141,14 +223,14 @@ def _run(
     elements = sum(np.prod(application.shape_of(output, all_sizes)) for output in application.outputs)
     if 8 * elements > _LARGEST_ANSWER_BYTES:
         return compiled, {}
-    if callable(application.reference):
-        return compiled, dict(compute_references(application, inputs, all_sizes))
-    candidates = [winner.run.baseline.configuration] if winner.run.baseline is not None else []
-    candidates += widest(application, sizes, backend.device.constraints())
-    launchers = (ApplicationLauncher(application, each, backend) for each in candidates)
-    launcher, outputs = run_first(launchers, given, all_sizes, Arrays())
-    launcher.close()
-    return compiled, {name: Arrays().returned(array, converted=True) for name, array in outputs.items()}
+    judged = with_reference(application, backend, CompileOptions(), metrics)
+    return compiled, compute_references(judged, inputs, all_sizes)
+
+
+def _called(application: Application) -> str:
+    if application.is_wide:
+        return f"the answer in {WIDE.name}, rounded to fp64"
+    return "the answer in the widest types" if application.reference is None else "the reference"
 
 
 def _backend(winner: Winner[Application]) -> Backend:

@@ -23,7 +23,17 @@ from mptune.results import Trial
 from mptune.run import Run, json_document
 from mptune.unseen import in_words
 
-__all__ = ["INTEGERS", "MARK", "Emission", "as_a_file", "host_command", "measured", "target_of", "write_files"]
+__all__ = [
+    "INTEGERS",
+    "MARK",
+    "Emission",
+    "as_a_file",
+    "host_command",
+    "measured",
+    "objective_of",
+    "target_of",
+    "write_files",
+]
 
 #: What every emitted file says of itself.
 MARK: Final = "Emitted by mptune"
@@ -111,7 +121,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "created_at": info.created_at,
         "seed": info.seed,
         "versions": _versions(winner),
-        "threshold": "none" if winner.threshold is None else info.limits_text(_objective(winner)),
+        "threshold": "none" if winner.threshold is None else info.limits_text(objective_of(winner)),
         "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
         "time_ms": _number(trial.time_ms),
         "error": _number(trial.error),
@@ -134,7 +144,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
 def _verified(winner: Winner[Any]) -> str:
     """Say what unseen inputs said of the configuration; empty if it has seen none."""
     run, trial = winner.run, winner.trial
-    text = in_words(trial, _objective(winner), run.fallen_beside(trial))
+    text = in_words(trial, objective_of(winner), run.fallen_beside(trial))
     return text + run.why_fewer(trial) if text else ""
 
 
@@ -178,7 +188,7 @@ def _without_files(command: str) -> str:
     return shlex.join(kept)
 
 
-def _objective(winner: Winner[Any]) -> Objective:
+def objective_of(winner: Winner[Any]) -> Objective:
     """Return the objective of the run, with the threshold the winner was chosen by."""
     objective = winner.run.info.objective
     return objective if winner.threshold is None else dataclasses.replace(objective, threshold=winner.threshold)

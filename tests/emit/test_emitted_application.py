@@ -45,7 +45,7 @@ def a_run(**settings: Any) -> Run:
         Trial(AWKWARD.configuration(values), Status.OK, "", Measurement({"time_ms": time_ms, "error": error}), key=key)
         for key, values, time_ms, error in (("a", {}, 4.0, 1e-16), ("b", NARROW, 1.0, 1e-3))
     ]
-    described = {"threshold": 1e-2, "kernels": list(AWKWARD.kernels), "kernel_path": str(FILE)}
+    described = {"threshold": 1e-2, "metric": "relative", "kernels": list(AWKWARD.kernels), "kernel_path": str(FILE)}
     return run_of(AWKWARD, trials, **{**described, **settings})
 
 
@@ -115,8 +115,9 @@ def test_it_needs_no_mptune_and_compares_with_the_widest_types(built: Path, tmp_
     done = run("--check", "--runs", "2", "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     first, *lines = done.stdout.splitlines()
-    assert float(first.removesuffix(" ms")) > 0
-    errors = {line.partition(":")[0]: float(line.split()[-1]) for line in lines if "relative" in line}
+    assert float(first.removesuffix(" ms")) > 0, lines
+    found = [re.fullmatch(r"relative of (\w+): (\S+), within 0.01", line) for line in lines]
+    errors = {match[1]: float(match[2]) for match in found if match}
     assert 1e-4 < errors["result"] < 1e-2
     assert errors["count"] == errors["total"] == 0
     given, expected = tuned(AWKWARD.resolve_sizes())
@@ -135,6 +136,25 @@ def test_it_needs_no_mptune_and_compares_with_the_widest_types(built: Path, tmp_
         assert done.returncode != 0
         assert error in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@needs_gxx
+def test_a_wrong_answer_fails_the_check(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program.tuned_awkward_steps_steps, "WEIGHTS", np.array([0.5, 0.3, 0.25]))
+    with pytest.raises(SystemExit, match="an error against the answer in the widest types is over its limit"):
+        program.main(["--check", "--runs", "1"])
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert re.fullmatch(r"relative of result: 0\.\d+, over 0\.01", lines[0])
+    assert lines[1:] == ["relative of count: 0, within 0.01", "relative of total: 0, within 0.01"]
+    inputs = program.made_inputs(program.Sizes(program.SIZES))
+    outputs = program.solve(inputs)
+    outputs["count"] = outputs["count"] + 1
+    outputs["total"][0] = np.nan
+    errors = program.errors(outputs, inputs)
+    assert errors["relative of count"][0] > 0
+    assert np.isnan(errors["relative of total"][0])
 
 
 @needs_gxx

@@ -1,0 +1,124 @@
+"""The bundled error metrics as a few lines of NumPy each: emitted programs have their text, by name, and no mptune.
+
+They are those of :mod:`mptune.accuracy.metrics` of finite reals, without its care for overflow and for what is not
+finite: a NaN in the output gives NaN, or an infinity.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+__all__ = ["PLAIN", "over_regions", "quotient", "source_of"]
+
+
+def quotient(numerator: Any, denominator: Any) -> Any:
+    """Return a quotient in which 0/0 is 0 and anything else over 0 is infinite."""
+    with np.errstate(all="ignore"):
+        return np.where(np.equal(numerator, 0), 0.0, np.divide(numerator, denominator))
+
+
+def mae(output: Any, reference: Any) -> float:
+    """Return the mean absolute error."""
+    return float(np.mean(np.abs(output - reference)))
+
+
+def mre(output: Any, reference: Any) -> float:
+    """Return the mean relative error."""
+    return float(np.mean(quotient(np.abs(output - reference), np.abs(reference))))
+
+
+def mse(output: Any, reference: Any) -> float:
+    """Return the mean squared error."""
+    return float(np.mean((output - reference) ** 2))
+
+
+def rmse(output: Any, reference: Any) -> float:
+    """Return the root mean squared error."""
+    return float(np.sqrt(np.mean((output - reference) ** 2)))
+
+
+def nrmse(output: Any, reference: Any) -> float:
+    """Return the root mean squared error over the reference's mean."""
+    return float(quotient(np.sqrt(np.mean((output - reference) ** 2)), np.abs(np.mean(reference))))
+
+
+def nmae(output: Any, reference: Any) -> float:
+    """Return the total absolute error over the reference's total magnitude."""
+    return float(quotient(np.sum(np.abs(output - reference)), np.sum(np.abs(reference))))
+
+
+def rmsre(output: Any, reference: Any) -> float:
+    """Return the root mean squared relative error."""
+    return float(np.sqrt(np.mean(quotient(output - reference, reference) ** 2)))
+
+
+def rmsle(output: Any, reference: Any) -> float:
+    """Return the root mean squared error of ln(1 + x)."""
+    return float(np.sqrt(np.mean(np.log1p((output - reference) / (1 + reference)) ** 2)))
+
+
+def male(output: Any, reference: Any) -> float:
+    """Return the mean absolute error of ln(x)."""
+    return float(np.mean(np.abs(np.log1p(quotient(output - reference, reference)))))
+
+
+def max_ae(output: Any, reference: Any) -> float:
+    """Return the maximum absolute error."""
+    return float(np.max(np.abs(output - reference)))
+
+
+def max_re(output: Any, reference: Any) -> float:
+    """Return the maximum relative error."""
+    return float(np.max(quotient(np.abs(output - reference), np.abs(reference))))
+
+
+def ulp(output: Any, reference: Any, digits: int, least: int) -> float:
+    """Return the maximum error in units in the last place of a type of so many binary digits after the point.
+
+    Its smallest normal number is 2**least. Integers are a type without digits whose units are all 1.
+    """
+    exponent = np.frexp(np.maximum(np.abs(reference), np.ldexp(1.0, least)))[1] - 1 if digits else 0
+    return float(np.max(np.ldexp(np.abs(output - reference), digits - exponent)))
+
+
+def over_regions(metric: Any, tile: Any, axes: Any, share: Any, output: Any, reference: Any) -> float:
+    """Return what a metric gives for each tile of an output, in its last axes: that of such a share of them."""
+    errors = []
+    for start in np.ndindex(*(-(-n // length) for n, length in zip(output.shape, tile))):  # noqa: B905 - of Python 3.9
+        box = tuple(slice(i * length, (i + 1) * length) for i, length in zip(start, tile))  # noqa: B905
+        one, other = output[box], reference[box]
+        shape = (-1,) if axes == 1 else one.shape[one.ndim - axes :]
+        errors.append(metric(one.reshape(shape), other.reshape(shape)))
+    return float(np.sort(errors)[int(np.ceil(round(share * len(errors), 9))) - 1])
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """Return the text of one of these functions, without what is for type checkers and linters."""
+    return re.sub(
+        r": (?:Any|int)(?=[,)])| -> \w+(?=:$)|  # noqa.*$", "", inspect.getsource(function), flags=re.MULTILINE
+    )
+
+
+#: By the name that mptune has for it.
+PLAIN: Final[MappingProxyType[str, Callable[..., float]]] = MappingProxyType(
+    {
+        "MAE": mae,
+        "MRE": mre,
+        "MSE": mse,
+        "RMSE": rmse,
+        "NRMSE": nrmse,
+        "NMAE": nmae,
+        "RMSRE": rmsre,
+        "RMSLE": rmsle,
+        "MALE": male,
+        "MaxAE": max_ae,
+        "MaxRE": max_re,
+        "ULP": ulp,
+    }
+)

@@ -1,0 +1,75 @@
+"""What emitted programs measure errors by is what mptune measures them by."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mptune.accuracy.metrics import METRICS, resolve
+from mptune.emit.plain_metrics import PLAIN, over_regions, quotient, source_of
+from mptune.precision import PRECISIONS
+
+
+def plain(name: str, digits: int = 52, least: int = -1022) -> Any:
+    return functools.partial(PLAIN[name], digits=digits, least=least) if name == "ULP" else PLAIN[name]
+
+
+def pair(signed: bool) -> tuple[Any, Any]:
+    rng = np.random.default_rng(3)
+    reference = rng.lognormal(size=(7, 10)) * (rng.choice([-1, 1], (7, 10)) if signed else 1)
+    output = reference * rng.uniform(0.2, 3, (7, 10))
+    output[0, :3] = reference[0, :3] = 0, 0, 5
+    return output, reference
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_they_agree(name: str) -> None:
+    output, reference = pair(signed=name not in ("MALE", "RMSLE"))
+    with np.errstate(all="ignore"):
+        assert plain(name)(output, reference) == pytest.approx(METRICS[name](output, reference), rel=1e-12)
+        assert plain(name)(reference, reference) == 0
+        output[1, 1] = np.nan
+        assert np.isnan(plain(name)(output, reference))
+
+
+@pytest.mark.parametrize("name", ["MRE", "NRMSE", "NMAE", "RMSRE", "MALE", "MaxRE"])
+def test_over_nothing_it_is_infinite(name: str) -> None:
+    with np.errstate(all="ignore"):
+        assert plain(name)(np.ones(2), np.zeros(2)) == METRICS[name](np.ones(2), np.zeros(2)) == np.inf
+
+
+@pytest.mark.parametrize("stored", ["fp16", "bf16", "fp32"])
+def test_units_are_of_the_type_the_output_has(stored: str) -> None:
+    chosen = PRECISIONS[stored]
+    output, reference = pair(signed=True)
+    reference[2] *= chosen.smallest_normal
+    output = output.astype(chosen.dtype)
+    least = int(np.frexp(chosen.smallest_normal)[1]) - 1
+    found = plain("ULP", chosen.significand_bits - 1, least)(output.astype(np.float64), reference)
+    assert found == METRICS["ULP"](output, reference)
+
+
+@pytest.mark.parametrize("words", ["rows max", "columns 0.5", "block 3x4 max", "block 4 0.07"])
+def test_they_are_taken_of_regions(words: str) -> None:
+    output, reference = pair(signed=True)
+    metric = resolve(f"NMAE over {words}")
+    assert metric.regions is not None
+    tile = metric.regions.tile(output.shape)
+    axes = len(metric.regions.own_shape(tile))
+    found = over_regions(plain("NMAE"), tile, axes, metric.regions.quantile, output, reference)
+    assert found == pytest.approx(metric(output, reference), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_their_text_needs_numpy_alone(name: str) -> None:
+    space: dict[str, Any] = {"np": np}
+    exec("\n".join(map(source_of, (quotient, PLAIN[name], over_regions))), space)
+    given = (4, -3) if name == "ULP" else ()
+    output, reference = pair(signed=False)
+    metric = functools.partial(space[PLAIN[name].__name__], **dict(zip(("digits", "least"), given, strict=False)))
+    with np.errstate(all="ignore"):
+        assert space["over_regions"](metric, (1, 10), 1, 1.0, reference, reference) == 0
+        assert metric(output, reference) > 0
