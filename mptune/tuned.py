@@ -190,15 +190,16 @@ class TunedApplication:
         """Run the application and return its outputs by name.
 
         Args:
-            size: a preset's name, or sizes that replace those of the run. Without it they are those of the run, and
-                where an axis of an input is a size, that of the array.
+            size: a preset's name, or sizes that replace those of the run. Others are those of the run, and where an
+                axis of an input is a size, that of the array.
             converted: whether outputs come in fp64 (integers in their type) rather than as they are stored.
             inputs: by the names of buffers and scalars, of the declared shapes, in any real type. They are rounded to
                 the types of the configuration, and not changed.
 
         Raises:
             UnknownNameError: no input, preset or size has a name given.
-            KernelError: an input is missing or not as declared, or the steps fail.
+            KernelError: an input is missing or not as declared, two arrays or an array and ``size`` disagree about a
+                size, or the steps fail.
             CompileError: a kernel does not compile.
             LaunchError: the device refused.
         """
@@ -243,15 +244,25 @@ class TunedApplication:
         application = self.application
         if isinstance(size, str):
             return application.resolve_sizes(size)
-        if size is not None:
-            return application.resolve_sizes("default", {**self.sizes, **size})
-        found: dict[str, int] = {}
+        told = dict(size or {})
+        said: dict[str, dict[int, dict[str, None]]] = {}
         for argument in application.arguments:
             if argument.name in inputs and argument.role is not Role.SCALAR:
                 shape = getattr(inputs[argument.name], "shape", None) or np.shape(inputs[argument.name])
-                axes = zip(argument.shape, shape, strict=False) if len(shape) == len(argument.shape) else ()
-                found = {axis: extent for axis, extent in axes if axis in self.sizes} | found
-        return application.resolve_sizes("default", {**self.sizes, **found})
+                axes = list(zip(argument.shape, shape, strict=False)) if len(shape) == len(argument.shape) else []
+                # One that is transposed says nothing, and is refused with what is expected.
+                if all(int(axis) == extent for axis, extent in axes if axis.isdecimal()):
+                    for axis, extent in axes:
+                        if axis in self.sizes:
+                            said.setdefault(axis, {}).setdefault(int(extent), {})[argument.name] = None
+        for axis, arrays in said.items():
+            extents = [f"{extent} in {', '.join(map(repr, names))}" for extent, names in arrays.items()]
+            if axis in told and set(arrays) != {told[axis]}:
+                extents.insert(0, f"{told[axis]} in size=")
+            if len(extents) > 1:
+                raise KernelError(f"{application.called}: size {axis} is {', but '.join(extents)}")
+        found = {axis: extent for axis, arrays in said.items() for extent in arrays}
+        return application.resolve_sizes("default", {**self.sizes, **found, **told})
 
     def _choice(self, sizes: Sizes) -> tuple[Configuration, str]:
         """Return what calls at these sizes use, and why that is the baseline; warn of it the first time."""

@@ -15,7 +15,7 @@ from awkward_kernel import run_of
 from command_line import caller
 from test_application import N, application, inputs, power
 
-from mptune import TunedApplication, TunedKernel
+from mptune import Buffer, TunedApplication, TunedKernel
 from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Scalar
 from mptune.results import Measurement, Status, Trial
@@ -104,14 +104,15 @@ def test_other_sizes_get_the_baseline_unless_a_configuration_was_asked_for(tuned
     ("changes", "message"),
     [
         ({"x": None}, "application power needs an input 'x'"),
-        ({"x": np.ones(N + 1)}, "input 'x' of application power has shape .38,.; expected .37,. at n=37"),
+        ({"x": np.ones(N + 1)}, "application power: size n is 37 in 'a', but 38 in 'x'"),
+        ({"a": np.ones((N, N + 1))}, "size n is 37 in 'a', 'x', but 38 in 'a'"),
         ({"a": np.ones(N)}, "input 'a' of application power has shape .37,.; expected .37, 37."),
         ({"b": np.ones(N)}, "input of application power: 'b'"),
         ({"X": np.ones(N)}, "did you mean 'x'"),
         ({"x": np.ones(N, complex)}, "expected real numbers"),
         ({"size": "smok"}, "size preset of application power: 'smok'"),
         ({"size": {"m": 3}}, "size of application power: 'm'"),
-        ({"size": {"n": 20}}, "has shape .37, 37.; expected .20, 20. at n=20"),
+        ({"size": {"n": 20}}, "application power: size n is 20 in size=, but 37 in 'a', 'x'"),
     ],
 )
 def test_bad_input_is_named(
@@ -195,3 +196,15 @@ class TestSources:
         assert done.code == 1
         assert "power at a_type=fp64" in done.err
         assert "facto" in done.err
+
+
+def test_an_array_that_is_transposed_is_the_one_that_is_named() -> None:
+    application = POWER.changed(
+        buffers=[Buffer("pair", (3, "n"), precision="fp64"), *POWER.arguments],
+        inputs=lambda rng, size: {**inputs(rng, size), "pair": np.ones((3, size.n))},
+    )
+    other = inputs(np.random.default_rng(6), POWER.resolve_sizes("default", {"n": 20}))
+    with TunedApplication(a_run(), application, NARROW) as tuned:
+        tuned(**other, pair=np.ones((3, 20)))
+        with pytest.raises(KernelError, match=r"'pair' of .* has shape .20, 3.; expected .3, 20. at n=20"):
+            tuned(**other, pair=np.ones((20, 3)))

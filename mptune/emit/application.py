@@ -81,6 +81,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "description": application.description,
         "configuration": str(winner.configuration),
         "sizes": [{"name": size, "value": value, "is_fixed": False} for size, value in winner.sizes.items()],
+        "fixed_sizes": _fixed(winner.sizes, variants),
         "data_sizes": application.data_sizes,
         "buffers": buffers,
         "scalars": [{"name": a.name, "is_integer": a.dtype is not None} for a in application.arguments if not a.shape],
@@ -320,6 +321,12 @@ def _variant(launch: _Launch, symbol: str) -> dict[str, Any]:
         "block": shape.block,
         "shared_bytes": shape.shared_bytes,
     }
+
+
+def _fixed(sizes: Sizes, variants: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the application's sizes that are written into a kernel, so that there is none for other values."""
+    written = {(size["name"], size["value"]) for variant in variants for size in variant["fixed"]}
+    return [name for name, value in sizes.items() if (name, value) in written]
 
 
 def _parameter(name: str) -> str:
