@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions, Function
-from mptune.buffers.conversion import convert, round_to
+from mptune.buffers.conversion import pieces, round_to
 from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError, UnknownNameError, raised_at
 from mptune.kernel import Application, Argument, In, Kernel, LaunchShape, Out, Role, Scalar, Sizes
 from mptune.kernel.application import typed
@@ -352,7 +352,7 @@ class Stepper:
         if held is None:
             stored = np.ascontiguousarray(array, dtype=self.dtype_of(name))
         else:
-            stored, _ = convert(np.atleast_1d(np.ascontiguousarray(array, dtype=self._exact)), held)
+            stored = _in_type(np.ascontiguousarray(array, dtype=self._exact), held)
         buffer.write(np.ascontiguousarray(stored))
 
     def check_swap(self, one: str, other: str) -> None:
@@ -561,7 +561,17 @@ def _stored(values: Any, chosen: Precision | None, argument: Argument) -> NDArra
     if chosen is None:
         return np.ascontiguousarray(values, dtype=argument.dtype)
     exact = WIDE.dtype if chosen is WIDE else np.float64
-    return convert(np.ascontiguousarray(values, dtype=exact), chosen)[0]
+    return _in_type(np.ascontiguousarray(values, dtype=exact), chosen)
+
+
+def _in_type(values: NDArray[Any], chosen: Precision) -> NDArray[Any]:
+    """Return a contiguous array in a type, each value rounded to nearest; itself if it has that type already."""
+    if values.dtype == chosen.dtype:
+        return values
+    rounded = np.empty(values.shape, chosen.dtype)
+    for source, target in zip(pieces(values), pieces(rounded), strict=True):
+        target[:] = round_to(source, chosen)
+    return rounded
 
 
 def _line_in(file: str, thread: int) -> str:

@@ -14,7 +14,7 @@ from mptune.errors import LaunchError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["AddressBuffer", "Memory", "pack_arguments"]
+__all__ = ["SLOT", "AddressBuffer", "Memory", "no_argument", "pack_arguments"]
 
 
 class Memory(Protocol):
@@ -99,7 +99,7 @@ class AddressBuffer(Buffer):
 
 
 #: Room for the value of an argument, in bytes: that of the largest scalar, and aligned for any.
-_SLOT: Final = 16
+SLOT: Final = 16
 
 
 def pack_arguments(
@@ -116,13 +116,18 @@ def pack_arguments(
     for i, argument in enumerate(arguments):
         if isinstance(argument, kind):
             value = argument.address.to_bytes(8, sys.byteorder)
-        elif isinstance(argument, np.generic) and argument.nbytes <= _SLOT:
+        elif isinstance(argument, np.generic) and argument.nbytes <= SLOT:
             value = argument.tobytes()
         else:
-            raise LaunchError(
-                f"parameter {i} of {function} needs a {kind.__name__} or a NumPy scalar, given {in_words(argument)}"
-            )
-        packed += value.ljust(_SLOT, b"\0")
+            raise no_argument(function, i, argument, kind)
+        packed += value.ljust(SLOT, b"\0")
     values = (ctypes.c_char * len(packed)).from_buffer(packed)
     first = ctypes.addressof(values)
-    return (ctypes.c_void_p * len(arguments))(*range(first, first + len(packed), _SLOT)), values
+    return (ctypes.c_void_p * len(arguments))(*range(first, first + len(packed), SLOT)), values
+
+
+def no_argument(function: str, i: int, given: Any, kind: type[AddressBuffer]) -> LaunchError:
+    """Return the error for what is neither a buffer of a kind nor a scalar."""
+    return LaunchError(
+        f"parameter {i} of {function} needs a {kind.__name__} or a NumPy scalar, given {in_words(given)}"
+    )

@@ -13,14 +13,16 @@ import math
 import mmap
 import os
 import resource
+import struct
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.addressed import AddressBuffer, pack_arguments
+from mptune.backends.addressed import SLOT, AddressBuffer, no_argument
 from mptune.backends.base import Argument, Availability, Backend, Binary, Device, DeviceInfo, Function, in_words
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
@@ -56,6 +58,9 @@ _ENDING_S: Final = 0.02
 #: Room for an fenv_t; x86-64 takes 4, others fewer.
 _FENV_WORDS: Final = 16
 _POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
+#: An argument's slot in a structure.
+_POINTER: Final = f"Q{SLOT - 8}x"
+_SCALAR: Final = f"{SLOT}s"
 _FAILURES: Final = {
     -1: "the worker threads could not be started",
     -2: "there is no memory for the threads' stacks or the shared memory",
@@ -147,6 +152,14 @@ class HostFunction(Function):
         launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
         self._library: ctypes.CDLL | None = library
         self._launch = launch
+        #: What every launch needs, made once: an application's time is that of launches, and of what they cost here.
+        self._shaped: _Shaped | None = None
+        self._packing = struct.Struct("=" + "".join(_POINTER if code < 0 else _SCALAR for code in self._codes))
+        self._values = (ctypes.c_char * self._packing.size)()
+        first = ctypes.addressof(self._values)
+        slots = range(first, first + self._packing.size, SLOT)
+        self._pointers = (ctypes.c_void_p * len(self._codes))(*slots)
+        self._environment = (ctypes.c_longlong * _FENV_WORDS)()
         self._finalizer = weakref.finalize(self, _close, library, handle)
         self._finalizer.atexit = False
 
@@ -167,25 +180,38 @@ class HostFunction(Function):
             raise LaunchError(f"{self.function} has no __constant__ array {name!r}") from error
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
-        self._check_shape(shape)
-        values, keep = self._pack(arguments)
-        grid = (ctypes.c_uint * 3)(*shape.grid)
-        block = (ctypes.c_uint * 3)(*shape.block)
-        workers = min(self._workers, math.prod(shape.grid))
+        shaped = self._shaped
+        if shaped is None or shaped.shape is not shape:
+            self._check_shape(shape)
+            shaped = self._shaped = _Shaped.of(shape, self._workers)
+        values = self._checked(arguments)
         with self._lock:
             if self._library is None:
                 raise LaunchError(f"{self.function} was launched after it was unloaded")
-            before = (0, 0) if self._has_run else (_threads(), _forked())
-            with _float_environment_kept():
-                elapsed_ns = int(self._launch(values, grid, block, shape.shared_bytes, workers))
-            if not self._has_run:
-                # The pool stays for the next launch.
-                self.left_running = _left_running(before[0] + workers - 1, before[1])
-                self._has_run = True
-        del keep
+            self._packing.pack_into(self._values, 0, *values)
+            elapsed_ns = self._run(shaped) if self._has_run else self._run_first(shaped)
         if elapsed_ns < 0:
             raise LaunchError(f"{self.function} could not be launched: {_FAILURES.get(elapsed_ns, elapsed_ns)}")
         return elapsed_ns * 1e-6
+
+    def _run_first(self, shaped: _Shaped) -> int:
+        """Launch, and see what that leaves running besides the pool, which stays for the next launch."""
+        threads, forked = _threads(), _forked()
+        elapsed_ns = self._run(shaped)
+        self.left_running = _left_running(threads + shaped.workers - 1, forked)
+        self._has_run = True
+        return elapsed_ns
+
+    def _run(self, shaped: _Shaped) -> int:
+        # As _float_environment_kept does.
+        library = _math_library()
+        library.fegetenv(self._environment)
+        try:
+            return int(
+                self._launch(self._pointers, shaped.grid, shaped.block, shaped.shape.shared_bytes, shaped.workers)
+            )
+        finally:
+            library.fesetenv(self._environment)
 
     def unload(self) -> None:
         with self._lock:
@@ -211,15 +237,41 @@ class HostFunction(Function):
                 f"{self.function}: {shape.shared_bytes} bytes of shared memory, the limit is {_MAX_SHARED_BYTES}"
             )
 
-    def _pack(self, arguments: Sequence[Argument]) -> tuple[ctypes.Array[ctypes.c_void_p], ctypes.Array[ctypes.c_char]]:
+    def _checked(self, arguments: Sequence[Argument]) -> list[int | bytes]:
+        """Return the values of arguments: addresses, and the bytes of scalars."""
+        import numpy as np
+
         if len(arguments) != len(self._codes):
             raise LaunchError(f"{self.function} has {len(self._codes)} parameters and was given {len(arguments)}")
-        packed = pack_arguments(self.function, arguments, HostBuffer)
+        values: list[int | bytes] = []
+        found: int | bytes
         for i, (argument, code) in enumerate(zip(arguments, self._codes, strict=True)):
-            if code != (-_POINTER_BYTES if isinstance(argument, HostBuffer) else argument.nbytes):
+            if isinstance(argument, HostBuffer):
+                found, given = argument.address, -_POINTER_BYTES
+            elif isinstance(argument, np.generic) and argument.nbytes <= SLOT:
+                found, given = argument.tobytes(), argument.nbytes
+            else:
+                raise no_argument(self.function, i, argument, HostBuffer)
+            if code != given:
                 wanted = f"a scalar of {code} bytes" if code > 0 else "a host buffer"
                 raise LaunchError(f"parameter {i} of {self.function} is {wanted}, given {in_words(argument)}")
-        return packed
+            values.append(found)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Shaped:
+    """A shape of a launch that was found valid, as the library takes it."""
+
+    shape: LaunchShape
+    grid: ctypes.Array[ctypes.c_uint]
+    block: ctypes.Array[ctypes.c_uint]
+    workers: int
+
+    @classmethod
+    def of(cls, shape: LaunchShape, workers: int) -> _Shaped:
+        extents = ctypes.c_uint * 3
+        return cls(shape, extents(*shape.grid), extents(*shape.block), min(workers, math.prod(shape.grid)))
 
 
 class HostDevice(Device):
