@@ -95,7 +95,7 @@ template <>
 constexpr bool has_fetch<unsigned long long> = true;
 
 // Held by who replaces what has more bytes than are exchanged in one step, some of which may be padding.
-static bool replacing;
+static __attribute__((unused)) bool replacing;
 
 // Replaces *address by operation(*address) in one step; gives the value before.
 template <class T, class Operation>

@@ -39,7 +39,8 @@ struct job {
 };
 
 // Runs a grid on so many workers; the time in ns runs from when every thread waits for the start until the last block is
-// done, or is what that takes where no other task takes a processor away. A failure instead where there is one.
+// done, or is what that takes where no other task takes a processor away. A failure instead where there is one. Threads
+// that launch at once take turns.
 MPTUNE_RUNTIME long long launch(const entry& kernel, void** arguments, const unsigned* grid, const unsigned* block,
                                 unsigned shared_bytes, unsigned workers);
 
@@ -77,6 +78,7 @@ int mptune_clock_gettime(int, mptune_timespec*) __asm__("clock_gettime");
 int mptune_pthread_create(unsigned long*, const void*, void* (*)(void*), void*) __asm__("pthread_create");
 int mptune_pthread_join(unsigned long, void**) __asm__("pthread_join");
 int mptune_sched_yield() __asm__("sched_yield");
+int mptune_usleep(unsigned) __asm__("usleep");
 int mptune_getpid() __asm__("getpid");
 #if defined(__linux__)
 int mptune_getrusage(int, void*) __asm__("getrusage");
@@ -170,6 +172,25 @@ struct pool {
     bool at_home;
 };
 static pool threads;
+
+// The process of the thread that has its turn; 0 if none has.
+static int launching;
+
+// The pool runs one launch at a time: the calling thread has its turn as long as this lives.
+struct turn {
+    turn() {
+        const int own = mptune_getpid();
+        // A forked child takes it from a thread it does not have.
+        int seen = 0;
+        while (!__atomic_compare_exchange_n(&launching, &seen, own, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+            if (seen != own) continue;
+            seen = 0;
+            mptune_usleep(50);
+        }
+    }
+    turn(const turn&) = delete;
+    ~turn() { __atomic_store_n(&launching, 0, __ATOMIC_RELEASE); }
+};
 
 static long long clock_ns(int clock) {
     mptune_timespec time;
@@ -375,6 +396,7 @@ MPTUNE_RUNTIME long long launch(const entry& kernel, void** arguments, const uns
     work.blocks = static_cast<unsigned long long>(grid[0]) * grid[1] * grid[2];
     const unsigned long long share = work.blocks / (16ull * workers);
     work.chunk = share > 0 ? share : 1;
+    const turn held;
     return run_job(work, shared_bytes, workers);
 }
 

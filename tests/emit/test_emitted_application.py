@@ -123,6 +123,33 @@ def test_sizes_are_those_of_arrays_and_others_are_given(program: ModuleType) -> 
 
 
 @needs_gxx
+def test_threads_that_solve_at_once_get_what_each_gets_alone(built: Path) -> None:
+    (built / "threads.py").write_text(f"""
+import os
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np, {NAME} as tuned
+
+given = [tuned.made_inputs(tuned.Sizes(tuned.SIZES, n=n), seed) for seed, n in enumerate((200, 517, 1003, 517))]
+size = {{"shift": 5}}
+with ThreadPoolExecutor(4) as threads:
+    together = list(threads.map(lambda inputs: tuned.solve(inputs, size), given * 10))
+    busy = [threads.submit(tuned.solve, inputs, size) for inputs in given * 5]
+    if (child := os.fork()) == 0:
+        tuned.solve(given[0], size)
+        os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+for number, found in enumerate(together):
+    alone = tuned.solve(given[number % 4], size)
+    assert all(np.array_equal(found[name], alone[name]) for name in alone)
+""")
+    done = subprocess.run(
+        [sys.executable, "threads.py"], cwd=built, capture_output=True, text=True, check=False, timeout=100
+    )
+    (built / "threads.py").unlink()
+    assert done.returncode == 0, done.stderr
+
+
+@needs_gxx
 def test_it_needs_no_mptune_and_compares_with_the_widest_types(built: Path, tmp_path: Path) -> None:
     without = "import runpy, sys; sys.modules['mptune'] = None; sys.path.insert(0, '.'); sys.argv.pop(0); "
     without += "runpy.run_path(sys.argv[0], run_name='__main__')"

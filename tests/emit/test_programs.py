@@ -426,3 +426,48 @@ def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: 
     wide_y, narrow_y = second.split()
     assert float(wide_y) == pytest.approx(np.polyval([0.5, -1.0, 2.0, 1.0], 0.1), rel=1e-15)
     assert int(narrow_y, 16) == np.float16(np.polyval([0.5, -1.0, 2.0, 1.0], 0.5)).view(np.uint16)
+
+
+@needs_gxx
+def test_threads_that_launch_at_once_take_turns(tmp_path: Path) -> None:
+    winner = winner_of(run_of(POLY, measured(POLY, {}, {"block": 64})), kernel=POLY)
+    assert winner is not None
+    emit(winner, tmp_path)
+    (tmp_path / "threads.cpp").write_text(
+        """
+        #include "tuned_poly.hpp"
+        #include <sys/wait.h>
+        #include <thread>
+        #include <unistd.h>
+        #include <vector>
+        static int wrong_launches(int size) {
+            std::vector<double> x(size), y(size);
+            tuned_poly::Sizes sizes;
+            sizes.n = size;
+            double *px = x.data(), *py = y.data();
+            void* arguments[] = {&py, &px, &size};
+            const unsigned grid[] = {tuned_poly::grid(sizes).x, 1, 1}, block[] = {tuned_poly::block.x, 1, 1};
+            int wrong = 0;
+            for (int turn = 1; turn <= 200; ++turn) {
+                for (double& value : x) value = turn;
+                const double t = turn, expected = ((0.5 * t - 1) * t + 2) * t + 1;
+                wrong += tuned_poly_launch(arguments, grid, block, 0, 1 + turn % 3) < 0;
+                for (double value : y) wrong += value != expected;
+            }
+            return wrong;
+        }
+        int main() {
+            int wrong[4] = {}, status = 1;
+            std::vector<std::thread> threads;
+            for (int i = 0; i < 4; ++i) threads.emplace_back([&wrong, i] { wrong[i] = wrong_launches(500 * (i + 1)); });
+            const pid_t child = fork();  // while one of them has its turn, as like as not
+            if (child == 0) _exit(wrong_launches(300) != 0);
+            for (std::thread& thread : threads) thread.join();
+            waitpid(child, &status, 0);
+            return status != 0 || wrong[0] + wrong[1] + wrong[2] + wrong[3] != 0;
+        }
+        """
+    )
+    program = build(tmp_path, "-x", "c++", "threads.cpp", "tuned_poly.cu", flags="-std=c++17 -O1")
+    done = subprocess.run([program], check=False, timeout=100)
+    assert done.returncode == 0
