@@ -123,6 +123,60 @@ def test_sizes_are_those_of_arrays_and_others_are_given(program: ModuleType) -> 
 
 
 @needs_gxx
+@pytest.mark.parametrize(
+    ("changes", "size", "message"),
+    [
+        (None, None, "inputs are a NoneType; expected arrays by name: x, index, extra"),
+        ({"x": None}, None, "there is no input x"),
+        ({"x": lambda x: x + 1j}, None, "input x is of type complex128; expected real numbers"),
+        ({"x": lambda x: x.astype(str)}, None, "input x is of type <U32; expected real numbers"),
+        ({"x": lambda x: x.reshape(1, -1)}, {"n": 1003}, "input x has shape .1, 1003.; expected .1003,. at"),
+        ({"x": np.mean}, {"n": 1003}, r"input x has shape \(\); expected"),
+        ({"x": lambda x: x[:0], "index": lambda i: i[:0]}, None, "size n is 0; expected an integer from 1"),
+        ({"index": lambda i: i + 0.5}, None, "input index has values that are no integers"),
+        ({"index": lambda i: i * np.nan}, None, "input index has values that are no integers"),
+        ({"index": lambda i: i + 2**31}, None, "input index has values beyond int32"),
+        ({"gain": lambda gain: [gain, gain]}, None, "input gain has shape .2,.; expected one number"),
+        ({"extra": np.sum}, None, "size m is not known"),
+        ({}, {"taps": 2}, "smooth: nothing was compiled for .*taps = 2"),
+        ({}, {"tap": 2}, "there is no size tap; the sizes are n, taps, shift, m"),
+    ],
+)
+def test_inputs_that_are_wrong_are_refused(program: ModuleType, changes: Any, size: Any, message: str) -> None:
+    inputs = None if changes is None else program.made_inputs(program.Sizes(program.SIZES))
+    for name, change in (changes or {}).items():
+        if change is None:
+            del inputs[name]
+        else:
+            inputs[name] = change(inputs[name])
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=message) as raised:
+        program.solve(inputs, size)
+    assert "\n" not in str(raised.value)
+
+
+@needs_gxx
+@pytest.mark.parametrize(
+    ("n", "message"),
+    [(2**62, "is too large at these sizes"), (2**64, "size n is 18446744073709551616; "), (2.5, "size n is 2.5; ")],
+)
+def test_sizes_that_no_buffer_can_have_are_refused(program: ModuleType, n: Any, message: str) -> None:
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        program.Application(program.Sizes(program.SIZES, n=n, m=7))
+
+
+@needs_gxx
+def test_inputs_of_any_layout_and_type_are_taken(program: ModuleType) -> None:
+    inputs = dict(program.made_inputs(program.Sizes(program.SIZES)))
+    inputs["x"] = inputs["x"].astype(np.float32)
+    expected = program.solve(inputs)
+    spread = {"x": np.repeat(inputs["x"].astype(">f8"), 2)[::2], "index": inputs["index"].astype(float)}
+    found = program.solve({**inputs, **spread, "extra": list(inputs["extra"])})
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    inputs["x"] = inputs["x"] * np.nan
+    assert np.isnan(program.solve(inputs)["result"]).all()
+
+
+@needs_gxx
 def test_threads_that_solve_at_once_get_what_each_gets_alone(built: Path) -> None:
     (built / "threads.py").write_text(f"""
 import os
@@ -174,17 +228,30 @@ def test_it_needs_no_mptune_and_compares_with_the_widest_types(built: Path, tmp_
     np.savez(tmp_path / "inputs.npz", **given)
     assert run("--inputs", tmp_path / "inputs.npz", "--output", tmp_path / "again", "--runs", "1").returncode == 0
     assert np.array_equal(np.load(tmp_path / "again" / "count.npy"), expected["count"])
+    (tmp_path / "bad.npz").write_text("hello")
+    np.savez(tmp_path / "objects.npz", x=np.array([None]))
+    other_library = importlib.util.find_spec("_ctypes").origin  # type: ignore[union-attr]
     for words, error in (
         (("--size", "taps=2"), "smooth: nothing was compiled for x in fp32, y in bf16, n = 1003, taps = 2, as the run"),
         (("--size", "tap=2"), "--size tap=2: expected NAME=N, with one of the sizes n, taps, shift"),
         (("--size", "n=2"), "n is below taps"),
         (("--check", "--seed", "3"), "--check: the answer is known for the inputs of the run alone"),
         (("--inputs", tmp_path / "none.npz"), "No such file"),
+        (("--inputs", tmp_path / "bad.npz"), "bad.npz is no .npz file"),
+        (("--inputs", tmp_path / "objects.npz"), "objects.npz cannot be read: expected arrays of numbers"),
+        (("--output", "/proc/x"), "/proc/x"),
+        (("--output", "/dev/full"), "/dev/full"),
+        (("--library", "no.so"), "no.so"),
+        (("--library", "README.md"), "README.md"),
+        (("--library", other_library), "is not the library of"),
+        (("--size", f"n={10**15}"), "allocate"),
+        (("--seed", "-1"), "--seed: expected at least 0"),
     ):
         done = run(*words)
-        assert done.returncode != 0
+        assert done.returncode == (2 if done.stderr.startswith("usage") else 1)
         assert error in done.stderr
         assert "Traceback" not in done.stderr
+        assert done.stdout == ""
 
 
 @needs_gxx
@@ -238,7 +305,7 @@ def test_clang_links_all_kernels_without_a_warning(folder: Path, tmp_path: Path)
 
 
 @needs_gxx
-def test_a_program_of_c_uses_the_library(built: Path, tmp_path: Path) -> None:
+def test_a_other_library_uses_the_library(built: Path, tmp_path: Path) -> None:
     (tmp_path / "main.c").write_text("""
 #include "tuned_awkward_steps.h"
 #include <stdio.h>
