@@ -324,8 +324,8 @@ class Run:
             return ""
         return (
             f"no winner is named: {len(self.undecided)} configurations of different types can be the fastest, and the "
-            f"machine was too noisy to tell ({self.state.finals.noise}); the same command with --resume measures them "
-            "again"
+            f"machine was too noisy to tell them from each other ({self.state.finals.noise}), whatever is known of "
+            "each beside the baseline; the same command with --resume measures them again"
         )
 
     @cached_property

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.results import Status, Trial
 
@@ -19,11 +20,13 @@ __all__ = [
     "Verified",
     "after_draws",
     "count_of",
+    "draws_of",
     "in_words",
     "is_of_unseen",
     "limit_of",
     "next_unseen",
     "rate_bound",
+    "unequal_draws",
     "with_draws",
     "worst_errors_of",
 ]
@@ -53,6 +56,22 @@ def count_of(trial: Trial, metric: str, otherwise: int = 0) -> int:
     """Return a metric that counts something or is the number of an input; ``otherwise`` if it is no such number."""
     value = trial.metric(metric)
     return int(value) if 0 <= value < _MOST else otherwise
+
+
+def draws_of(trial: Trial) -> int:
+    """Return on how many draws of the inputs a trial's error was measured: it is the worst of them."""
+    return max(1, count_of(trial, "error_draws", 1))
+
+
+def unequal_draws(metrics: Sequence[str], trials: Sequence[Trial]) -> str:
+    """Say that errors of a front are the worst of unequal numbers of draws; empty where they are not, or show none."""
+    counts = sorted({draws_of(trial) for trial in trials})
+    if len(counts) < 2 or not any(map(is_error, metrics)):
+        return ""
+    return (
+        f"errors are the worst of {counts[0]} to {counts[-1]} draws of the inputs, more for what was verified: the "
+        "more, the larger"
+    )
 
 
 def rate_bound(violations: int, inputs: int, confidence: float = CONFIDENCE) -> float:

@@ -51,6 +51,8 @@ class Case:
         ranges: the values of the kernel's ranges there, by name.
         failures: how many gave no usable numbers, by status; they break every limit.
         unmade: inputs that could not be made, and why, each reason once.
+        closest: of several limits, the error that came closest to its own in this session, or exceeded it by most, in
+            words with both; empty for one limit.
     """
 
     sizes: Mapping[str, int]
@@ -60,6 +62,7 @@ class Case:
     ranges: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     unmade: tuple[str, ...] = ()
+    closest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ class Verification:
                         "worst_input": None if case.worst is None else _input(case.worst) | {"ranges": case.ranges},
                         "failures": case.failures,
                         "unmade": case.unmade,
+                        "closest": case.closest or None,
                     }
                     for case in self.cases
                 ],
@@ -372,6 +376,7 @@ class _Subject:
         self, run: Run, kernel: Tunable, evaluator: DeviceEvaluator, trial: Trial, tell: Callable[[int], None]
     ) -> None:
         self._objective = run.info.objective
+        self._measured_by = run.info.measured_by
         self._fallen = run.fallen_beside(trial)
         self._kernel = kernel
         self._seed = run.info.seed or 0
@@ -393,6 +398,7 @@ class _Subject:
         seen, broken = (before.inputs, before.violations) if before is not None else (0, 0)
         worst_error = before.worst_error if before is not None else 0.0
         worst: tuple[float, Draw] | None = None
+        closest, least_spare = "", math.inf
         failures: Counter[str] = Counter()
         unmade: dict[str, None] = {}
         left = inputs
@@ -406,6 +412,8 @@ class _Subject:
             for draw, one in found:
                 error, excess = self._judged(one)
                 broken += one.status is not Status.OK or excess > 0
+                if one.status is Status.OK and -excess < least_spare:
+                    closest, least_spare = self._closest(one), -excess
                 failures.update([one.status.value] if one.status is not Status.OK else [])
                 worst_error = max(worst_error, error)
                 worst = max([*([worst] if worst else []), (error, draw)], key=lambda pair: pair[0])
@@ -418,7 +426,7 @@ class _Subject:
         verified = Verified(seen, broken, worst_error, fallen) if seen else None
         on = worst[1] if worst else None
         ranges = {} if on is None else on.range_values(self._kernel, on.generator(self._seed))
-        return Case(dict(sizes), scale, verified, on, ranges, dict(failures), tuple(unmade))
+        return Case(dict(sizes), scale, verified, on, ranges, dict(failures), tuple(unmade), closest)
 
     def hunted(self, scale: float, seconds: float, found: Draw | None, keeper: _Keeper | None) -> Hunted:
         """Look for the worst input for so long, beginning with the worst that is known, ``found`` just now among it."""
@@ -470,6 +478,13 @@ class _Subject:
             return math.inf, math.inf
         limited = self._objective.error_excess(one) if self._objective.limits else math.nan
         return (math.inf if math.isnan(one.error) else one.error), limited
+
+    def _closest(self, one: Trial) -> str:
+        """Say which of several errors comes closest to its limit; empty for one limit."""
+        if not isinstance(self._objective.threshold, Mapping):
+            return ""
+        name = self._objective.binding(one)
+        return f"{self._measured_by(name)} {one.metric(name):.3g} (limit {self._objective.limits[name]:g})"
 
     def _score(self, one: Trial | None) -> float:
         """Return what a hunt makes as large as possible; NaN for an input that could not be made."""

@@ -256,6 +256,7 @@ def test_of_candidates_of_the_same_types_one_is_named() -> None:
     types = [run.types_of(trial) for trial in run.undecided]
     assert len(types) == len(set(types)) > 1
     assert f"{len(types)} configurations of different types" in run.why_undecided
+    assert "to tell them from each other" in run.why_undecided
 
 
 @pytest.mark.usefixtures("noisy_machine")

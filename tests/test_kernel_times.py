@@ -12,6 +12,7 @@ from application_trials import application_run, run_trial
 from command_line import caller
 from described import create
 
+from mptune.cli.tuning import _nothing_found
 from mptune.errors import PlotError
 from mptune.evaluators.rounds import together
 from mptune.kernel_times import KernelTime, host_ms, kernel_times
@@ -103,6 +104,51 @@ def test_show(run_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
         "host, between launches|1|8%|-|1|13%|-",
         "all|11.8|100%|200|7.48|100%|240",
     ]
+
+
+def test_every_error_has_its_row_and_idle_kernels_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The second error is the larger one in both columns, so that it is ``error`` by another name."""
+
+    def shown(host: float) -> str:
+        trials = [run_trial("fp64", "fp64"), run_trial("fp32", "fp32")]
+        trials = [
+            t.with_measurement(
+                metrics={
+                    **t.measurement.metrics,
+                    "error": t.metric("error.drift"),
+                    "host_ms": host,
+                    "time_ms": t.time_ms - 1 + host,
+                }
+            )
+            for t in trials
+        ]
+        run = application_run(trials)
+        path = tmp_path / f"{host}.db"
+        with create(path, run) as file:
+            file.add_all(run.trials)
+        return caller(monkeypatch, capfd)("show", path).out
+
+    busy = shown(1.0)
+    assert [line.split()[0] for line in busy.splitlines() if line.startswith(("NRMSE", "drift"))] == ["NRMSE", "drift"]
+    assert "is between launches" not in busy
+    assert "of the time of best is between launches, which types cannot change" in " ".join(shown(50.0).split())
+
+
+def test_that_the_widest_types_cannot_meet_a_threshold_is_said() -> None:
+    """All of them have an error of the method's own, as a drift is."""
+    trials = [
+        run_trial(u, "fp64", **{"error": 1e-6, "error.drift": 1e-6, "error.NRMSE": 1e-9}) for u in ("fp64", "fp32")
+    ]
+    limits = {"drift": 1e-9, "NRMSE": 1e-8}
+    said = _nothing_found(application_run(trials, threshold=limits))
+    assert "drift exceeds its limit of 1e-09 most" in said
+    assert "the widest types themselves do not meet it, at best with NRMSE 1e-09, drift 1e-06" in said.replace(
+        "drift 1e-06, NRMSE 1e-09", "NRMSE 1e-09, drift 1e-06"
+    )
+    # Narrow types that miss it say nothing of the wide ones.
+    assert "themselves" not in _nothing_found(application_run(trials[1:], threshold=limits))
 
 
 def test_an_application_without_parameters_of_kernels_is_one() -> None:

@@ -33,6 +33,8 @@ _KINDS: Final = 8
 _BUFFERS: Final = 3
 #: Configurations any of which may be the best that are shown.
 _CANDIDATES: Final = 4
+#: From this share on, most of a run's time is in no kernel.
+_MOSTLY: Final = 0.5
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
@@ -170,6 +172,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(_comparison(run, trials) + "\n")
         if run.info.is_of_application and (times := _times(trials)):
             echo(times + "\n")
+            if text := _mostly_between(trials):
+                echo(wrapped(text) + "\n")
         if (more := len(candidates) - _CANDIDATES) > 0:
             echo(f"and {more} more candidates, of other types (--json has all of them)")
         for name, trial in trials.items():
@@ -208,7 +212,7 @@ def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:
         ("time (ms)", *(number(t.time_ms) for t in trials.values())),
         ("speedup", *(run.speedup_text(t) for t in trials.values())),
         ("error", *(number(t.error, 3) for t in trials.values())),
-        *((name, *(number(t.metric(metric), 3) for t in trials.values())) for metric, name in _errors(run, trials)),
+        *((name, *(number(t.metric(metric), 3) for t in trials.values())) for metric, name in _errors(run)),
         ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in trials.values())),
     ]
     if run.info.is_of_application:
@@ -218,13 +222,12 @@ def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:
     return table(("", *trials), rows, right=tuple(trials))
 
 
-def _errors(run: Run, trials: Mapping[str, Trial]) -> list[tuple[str, str]]:
+def _errors(run: Run) -> list[tuple[str, str]]:
     """Return the errors to show beside ``error``, with their names: those with limits, and all of an application."""
     if not run.info.is_of_application:
         return [(name, name) for name in _further_limits(run)]
     names = [name for name in run.metric_names if name.startswith("error.")]
-    others = [name for name in names if any(t.metric(name) != t.error for t in trials.values())]
-    return [(name, run.info.measured_by(name)) for name in others]
+    return [(name, run.info.measured_by(name)) for name in names] if len(names) > 1 else []
 
 
 def _parts(run: Run, trials: Mapping[str, Trial]) -> Iterator[tuple[object, ...]]:
@@ -283,6 +286,20 @@ def _times(trials: Mapping[str, Trial]) -> str:
     return table(("time of a run", *columns), [(row, *cells) for row, cells in rows.items()], right=columns)
 
 
+def _mostly_between(trials: Mapping[str, Trial]) -> str:
+    """Say that most of the last trial's time is in no kernel; empty if it is not, or not known."""
+    from mptune.kernel_times import host_ms, kernel_times
+
+    name, trial = list(trials.items())[-1]
+    share = host_ms(trial) / trial.time_ms if kernel_times(trial) and trial.time_ms > 0 else 0.0
+    if share <= _MOSTLY:
+        return ""
+    return (
+        f"{share:.0%} of the time of {name} is between launches, which types cannot change: a larger size would show "
+        "more of what they do"
+    )
+
+
 def _lost_to_fragility(run: Run) -> str:
     """Say which trial would be the best if it had kept its error limits on unseen inputs; empty if none would."""
     from mptune.results import Status
@@ -323,8 +340,10 @@ def _spent(run: Run) -> str:
 def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> str:
     """Return a front, one trial a row; each parameter has a column of its own if the terminal is wide enough.
 
-    So has the number of draws that errors are the worst of, where these are not equal (:func:`unequal_draws`).
+    So has the number of draws that errors are the worst of, where these are not equal.
     """
+    from mptune.unseen import draws_of, unequal_draws
+
     limits = _further_limits(run) if "error" in metrics else ()
     numbers = tuple(dict.fromkeys((*metrics, *limits, "speedup")))
 
@@ -346,7 +365,7 @@ def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> s
     ]
     names = run.parameter_names
     cells = [
-        (*row, *(_draws(t) for _ in drawn), *(t.configuration[name] for name in names))
+        (*row, *(draws_of(t) for _ in drawn), *(t.configuration[name] for name in names))
         for row, t in zip(rows, trials, strict=True)
     ]
     wide = table((*numbers, *judged, *unseen, *drawn, *names), cells, right=(*numbers, *drawn))
@@ -354,19 +373,6 @@ def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> s
         return wide
     texts = [(*row, t.configuration) for row, t in zip(rows, trials, strict=True)]
     return table((*numbers, *judged, *unseen, "configuration"), texts, right=numbers)
-
-
-def unequal_draws(metrics: Sequence[str], trials: Sequence[Trial]) -> str:
-    """Say that errors of a front are the worst of unequal numbers of draws; empty where they are not, or show none."""
-    from mptune.metric_expressions import is_error
-
-    counts = sorted({_draws(trial) for trial in trials})
-    if len(counts) < 2 or not any(map(is_error, metrics)):
-        return ""
-    return (
-        f"errors are the worst of {counts[0]} to {counts[-1]} draws of the inputs, more for what was verified: the "
-        "more, the larger"
-    )
 
 
 def unverified_rows(run: Run, trials: Sequence[Trial]) -> str:
@@ -378,12 +384,6 @@ def unverified_rows(run: Run, trials: Sequence[Trial]) -> str:
     if without == len(trials):
         return f"none of these was verified on unseen inputs{how}"
     return f"{without} of {len(trials)} were not verified on unseen inputs (- under unseen){how}"
-
-
-def _draws(trial: Trial) -> int:
-    from mptune.unseen import count_of
-
-    return max(1, count_of(trial, "error_draws", 1))
 
 
 def _held(verified: Verified | None) -> str:

@@ -17,7 +17,6 @@ from mptune.cli.display import (
     print_json,
     print_note,
     print_run,
-    unequal_draws,
     unverified_rows,
 )
 from mptune.cli.options import option
@@ -60,6 +59,7 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     """Show the configurations that no other beats in every metric."""
     from mptune.metric_expressions import OBJECTIVES
     from mptune.run import Run
+    from mptune.unseen import unequal_draws
 
     run = Run.load(run_file)
     usual = run.objective.metrics if run.objective.also else ("time_ms", "error")

@@ -232,16 +232,22 @@ def _report(run: Run, path: Path, json: bool) -> int:
 def _nothing_found(run: Run) -> str:
     from mptune.results import Status
 
-    closest, baseline = run.closest, run.baseline
+    closest = run.closest
     if closest is None:
         return f"none of {run.evaluations} configurations gave outputs that can be judged: {pairs(run.statuses)}"
     if closest.status is Status.VIOLATION:
         return f"no configuration satisfies every constraint; the closest: {closest.message} ({closest.configuration})"
     nearest = f"the closest has {errors_text(run, closest)}: {closest.configuration}"
-    if baseline is not None:
+    objective = run.objective
+    if isinstance(objective.threshold, Mapping):
+        broken = objective.binding(closest)
+        nearest += f"; {run.info.measured_by(broken)} exceeds its limit of {objective.limits[broken]:g} most"
+    widest = [t for t in run.checked if t.is_valid and t.configuration.is_among(run.info.baseline_values or {})]
+    if run.info.baseline_values and widest and all(objective.error_excess(trial) > 0 for trial in widest):
+        least = errors_text(run, min(widest, key=objective.error_excess))
         nearest += (
-            f" (the baseline itself has {errors_text(run, baseline)}: if that is more than rounding in fp64, template "
-            "and reference disagree)"
+            f"; the widest types themselves do not meet it, at best with {least}: no types are more exact than the "
+            "method is, unless template and reference disagree"
         )
     return f"no configuration meets the threshold; {nearest}"
 

@@ -107,6 +107,8 @@ def _print(found: Verification) -> None:
             failed = ", ".join(f"{status} on {count:,}" for status, count in case.failures.items())
             what = f"{failed}, the first is" if failed else "the largest error is on"
             echo(wrapped(f"{where}{what} {case.worst}, with {_ranges(case.ranges)}"))
+        if case.closest:
+            echo(wrapped(f"{where}closest to its limit: {case.closest}"))
         for reason in case.unmade:
             print_note(f"{where}inputs that could not be made: {reason}")
     if found.hunted is not None:

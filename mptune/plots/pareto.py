@@ -19,6 +19,7 @@ from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import uniform_types
+from mptune.unseen import unequal_draws
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -127,7 +128,7 @@ def draw(run: Run, look: Look, metrics: Sequence[str] = ()) -> Figure:
     _draw_points(axes, run, points)
     _draw_front(axes, run, _points_of(run, front, x, y), "steps-post" if less_x_is_better else "steps-pre")
     _draw_marks(axes, run, x, y)
-    style.write_title(figure, look, title_of(run, *_left_out(run, points)))
+    style.write_title(figure, look, title_of(run, *_left_out(run, points), *_drawn(x, y, points)))
     style.add_legend(figure, axes, columns=4 if look.is_wide else 2)
     draw_level_lines(figure, axes, x, y, uniform_levels(run))
     return figure
@@ -171,6 +172,12 @@ def _left_out(run: Run, points: _Points) -> list[str]:
     without = run.evaluations - failed - len(points.trials)
     texts = [f"{failed:,} failed"] if failed else []
     return texts + ([f"{without:,} without finite numbers"] if without else [])
+
+
+def _drawn(x: MetricAxis, y: MetricAxis, points: _Points) -> list[str]:
+    """Say of errors on unequal numbers of draws that they are: between them there seems a trade-off that is none."""
+    text = unequal_draws((x.metric, y.metric), points.trials)
+    return [text] if text else []
 
 
 def _with_threshold(run: Run, axis: MetricAxis, values: Floats) -> Floats:

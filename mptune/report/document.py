@@ -16,6 +16,7 @@ from mptune.results import Trial
 from mptune.run import Run, json_document
 from mptune.sensitivity import explanation_of
 from mptune.store import RunInfo
+from mptune.unseen import unequal_draws
 
 __all__ = ["SOURCES", "Report", "run_document"]
 
@@ -198,6 +199,7 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
             *([run.why_undecided] if run.undecided else []),
             *(f"best: {text}" for t in [run.best] if t is not None and (text := run.unverified_text(t))),
         ),
+        "front_draws": unequal_draws(("error",), [trial for trial in trials if trial.is_valid]),
         "speedup_text": "" if run.best is None else run.speedup_text(run.best),
         "verified": {
             "candidate" if name == "closest" and run.undecided else name: run.verified_text(trial)

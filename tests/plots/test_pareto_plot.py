@@ -52,6 +52,15 @@ def test_every_configuration_is_where_its_error_and_speedup_are() -> None:
     assert figure.axes[0].get_ylabel() == "speedup over the fp64 baseline"
 
 
+def test_errors_on_unequal_numbers_of_draws_are_told() -> None:
+    few = trial(time_ms=1.0, error=1e-7, error_draws=3, memory_bytes=4.0, x_type="fp32", y_type="fp32")
+    many = trial(time_ms=2.0, error=2e-7, error_draws=15, memory_bytes=8.0)
+    said = "errors are the worst of 3 to 15 draws of the inputs"
+    assert said in plot(run_of([few, many]), "pareto").get_suptitle().replace("\n", " ")
+    assert said not in plot(run_of([few, few]), "pareto").get_suptitle()
+    assert said not in plot(run_of([few, many]), "pareto", metrics=("time_ms", "memory_bytes")).get_suptitle()
+
+
 def test_the_front_is_a_staircase_of_one_type_and_mixtures() -> None:
     run = whole_space()
     figure = plot(run)

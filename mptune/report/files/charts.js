@@ -104,7 +104,7 @@ class ParetoChart {
     section.append(
       el("div", { class: "card-head" }, el("h2", { id: "pareto-title" }, "Pareto front"),
         el("div", { class: "controls" }, labelled("x"), labelled("y"))),
-      this.key, host,
+      this.key, host, this.draws = el("p", { class: "hint" }),
       el("p", { class: "hint fine" }, "Point at a trial for its configuration, click it for its source, drag to zoom. ",
         "With the keyboard: arrows, then Enter."),
       el("p", { class: "hint coarse" }, "Tap a trial for its configuration and source."));
@@ -132,6 +132,7 @@ class ParetoChart {
     this.section.hidden = !this.chooseMetrics();
     if (this.section.hidden) return;
     const { state, x, y } = this;
+    this.draws.textContent = [x, y].some((name) => name.startsWith("error")) ? state.run.front_draws : "";
     const [points, paths] = [[], []];
     let count = 0;
     for (const run of state.shown()) {
