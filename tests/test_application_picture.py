@@ -44,13 +44,24 @@ def drawn(outputs: Any, inputs: Any, size: Any) -> Any:
 def test_the_winner_is_drawn_beside_the_widest_types(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STEPS, "picture", drawn, raising=False)
     figure = plot(path, "answer", kernel=APPLICATION)
-    assert [axes.get_title().split(" ")[:2] for axes in figure.axes] == [["in", "the"], ["the", "winner:"]]
-    assert figure.axes[1].get_title().startswith("the winner: NRMSE ")
+    assert [axes.get_title().split()[:2] for axes in figure.axes] == [["in", "the"], ["the", "winner:"]]
+    assert " ".join(figure.axes[1].get_title().split()).startswith("the winner: NRMSE ")
     assert figure.get_size_inches()[0] == 4.0
     # Something was drawn, and at the size that the picture has.
     images = [axes.images[0].get_array() for axes in figure.axes]
     assert {image.shape for image in images} == {(450, 600, 4)}
     assert all(image.std() > 0 for image in images)
+
+
+def test_each_metric_has_its_number_and_titles_are_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STEPS, "picture", drawn, raising=False)
+    own = APPLICATION.changed(metric={"x": "NMAE", "value": "MaxRE"})
+    settings: dict[str, Any] = {"backend": "host", "max_error": 1e-3, "budget": 4, "inputs": 1, "verify": 0}
+    tune(own, output=tmp_path / "power.db", on_warning=lambda _: None, **settings)
+    lines = plot(tmp_path / "power.db", "answer", kernel=own).axes[1].get_title().splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 21  # two inches
+    assert re.search(r"NMAE of x \S+, MaxRE of value \d", " ".join(lines))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +43,9 @@ _DPI: Final = 300
 #: Pictures wider than this, by their height, stand one below the other.
 _WIDE: Final = 1.7
 _TITLE_IN: Final = 0.35
+#: Of a title: what another line takes, and one of its characters at most.
+_LINE_IN: Final = 0.2
+_CHARACTER_IN: Final = 0.095
 
 
 def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
@@ -68,7 +72,7 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
     trial = next(iter([*([run.best] if run.best is not None else []), *candidates, *run.undecided]), None)
     if trial is None:
         raise PlotError("there is no answer to draw: no trial satisfies the threshold")
-    answers, inputs, sizes, error = _answers(run, application, trial)
+    answers, inputs, sizes, errors = _answers(run, application, trial)
     try:
         pictures = [image_of(picture, dict(outputs), dict(inputs), sizes) for outputs in answers]
     except Exception as failure:
@@ -80,13 +84,13 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
     own = f"in {WIDE.name}" if application.is_wide else "in the widest types"
     widest = "the reference" if callable(application.reference) else own
     name = "the winner" if trial is run.best else "one that may be the winner"
-    return beside(pictures, (widest, f"{name}: {run.info.metric or 'error'} {error:.3g}{faster}"))
+    return beside(pictures, (widest, f"{name}: {errors}{faster}"))
 
 
 def _answers(
     run: Run, application: Application, trial: Trial
-) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any], Any, float]:
-    """Return the outputs in the widest types (or the reference) and in the winner, the inputs, the sizes, the error."""
+) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any], Any, str]:
+    """Return the outputs in the widest types (or the reference) and in the winner, inputs, sizes, and the errors."""
     info, sizes = run.info, sizes_of(run, application)
     backend = get_backend(runnable_backend(info.backend))
     if trial.configuration not in space_on(application, sizes, backend.device.constraints()):
@@ -102,8 +106,12 @@ def _answers(
     finally:
         launcher.close()
     with np.errstate(all="ignore"):
-        error = evaluate_outputs(found, data.references, metrics, data.inputs).metrics["error"]
-    return (data.references, found), data.inputs, data.sizes, error
+        result = evaluate_outputs(found, data.references, metrics, data.inputs)
+    named = {"error": result.error}
+    if len({*info.metrics.values()}) > 1 or ": " in info.metric:  # what several metrics give is no one number
+        named = {name: error for name, error in result.metrics.items() if name.startswith("error.")}
+    errors = ", ".join(f"{info.measured_by(name)} {error:.3g}" for name, error in named.items())
+    return (data.references, found), data.inputs, data.sizes, errors
 
 
 def image_of(picture: Callable[..., Any], *given: Any) -> NDArray[np.uint8]:
@@ -130,7 +138,9 @@ def beside(pictures: Sequence[NDArray[np.uint8]], titles: Sequence[str]) -> Figu
     height, width, _ = pictures[0].shape
     columns = 1 if width > _WIDE * height else len(pictures)
     rows = len(pictures) // columns
-    figure = Figure((columns * width / _DPI, rows * (height / _DPI + _TITLE_IN)), layout="constrained")
+    titles = [textwrap.fill(title, max(20, int(width / _DPI / _CHARACTER_IN))) for title in titles]
+    title_in = _TITLE_IN + _LINE_IN * max(title.count("\n") for title in titles)
+    figure = Figure((columns * width / _DPI, rows * (height / _DPI + title_in)), layout="constrained")
     for axes, image, title in zip(figure.subplots(rows, columns, squeeze=False).flat, pictures, titles, strict=True):
         axes.imshow(image, interpolation="antialiased")
         axes.set_axis_off()
