@@ -149,7 +149,7 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     alone = f" and {kernels} of single kernels" if kernels else ""
     echo(
         f"threshold {info.limits_text() or 'none'}, {run.evaluations} of {info.configurations:,} "
-        f"configurations{of_baseline}{alone}, strategy {'joint' if kernels else info.strategy}, seed {info.seed}, "
+        f"configurations{of_baseline}{alone}, strategy {info.strategy}, seed {info.seed}, "
         f"{run.state.wall_s:.1f} s"
     )
     if objective.also:

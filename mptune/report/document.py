@@ -122,7 +122,10 @@ def _sources_of(run: Run, count: int) -> dict[str, Any]:
     """
     told = ""
     if not run.sources and run.trials:
-        told = "No source is shown: the run has none, as one from an earlier mptune or another tool."
+        why = "as one from an earlier mptune or another tool."
+        if run.info.is_of_application:
+            why = "as what an application launches is known where it runs alone. mptune render prints it."
+        told = f"No source is shown: the run has none, {why}"
     elif count < 1 and run.trials:
         told = "The report was made without sources."
     positions: dict[str, int] = {}

@@ -12,6 +12,7 @@ from typing import Any
 
 import own_kernel
 import pytest
+from application_trials import application_run
 from described import create, described_run
 from reported_runs import (
     HOSTILE,
@@ -180,6 +181,12 @@ def test_commands_that_print_and_take_home_a_trial(tmp_path: Path) -> None:
 def with_sources(run: Run, count: int = 1000) -> Run:
     sources = rendered_sources(run, own_kernel.kernel, Sizes({"n": 37}), count)
     return Run(run.info, run.trials, run.state, sources=sources)
+
+
+def test_of_an_application_it_says_what_prints_them() -> None:
+    (remark,) = document(application_run())["sources"]["remarks"]
+    assert remark.startswith("No source is shown: the run has none, as what an application launches is known where it")
+    assert "mptune render" in remark
 
 
 def test_sources_are_those_the_run_has() -> None:
