@@ -787,3 +787,17 @@ def test_the_application_of_the_documentation(tmp_path):
     found = tune(file, backend="host", size="smoke", max_error=1e-6, budget=6, verify=0, on_warning=lambda _: None)
     assert found.best is not None
     assert found.info.kernel == "power"
+
+
+def test_the_metrics_of_the_documentation(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "applications.md").read_text()
+    file = tmp_path / "power.py"
+    file.write_text("\n".join(re.findall(r"```python\n((?:import numpy|def residual).*?)```", page, re.DOTALL)))
+    limits = {"value": 1e-6, "x.residual": 1e-3}
+    settings = {"backend": "host", "size": "smoke", "budget": 4, "inputs": 1, "verify": 0, "on_warning": lambda _: None}
+    best = tune(file, max_error=limits, **settings).best
+    assert best is not None
+    assert all(best.metric(f"error.{name}") <= limit for name, limit in limits.items())
+    # The iteration ends before the vector is exact, which the reference does not show.
+    assert best.metric("error.x.residual") > 1e-8
+    assert np.isfinite(best.metric("error.x"))

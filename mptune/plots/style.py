@@ -69,7 +69,7 @@ def bar(face: str, hatch: str) -> dict[str, Any]:
 PART_TITLE: Final = {"x": 0.01, "ha": "left", "fontsize": 7.5}
 
 _TITLE_LETTERS_PER_INCH: Final = 18
-_INSTALL: Final = 'plots need matplotlib: pip install "mptune[plots]"'
+_INSTALL: Final = 'plots need matplotlib: pip install "mptune[plots]", or in a checkout pip install -e ".[plots]"'
 #: Whatever a user's matplotlibrc says of these would change the picture.
 _OURS: Final = (
     "agg", "axes", "axes3d", "boxplot", "contour", "errorbar", "figure", "font", "grid", "hatch", "hist", "image",
