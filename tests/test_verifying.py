@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,7 +63,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def path(made, tmp_path):
-    return shutil.copy(made, tmp_path / "run.db")
+    return Path(shutil.copy(made, tmp_path / "run.db"))
 
 
 def chosen(path):
@@ -164,6 +165,15 @@ def test_what_is_given_twice_is_run_and_counted_once(path):
         "the sizes n=509, given 3 times",
         "the scale 1, given 3 times",
     ]
+
+
+def test_of_several_limits_the_error_closest_to_its_own_is_named(path):
+    assert verify(path, kernel, configuration=chosen(path), inputs=2).cases[0].closest == ""
+    two = dataclasses.replace(kernel, metric=["MaxRE", "NRMSE"])
+    tune(two, output=path.parent / "two.db", max_error={"MaxRE": 1.0, "NRMSE": 1e-3}, **OPTIONS)
+    name = chosen(path.parent / "two.db")
+    (case,) = verify(path.parent / "two.db", two, configuration=name, inputs=2).cases
+    assert re.fullmatch(r"NRMSE \S+ \(limit 0\.001\)", case.closest)
 
 
 def test_other_sizes_and_scales_are_not_kept(path):

@@ -287,10 +287,10 @@ def _times(trials: Mapping[str, Trial]) -> str:
 
 
 def _mostly_between(trials: Mapping[str, Trial]) -> str:
-    """Say that most of the last trial's time is in no kernel; empty if it is not, or not known."""
+    """Say that most of the time of what is beside the baseline is in no kernel; empty if it is not, or not known."""
     from mptune.kernel_times import host_ms, kernel_times
 
-    name, trial = list(trials.items())[-1]
+    name, trial = list(trials.items())[:2][-1]
     share = host_ms(trial) / trial.time_ms if kernel_times(trial) and trial.time_ms > 0 else 0.0
     if share <= _MOSTLY:
         return ""

@@ -59,6 +59,14 @@ def poly_run(count: int = 5, **changes: Any) -> Run:
 # -- the data ----------------------------------------------------------------------------------
 
 
+def test_errors_on_unequal_numbers_of_draws_are_told() -> None:
+    run = poly_run()
+    assert document(run)["front_draws"] == ""
+    first = run.trials[0].with_measurement(metrics={**run.trials[0].measurement.metrics, "error_draws": 15})
+    told = document(Run(run.info, [first, *run.trials[1:]], run.state))["front_draws"]
+    assert told.startswith("errors are the worst of 1 to 15 draws")
+
+
 def test_a_trial_is_found_again_in_the_columns() -> None:
     run = small_run()
     shown = document(run)
