@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.errors import KernelError
 from mptune.kernel import Application, Kernel, Role, Sizes
 from mptune.stepping import Captured, Launched
 
@@ -42,6 +43,9 @@ def kept(captured: Captured, path: Path) -> tuple[str, ...]:
 
     For what is not, a finite value of the same array stands: a launch alone can then be timed and compared, whatever
     nobody writes or reads there (the rim of a grid, say). What was not written everywhere is given that way, too.
+
+    Raises:
+        KernelError: the file cannot be written; none of it is left.
     """
     given = {name: np.asarray(value) for name, value in captured.given.items()}
     left = dict(captured.left)
@@ -49,7 +53,12 @@ def kept(captured: Captured, path: Path) -> tuple[str, ...]:
     given |= {name: np.full_like(left[name], _stand_in(left[name])) for name in not_finite if name not in given}
     arrays: dict[str, Any] = {f"given {name}": _finite(array) for name, array in given.items()}
     arrays |= {f"left {name}": _finite(array) for name, array in left.items()}
-    np.savez(path, **arrays)
+    try:
+        np.savez(path, **arrays)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        hint = "free space there, or name another folder in TMPDIR"
+        raise KernelError(f"cannot write to {path.parent}: {error.strerror or error}; {hint}") from error
     return tuple(dict.fromkeys(not_finite))
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import errno
 import json
 import math
 import os
@@ -728,6 +729,20 @@ class TestCapturing:
         assert found.best is not None
         assert found.summary()["kernel_evaluations"] > 0
         assert any(line.startswith("in a launch of inner, x, y had elements that are NaN") for line in said)
+
+    def test_a_folder_that_takes_nothing_is_named(self, tmp_path):
+        with pytest.raises(KernelError, match=r"cannot write to .*gone: No such file .* another folder in TMPDIR"):
+            capture(rimmed(through_a_rim), tmp_path / "gone")
+
+    def test_a_full_disk_keeps_no_half_of_a_file(self, tmp_path, monkeypatch):
+        def fill_up(path, **arrays):
+            path.write_bytes(b"PK")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(np, "savez", fill_up)
+        with pytest.raises(KernelError, match="cannot write to .*: No space left on device; free space there"):
+            capture(rimmed(through_a_rim), tmp_path)
+        assert not [*tmp_path.iterdir()]
 
     def test_steps_that_launch_nothing_are_named(self, tmp_path):
         steps = rimmed(lambda run, size: run.write(run.total, 1.0))
