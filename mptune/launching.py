@@ -63,6 +63,11 @@ def inputs_from(kernel: Tunable, sizes: Sizes, given: Mapping[str, Any]) -> tupl
 
 
 def _array(kernel: Tunable, argument: Argument, value: Any) -> Any:
+    if np.ma.is_masked(value):
+        raise KernelError(
+            f"input {argument.name!r} of {kernel.called} has masked elements, which kernels know nothing of; give it "
+            "without (.filled(...) of a masked array)"
+        )
     array = value if hasattr(value, "__cuda_array_interface__") else np.asarray(value)
     if len(array.shape) != len(argument.shape) and not set(kernel.data_sizes).isdisjoint(argument.shape):
         raise KernelError(

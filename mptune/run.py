@@ -169,6 +169,11 @@ class Run:
         fixed = self.info.baseline_values
         return sum(trial.configuration.is_among(fixed) for trial in self.trials) if fixed else 0
 
+    @property
+    def kernel_evaluations(self) -> int:
+        """How many configurations of an application's kernels were evaluated alone, also in a run that was killed."""
+        return max(self.state.kernel_evaluations, sum(map(len, self.kernel_trials.values())))
+
     def kernel_trials_in(self, configuration: Configuration) -> list[tuple[LaunchInfo, Trial | None]]:
         """Return what an application launches in a configuration, each with the trial of its kernel alone, if any."""
         return [
@@ -589,7 +594,7 @@ class Run:
                 "strategy": info.strategy,
                 "seed": info.seed,
                 "budget": info.budget,
-                "evaluations": self.evaluations + self.state.kernel_evaluations,
+                "evaluations": self.evaluations + self.kernel_evaluations,
                 **self._of_application(),
                 **({"fp64_errors": info.fp64_errors} if info.fp64_errors else {}),
                 "baseline_evaluations": self.baseline_evaluations,
@@ -614,8 +619,9 @@ class Run:
 
     def _of_application(self) -> dict[str, int]:
         """Return how the evaluations of an application's run divide; nothing for a kernel's."""
-        kernels = self.state.kernel_evaluations
-        return {"kernel_evaluations": kernels, "application_runs": self.evaluations} if kernels else {}
+        if not self.info.is_of_application:
+            return {}
+        return {"kernel_evaluations": self.kernel_evaluations, "application_runs": self.evaluations}
 
     def _metric_document(self) -> str | dict[str, str]:
         """Return what errors are measured by: where thresholds are for metrics of their own, by their names."""

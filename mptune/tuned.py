@@ -244,6 +244,11 @@ class TunedApplication:
         application = self.application
         if isinstance(size, str):
             return application.resolve_sizes(size)
+        if not isinstance(size, Mapping | None):
+            raise KernelError(
+                f"{application.called}: size= takes a preset's name or sizes by name, such as {dict(self.sizes)}, "
+                f"not {size!r}"
+            )
         told = dict(size or {})
         said: dict[str, dict[int, dict[str, None]]] = {}
         for argument in application.arguments:

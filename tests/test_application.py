@@ -45,6 +45,7 @@ from mptune.probing import explain
 from mptune.results import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
+from mptune.store.info import RunState
 from mptune.tuner import tune
 from mptune.verifying import verify
 
@@ -594,6 +595,12 @@ class TestKernelTrials:
             tune(application(), output=output, on_warning=lambda _: None, on_progress=interrupt, **settings)
         before = Run.load(output)
         assert before.state.kernel_evaluations == sum(map(len, before.kernel_trials.values())) == 4
+        # One that is killed has no time to say how many there were.
+        killed = Run(before.info, before.trials, RunState(), kernel_trials=before.kernel_trials).summary()
+        assert killed["kernel_evaluations"] == 4
+        assert killed["application_runs"] == len(before.trials) == killed["evaluations"] - 4
+        earlier = Run(before.info, before.trials[:1]).summary()
+        assert (earlier["kernel_evaluations"], earlier["application_runs"]) == (0, 1)
         new = []
         found = tune(
             application(), output=output, resume=True, on_warning=lambda _: None, on_progress=new.append, **settings
@@ -740,7 +747,7 @@ class TestCapturing:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         monkeypatch.setattr(np, "savez", fill_up)
-        with pytest.raises(KernelError, match="cannot write to .*: No space left on device; free space there"):
+        with pytest.raises(KernelError, match=r"cannot write to .*: No space left on device; free space there"):
             capture(rimmed(through_a_rim), tmp_path)
         assert not [*tmp_path.iterdir()]
 

@@ -111,6 +111,8 @@ def test_other_sizes_get_the_baseline_unless_a_configuration_was_asked_for(tuned
         ({"X": np.ones(N)}, "did you mean 'x'"),
         ({"x": np.ones(N, complex)}, "expected real numbers"),
         ({"size": "smok"}, "size preset of application power: 'smok'"),
+        ({"size": 20}, "size= takes a preset's name or sizes by name, such as .'n': 37., not 20"),
+        ({"x": np.ma.masked_array(np.ones(37), np.arange(37) > 30)}, "input 'x' of application power has masked"),
         ({"size": {"m": 3}}, "size of application power: 'm'"),
         ({"size": {"n": 20}}, "application power: size n is 20 in size=, but 37 in 'a', 'x'"),
     ],

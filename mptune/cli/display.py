@@ -145,7 +145,7 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         raise RunFileError(f"the run file lacks {', '.join(missing)}: it is incomplete")
     echo(f"{click.style(plain(run.kernel), bold=True)} on {info.backend} ({info.device}), sizes {pairs(info.sizes)}")
     of_baseline = f" ({run.baseline_evaluations} of the baseline's types)" if run.baseline_evaluations else ""
-    kernels = run.state.kernel_evaluations
+    kernels = run.kernel_evaluations
     alone = f" and {kernels} of single kernels" if kernels else ""
     echo(
         f"threshold {info.limits_text() or 'none'}, {run.evaluations} of {info.configurations:,} "
