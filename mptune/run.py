@@ -82,7 +82,7 @@ class Run:
         self.state = state or RunState()
         self.probes = tuple(probes)
         self.sources = sources or {}
-        self.kernel_trials = {label: tuple(some) for label, some in (kernel_trials or {}).items()}
+        self.kernel_trials = {label: tuple(some) for label, some in (kernel_trials or {}).items() if some}
         self.is_verified = is_verified
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
 
