@@ -119,7 +119,7 @@ def prelude_names() -> Mapping[str, str]:
             elif found.get(text) == "name" and source[i + 1].text == "(":
                 # A macro that declares what it is given.
                 inner = source[i + 2]
-                if inner.kind == "name" and source[i + 3].text == ")":
+                if inner.kind == "name" and inner.text not in KEYWORDS and source[i + 3].text == ")":
                     found.setdefault(inner.text, "function")
             if source[i + 1].text == "(" and text not in undone:
                 i = _behind(source, i + 1)

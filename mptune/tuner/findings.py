@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from mptune.accuracy.evaluate import metrics_by_output
-from mptune.accuracy.thresholds import recorded_metrics
+from mptune.accuracy.evaluate import Metrics, metrics_by_output
 from mptune.evidence import culprit, disagree, shared_values, values_text
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.kernel_times import kernel_times
@@ -30,7 +29,12 @@ _FIRST: Final = "error_first_draw"
 _FAILURES: Final = tuple(status for status in Status if not (status.is_valid or status is Status.CONSTRAINT))
 
 
-def findings(run: Run, kernel: Tunable, listing: Callable[[Trial], str | None] = lambda _: None) -> Iterator[str]:
+def findings(
+    run: Run,
+    kernel: Tunable,
+    listing: Callable[[Trial], str | None] = lambda _: None,
+    metric: Metrics | None = None,
+) -> Iterator[str]:
     """Give what there is to say of a run of a kernel.
 
     Args:
@@ -38,9 +42,10 @@ def findings(run: Run, kernel: Tunable, listing: Callable[[Trial], str | None] =
         kernel: what was tuned.
         listing: returns the assembly of a configuration whose trial does not tell its ``vector_share``; None if there
             is none, or processors of that kind have no vectors.
+        metric: what errors were measured by; by default the kernel's own.
     """
     yield from _without_baseline(run)
-    yield from _unlike_rounding(run, kernel)
+    yield from _unlike_rounding(run, kernel, kernel.metric if metric is None else metric)
     yield from _one_at_a_time(run, listing)
     yield from _failing_together(run, kernel)
     yield from _never_launched(run, kernel)
@@ -59,7 +64,7 @@ def _without_baseline(run: Run) -> Iterator[str]:
         )
 
 
-def _unlike_rounding(run: Run, kernel: Tunable) -> Iterator[str]:
+def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str]:
     """Say that the baseline's error is more than rounding explains.
 
     Rounding errors go with the unit roundoff, whatever the kernel, its condition and the metric: in fp32 they are some
@@ -83,9 +88,7 @@ def _unlike_rounding(run: Run, kernel: Tunable) -> Iterator[str]:
     sizes = Sizes({**run.info.sizes, **{name: int(str(run.info.constants[name])) for name in kernel.data_sizes}})
     roundings = max(_ROUNDINGS, *(math.prod(kernel.shape_of(argument, sizes)) for argument in kernel.arguments))
     outputs = [output.name for output in kernel.outputs]
-    info, own = run.info, kernel.metric
-    recorded = recorded_metrics(info.metric, info.metrics, outputs, own) if info.metric else own
-    by_design = {name for name, metric in metrics_by_output(outputs, recorded).items() if metric.sees_inputs}
+    by_design = {name for name, each in metrics_by_output(outputs, metric).items() if each.sees_inputs}
     draws = count_of(baseline, "error_draws", 1)
     for name in [f"error.{output}" for output in outputs if output not in by_design]:
         # On the first draw all have run; of several outputs only the worst is known there.

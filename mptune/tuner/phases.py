@@ -105,7 +105,7 @@ class Phases:
         self._say_what_is_untried()
         ledger.end_verification(self._verification.why_not, self._verification.cut_short)
         compare_cold(self._plan, self._evaluator, ledger, self._warn)
-        for found in findings(ledger.result(), self._kernel, self._listing):
+        for found in findings(ledger.result(), self._kernel, self._listing, self._plan.metric):
             self._warn(found)
         return ledger.finish()
 

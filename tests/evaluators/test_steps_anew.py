@@ -13,7 +13,7 @@ DEFINITION = """
 import functools
 import threading
 
-import helper
+import kept_apart_by_steps
 from mptune import Application, InOut, Kernel, Scalar
 
 LEFT = threading.Lock()
@@ -22,7 +22,7 @@ KNOWN, THERE = {}, [1, 2]
 
 @functools.lru_cache(maxsize=7)
 def cached(key):
-    helper.CALLS.append(key)
+    kept_apart_by_steps.CALLS.append(key)
     return key
 
 
@@ -41,7 +41,7 @@ def steps(run, size):
     Memory.runs += 1
     steps.calls = getattr(steps, "calls", 0) + 1
     cached(0)
-    run.append((len(KNOWN), len(THERE), Memory.runs, with_default(), steps.calls, len(helper.CALLS)))
+    run.append((len(KNOWN), len(THERE), Memory.runs, with_default(), steps.calls, len(kept_apart_by_steps.CALLS)))
     $LAST
 
 
@@ -66,7 +66,7 @@ application = Application(
 
 
 def loaded(folder: Path, last: str = "") -> Application:
-    (folder / "helper.py").write_text("CALLS = []\n")
+    (folder / "kept_apart_by_steps.py").write_text("CALLS = []\n")
     path = folder / "remembers.py"
     path.write_text(textwrap.dedent(DEFINITION).replace("$LAST", last or "pass"))
     found = load_tunable(path)

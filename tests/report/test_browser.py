@@ -197,7 +197,7 @@ def test_the_winner_is_explained(show: Open) -> None:
     rows = [row.split("\t") for row in page.locator("#explanation tbody tr").all_inner_texts()]
     failed = "compile_error: g++ rejected k: k.cu:7:3: error: no such thing 7; tuned anew, these types reach speed +50%"
     assert rows == [
-        ["x_type", "fp32 → fp64", "+9.3", "−50%", "1e-16", "yes", "moves 32 MB instead of 16 MB"],
+        ["x_type", "fp32 → fp64", "+9.3", "−50%", "1e-16", "yes", ""],
         ["x_type", "fp32 → fp16", "–", "–", "–", "no", failed],
     ]
     untyped = run_of(valid("fp64", 32, 1.0, 0.0), parameters=[{"name": "block", "kind": "ordinal", "values": [32]}])
