@@ -64,8 +64,6 @@ _IMPROBABLE: Final = 0.005
 _UNIFORM_PROBABILITY: Final = 0.2
 #: A combination is not run again that failed so often.
 _FAILURES: Final = 2
-#: Every so many batches go to the types of the baseline.
-_FOR_BASELINE: Final = 3
 #: What promises less than this share of the time is not worth an evaluation.
 _WORTHWHILE: Final = 0.002
 
@@ -459,10 +457,11 @@ class JointSearch:
         if candidate is not None and (leader is None or runs <= _RUNS_SHARE * (runs + self._kernel_evaluations)):
             return candidate
         of_winner = self._signature(start)
-        turns = [of_winner, self._in_widest(of_winner)]
+        turns = [of_winner, self._in_widest(of_winner), *self._narrowest_uniform(start)]
+        # The types of the winner, of the baseline, and one throughout take turns; where one promises nothing, the next.
+        first = self._batches % len(turns)
+        turns = turns[first:] + turns[:first]
         self._batches += 1
-        if self._batches % _FOR_BASELINE == 0:
-            turns.reverse()
         promising = next(filter(None, (self._promising(types, best_ms, left) for types in turns)), candidate)
         # Evaluations are left: what is improbable is worth one, too.
         return promising or self._candidate(terms, start, best_ms, _IMPROBABLE, is_known=leader is not None)
@@ -515,6 +514,15 @@ class JointSearch:
                 if configuration is not None:
                     return configuration
         return None
+
+    def _narrowest_uniform(self, start: tuple[int, ...]) -> list[dict[str, Value]]:
+        """Return the narrowest signature in one type throughout that is known to be accurate, if it is not the widest.
+
+        It ran before its kernels were tuned, so its time says little; a mixture that wins has to beat it tuned, too.
+        """
+        accurate = {codes for codes, trial in self._runs.items() if self._objective.is_feasible(trial)}
+        found = [codes for codes in self._uniform(start) if codes in accurate and not self._is_widest(codes)]
+        return [self._signature(codes) for codes in found[-1:] if codes != start]
 
     def _is_tried(self, codes: tuple[int, ...]) -> bool:
         return codes in self._runs or self._failures[codes] >= _FAILURES
