@@ -389,6 +389,7 @@ class _Reader:
         for trial in run.trials:
             if trial.is_valid:
                 self._alike[self._signature(trial.configuration)].append(trial)
+        self._worst_errors: dict[tuple[Value | None, ...], dict[str, float]] = {}
         trials = [self._beside(trial) for trial in run.trials if self._is_whole(trial)]
         probes = [self._probed(probe) for probe in self._probes.values() if self._is_whole(probe)]
         #: All whose time and error are known.
@@ -596,9 +597,12 @@ class _Reader:
 
     def _at_worst(self, trial: Trial) -> Trial:
         """Return a trial with the largest errors that are known of its signature: others ran on more inputs."""
-        known = (t.measurement.metrics for t in self._siblings(trial.configuration) if math.isfinite(t.error))
+        signature = self._signature(trial.configuration)
+        if signature not in self._worst_errors:
+            known = (t.measurement.metrics for t in self._siblings(trial.configuration) if math.isfinite(t.error))
+            self._worst_errors[signature] = worst_errors_of(*known)
         metrics = trial.measurement.metrics
-        return trial.with_measurement(metrics={**metrics, **worst_errors_of(metrics, *known)})
+        return trial.with_measurement(metrics={**metrics, **worst_errors_of(metrics, self._worst_errors[signature])})
 
     def _is_within(self, trial: Trial, digits: int) -> bool:
         """Whether a trial, as far as its signature is known, keeps to a limit that is so many digits tighter."""
