@@ -10,11 +10,14 @@ from typing import Final
 
 from mptune.results import Trial
 
-__all__ = ["HOST_MS", "LAUNCHES", "TIME_MS", "KernelTime", "by_kernel", "host_ms", "kernel_times"]
+__all__ = ["FEWEST", "HOST_MS", "LAUNCHES", "MOST", "TIME_MS", "KernelTime", "by_kernel", "host_ms", "kernel_times"]
 
 #: Metrics of a trial of an application: by kernel, how often it was launched in a run, and how long that took in all.
 LAUNCHES: Final = "launches."
 TIME_MS: Final = "time_ms."
+#: Where runs on the same inputs launch a kernel differently often: how often at least, and at most.
+FEWEST: Final = "fewest_launches."
+MOST: Final = "most_launches."
 #: How long the same run took beside its launches: the steps' own Python, and what they read, write and copy.
 HOST_MS: Final = "host_ms"
 
@@ -50,7 +53,7 @@ def by_kernel(trials: Sequence[Trial]) -> dict[str, float]:
     """Return the metrics that say where the time went in several turns of an application; nothing for a single kernel.
 
     Each part is its mean share of a turn, of the median of their times: what disturbed one turn hardly counts. Launches
-    are those of the turn nearest to that median.
+    are those of the turn nearest to that median; where others have fewer or more, that is told, too.
     """
     time_ms = statistics.median(trial.time_ms for trial in trials)
     nearest = min(trials, key=lambda trial: abs(trial.time_ms - time_ms))
@@ -61,6 +64,10 @@ def by_kernel(trials: Sequence[Trial]) -> dict[str, float]:
     for name in dict.fromkeys(name for parts in turns for name in parts):
         shares = [parts.get(name, 0.0) / total for parts, total in zip(turns, totals, strict=True) if total > 0]
         found[name] = time_ms * statistics.fmean(shares) if shares else 0.0
+    for name in _launches(nearest):
+        counts = [trial.metric(what + name) for trial in trials for what in (FEWEST, LAUNCHES, MOST)]
+        known = [count for count in counts if math.isfinite(count)]
+        found |= {FEWEST + name: min(known), MOST + name: max(known)} if min(known) < max(known) else {}
     return found
 
 

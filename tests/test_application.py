@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import re
+import resource
 import shutil
 import sqlite3
 import threading
@@ -727,6 +728,57 @@ def capture(app, folder):
         bench.close()
 
 
+def forgetful(run, size):
+    """It finds the vector, and leaves it where nobody looks."""
+    run.matvec(a=run.a, x=run.x, y=run.y)
+    run.write(run.value, 1.0)
+
+
+class TestOutputsThatStayAsGiven:
+    LINE = (
+        "no launch and no write in the steps of application power changes 'x': after a run the values are those it was "
+        "given"
+    )
+
+    @pytest.mark.parametrize(
+        ("steps", "warnings"),
+        [
+            (forgetful, (LINE,)),
+            (power, ()),
+            (lambda run, size: (forgetful(run, size), run.swap(run.x, run.y)), ()),
+            (lambda run, size: (forgetful(run, size), run.fill(run.x, 1.0)), ()),
+        ],
+    )
+    @pytest.mark.parametrize("reference", [None, lambda inputs, size: {"value": np.ones(1), "x": np.ones(size.n)}])
+    def test_they_are_named(self, steps, warnings, reference):
+        app = application(steps=steps, reference=reference)
+        bench = Bench(app, app.resolve_sizes(), get_backend("host"))
+        try:
+            for types in ({}, {"x_type": "fp32"}):
+                assert bench.evaluate(Request(app.configuration(types), "")).warnings == warnings
+        finally:
+            bench.close()
+
+
+class TestLaunchesThatVary:
+    def test_of_runs_on_the_same_inputs_the_least_and_most_are_kept(self, tmp_path):
+        def steps(run, size):
+            (tmp_path / str(len([*tmp_path.iterdir()]))).touch()
+            for _ in range(3 + len([*tmp_path.iterdir()]) % 2):
+                run.scale(v=run.x, factor=1.0)
+            run.matvec(a=run.a, x=run.x, y=run.y)
+            run.write(run.value, 1.0)
+
+        app = application(steps=steps)
+        bench = Bench(app, app.resolve_sizes(), get_backend("host"))
+        try:
+            metrics = bench.evaluate(Request(app.configuration({}), "")).measurement.metrics
+        finally:
+            bench.close()
+        assert (metrics["fewest_launches.scale"], metrics["most_launches.scale"]) == (3, 4)
+        assert "fewest_launches.matvec" not in metrics
+
+
 class TestCapturing:
     def test_values_nobody_writes_or_that_are_not_finite_end_no_run(self):
         said = []
@@ -750,6 +802,22 @@ class TestCapturing:
         with pytest.raises(KernelError, match=r"cannot write to .*: No space left on device; free space there"):
             capture(rimmed(through_a_rim), tmp_path)
         assert not [*tmp_path.iterdir()]
+
+    def test_without_room_for_it_the_search_goes_on(self, tmp_path):
+        app = rimmed(through_a_rim).changed(sizes={"default": {"n": 100_000}})
+        said = []
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, before[1]))  # no file may be longer, as on a full disk
+        try:
+            found = tune(app, backend="host", budget=4, inputs=1, verify=0, max_error=1e-5, on_warning=said.append)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        summary = found.summary()
+        assert summary["best"] is not None
+        assert (summary["application_runs"], summary["kernel_evaluations"]) == (4, 0)
+        (line,) = [line for line in said if "cannot write" in line]
+        assert line.startswith("the launches of application rimmed could not be kept: cannot write to ")
+        assert line.endswith("; the search goes on without models of its kernels' times")
 
     def test_steps_that_launch_nothing_are_named(self, tmp_path):
         steps = rimmed(lambda run, size: run.write(run.total, 1.0))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from application_runs import run_once
-from application_trials import application_run
+from application_trials import application_run, run_trial
 from command_line import caller
 from test_application import MATVEC, SCALE, application, power
 
@@ -21,7 +21,7 @@ from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.device import Limits
 from mptune.results import Status
 from mptune.tuner import TuneSettings, tune
-from mptune.tuner.findings import _never_launched
+from mptune.tuner.findings import _launched_unequally, _never_launched
 
 PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
 FILE = re.findall(r"```python\n(import.*?)```", PAGE.read_text(), re.DOTALL)[0]
@@ -137,3 +137,16 @@ def test_a_kernel_that_is_never_launched_is_said() -> None:
         "kernel spare of application power was launched in none of 4 runs: the steps never call it, and its parameters "
         "change nothing"
     ]
+
+
+def test_launches_that_vary_from_run_to_run_are_said() -> None:
+    kernels = [MATVEC.changed(name="step"), SCALE.changed(name="norm")]
+    of_step = [
+        run_trial("fp64", "fp64", **{"fewest_launches.step": fewest, "most_launches.step": 100}) for fewest in (99, 96)
+    ]
+    said = list(_launched_unequally(application_run(of_step), application(kernels=kernels)))
+    assert said == [
+        "runs of one configuration of application power on the same inputs launch step 96 to 100 times: something in "
+        "its steps or kernels differs from run to run, and times with it"
+    ]
+    assert not list(_launched_unequally(application_run(), application(kernels=kernels)))

@@ -15,7 +15,7 @@ from described import create
 from mptune.cli.tuning import _nothing_found
 from mptune.errors import PlotError
 from mptune.evaluators.rounds import together
-from mptune.kernel_times import KernelTime, host_ms, kernel_times
+from mptune.kernel_times import KernelTime, by_kernel, host_ms, kernel_times
 from mptune.plots import plot
 from mptune.report.document import run_document
 from mptune.run import Run
@@ -55,6 +55,15 @@ def test_the_parts_of_several_turns_are_mean_shares_of_the_printed_time() -> Non
     parts = {name: each.time_ms for name, each in kernel_times(printed).items()}
     assert sum(parts.values()) + host_ms(printed) == pytest.approx(20.0)
     assert parts["step"] / parts["norm"] == pytest.approx(10 / 0.8)
+
+
+def test_launches_that_differ_from_turn_to_turn_are_told() -> None:
+    turns = [run_trial("fp64", "fp64", steps=steps) for steps in (100, 120)]
+    turns.append(run_trial("fp64", "fp64", steps=100, **{"fewest_launches.step": 90, "most_launches.step": 100}))
+    metrics = by_kernel(turns)
+    assert (metrics["fewest_launches.step"], metrics["most_launches.step"]) == (90, 120)
+    assert (metrics["fewest_launches.norm"], metrics["most_launches.norm"]) == (100, 120)
+    assert not any("_launches." in name for name in by_kernel(turns[:1]))
 
 
 def test_of_turns_that_do_not_say_nothing_is_known() -> None:

@@ -224,6 +224,8 @@ class Bench:
         metrics = judging([output.name for output in kernel.outputs], chosen)
         self._device_data = DeviceData(backend, self._data, device.memory_bytes // 4, metrics)
         self._metrics = chosen
+        #: Outputs of an application that no run has changed so far.
+        self._as_given = {o.name for o in kernel.outputs} if isinstance(kernel, Application) else set[str]()
         start = time.perf_counter()
         self._accuracy = AccuracyObserver(self._data.references, chosen, self._data.inputs)
         self._drawn = DrawnData(kernel, sizes, seed)
@@ -427,6 +429,8 @@ class Bench:
                     more = self._observation.measure(context, self._backend, program, bound)
                 metrics = {**trial.measurement.metrics, **more}
                 trial = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
+            if trial.is_valid and self._as_given:
+                trial = dataclasses.replace(trial, warnings=self._unchanged(bound))
             if damage := self._damage(bound, program, clock):
                 # Whatever its outputs say, they may be of other inputs than those that were meant.
                 trial = dataclasses.replace(trial, status=Status.CORRUPT, message=damage)
@@ -461,7 +465,9 @@ class Bench:
                     with inner.phase("inputs"):
                         self._drawn.of(draw)
                 except MptuneError as error:
-                    return dataclasses.replace(with_draws(trial, found), warnings=(f"{draw} cannot be made: {error}",))
+                    return dataclasses.replace(
+                        with_draws(trial, found), warnings=(*trial.warnings, f"{draw} cannot be made: {error}")
+                    )
                 outcome = self._check_drawn(request.configuration, program, draw, inner)
             finally:
                 took_s = time.perf_counter() - start
@@ -595,6 +601,17 @@ class Bench:
         """Say what launches changed that they must not; empty if nothing."""
         with clock.phase("transfer"):
             return "; ".join((*self._device_data.damage(bound), *program.changed_constants(bound)))
+
+    def _unchanged(self, bound: BoundArguments) -> tuple[str, ...]:
+        """Say which outputs of an application no run has changed, this one included: its steps may forget them."""
+        self._as_given.intersection_update(self._device_data.left_as_given(bound, self._as_given))
+        if not self._as_given:
+            return ()
+        names = ", ".join(repr(o.name) for o in self.kernel.outputs if o.name in self._as_given)
+        return (
+            f"no launch and no write in the steps of {self.kernel.called} changes {names}: "
+            "after a run the values are those it was given",
+        )
 
     def _context(self, configuration: Configuration, times_ms: tuple[float, ...]) -> LaunchContext:
         return LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times_ms)

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -393,6 +393,17 @@ class DeviceData:
         for output in bound.outputs:
             total = (total * _FACTOR + self._checksum(output.buffer)) % 2**64
         return total
+
+    def left_as_given(self, bound: BoundArguments, names: Container[str]) -> list[str]:
+        """Return which of these outputs have initial values and are, bit by bit, what they were before the launch."""
+        given = dict(bound.pristine)
+        return [
+            output.argument.name
+            for output in bound.outputs
+            if output.argument.name in names
+            and output.buffer in given
+            and self._checksum(output.buffer) == self._checksum(given[output.buffer])
+        ]
 
     def damage(self, bound: BoundArguments) -> list[str]:
         """Say what launches wrote where they must not: outside the buffers, or into one that is only read.

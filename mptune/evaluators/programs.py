@@ -16,7 +16,7 @@ from mptune.errors import KernelError
 from mptune.evaluators.device_data import BoundArguments
 from mptune.evaluators.steps_anew import StepsAnew
 from mptune.kernel import Application, Kernel, LaunchShape, Sizes
-from mptune.kernel_times import HOST_MS, LAUNCHES, TIME_MS
+from mptune.kernel_times import FEWEST, HOST_MS, LAUNCHES, MOST, TIME_MS
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
 
@@ -148,6 +148,9 @@ class ApplicationProgram(Program):
     ) -> None:
         self._stepper = Stepper(application, configuration, sizes, backend, options, steps=steps)
         self._elapsed_ms = math.nan
+        #: By kernel, how often it was launched in each of the runs on the same arguments.
+        self._bound: BoundArguments | None = None
+        self._launches: dict[str, list[int]] = {}
         self._again: Callable[[], Program] = lambda: ApplicationProgram(
             backend, options, application, configuration, sizes, steps
         )
@@ -166,6 +169,10 @@ class ApplicationProgram(Program):
         memory = {name: value for name, value in bound.passed.items() if isinstance(value, Buffer)}
         scalars = {name: value.item() for name, value in bound.passed.items() if not isinstance(value, Buffer)}
         self._elapsed_ms, left = self._stepper.run(memory, scalars)
+        if bound is not self._bound:
+            self._bound, self._launches = bound, {name: [] for name in self._stepper.application.kernels}
+        for name, count in self._count().items():
+            self._launches[name].append(count)
         # What changed places with another buffer is looked for where it was.
         moved = [o for o in bound.outputs if left[o.argument.name] is not memory[o.argument.name]]
         values = [np.empty(output.buffer.nbytes, np.uint8) for output in moved]
@@ -183,12 +190,23 @@ class ApplicationProgram(Program):
         pass  # a run ends with what it launched
 
     def metrics(self) -> Mapping[str, float]:
-        found = {what + name: 0.0 for name in self._stepper.application.kernels for what in (LAUNCHES, TIME_MS)}
+        found: dict[str, float] = {LAUNCHES + name: count for name, count in self._count().items()}
+        times_ms = dict.fromkeys(self._stepper.application.kernels, 0.0)
+        for launched, time_ms in self._stepper.times_ms.items():
+            times_ms[launched.kernel] += time_ms
+        found |= {TIME_MS + name: time_ms for name, time_ms in times_ms.items()}
+        found[HOST_MS] = max(0.0, self._elapsed_ms - math.fsum(times_ms.values()))
+        for name, counts in self._launches.items():
+            if len(set(counts)) > 1:
+                found |= {FEWEST + name: min(counts), MOST + name: max(counts)}
+        return found
+
+    def _count(self) -> dict[str, int]:
+        """Return how often each kernel was launched in the latest run."""
+        found = dict.fromkeys(self._stepper.application.kernels, 0)
         for launched, count in self._stepper.counts.items():
-            found[LAUNCHES + launched.kernel] += count
-            found[TIME_MS + launched.kernel] += self._stepper.times_ms[launched]
-        in_kernels_ms = math.fsum(time_ms for name, time_ms in found.items() if name.startswith(TIME_MS))
-        return {**found, HOST_MS: max(0.0, self._elapsed_ms - in_kernels_ms)}
+            found[launched.kernel] += count
+        return found
 
     def capture(self, bound: BoundArguments, folder: Path) -> tuple[CapturedLaunch, ...]:
         """Run it twice, and write to a folder the data of the middle one of all launches that are alike.

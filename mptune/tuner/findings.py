@@ -9,7 +9,7 @@ from typing import Final
 from mptune.accuracy.evaluate import Metrics, metrics_by_output
 from mptune.evidence import culprit, disagree, shared_values, values_text
 from mptune.kernel import Application, Sizes, Tunable
-from mptune.kernel_times import kernel_times
+from mptune.kernel_times import FEWEST, MOST, kernel_times
 from mptune.precision import PRECISIONS, precision
 from mptune.resources import count_instructions
 from mptune.results import Status, Trial
@@ -49,6 +49,7 @@ def findings(
     yield from _one_at_a_time(run, listing)
     yield from _failing_together(run, kernel)
     yield from _never_launched(run, kernel)
+    yield from _launched_unequally(run, kernel)
 
 
 # -- the baseline ------------------------------------------------------------------------------------------
@@ -170,6 +171,22 @@ def _never_launched(run: Run, kernel: Tunable) -> Iterator[str]:
                 f"kernel {name} of {kernel.called} was launched in none of {len(runs)} runs: the steps never call it, "
                 "and its parameters change nothing"
             )
+
+
+def _launched_unequally(run: Run, kernel: Tunable) -> Iterator[str]:
+    """Say which kernels an application launched differently often in runs of one configuration on the same inputs."""
+    varying = []
+    for name in kernel.kernels if isinstance(kernel, Application) else ():
+        found = [(trial.metric(FEWEST + name), trial.metric(MOST + name)) for trial in run.trials]
+        differing = [(fewest, most) for fewest, most in found if fewest < most]
+        if differing:
+            fewest, most = max(differing, key=lambda each: each[1] - each[0])
+            varying.append(f"{name} {fewest:.0f} to {most:.0f} times")
+    if varying:
+        yield (
+            f"runs of one configuration of {kernel.called} on the same inputs launch {' and '.join(varying)}: "
+            "something in its steps or kernels differs from run to run, and times with it"
+        )
 
 
 # -- failures ----------------------------------------------------------------------------------------------

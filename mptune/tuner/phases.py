@@ -17,6 +17,7 @@ from mptune.backends.processor import usable_cores
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Application, Kernel
+from mptune.kernel_times import kernel_times
 from mptune.loop import ask_and_tell
 from mptune.objective import Objective
 from mptune.policy import MeasurementPolicy
@@ -165,9 +166,20 @@ class Phases:
                 waiting = iter(configurations)
                 self._evaluate(phase, budget, lambda n: list(islice(waiting, n)), joint.tell)
 
-            def look(configuration: Configuration) -> None:
-                if joint.is_new(configuration):
-                    joint.look(configuration)
+            looks = True
+
+            def look(trial: Trial) -> None:
+                nonlocal looks
+                if not looks or not joint.is_new(trial.configuration):
+                    return
+                try:
+                    joint.look(trial.configuration)
+                except MptuneError as error:
+                    if not any(times.launches for times in kernel_times(trial).values()):
+                        raise  # there is nothing to tune
+                    looks = False
+                    self._warn(f"{error}; the search goes on without models of its kernels' times")
+                else:
                     self._file.update(dataclasses.replace(self._file.state, launches=joint.launches))
 
             first = joint.first()[: max(1, budget // 4)]
@@ -180,7 +192,7 @@ class Phases:
             evaluate("search", ledger.waiting)
             for trial in list(ledger.trials.values()):
                 if trial.is_valid:
-                    look(trial.configuration)
+                    look(trial)
             if not joint.launches:
                 self._search()
                 return
@@ -188,7 +200,7 @@ class Phases:
             while (configuration := joint.next(left)) is not None:
                 evaluate("search", [configuration])
                 if configuration in ledger.trials and ledger.trials[configuration].is_valid:
-                    look(configuration)
+                    look(ledger.trials[configuration])
                 ledger.begin_phase("search", budget, adopts=False)
             evaluate("search", joint.finalists(finalists - 1))
 
