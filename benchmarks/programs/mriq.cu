@@ -1,0 +1,93 @@
+// The Q matrix of MRI reconstruction: for every voxel the sum over samples of weight times exp(2 pi i k.r).
+//
+//     nvcc -O3 mriq.cu -o mriq && ./mriq 16 2048
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#define TWO_PI 6.283185307179586
+
+__global__ void compute_q(
+    const double* x, const double* y, const double* z, const double* kx, const double* ky, const double* kz,
+    const double* weight, double* q_real, double* q_imaginary, int voxels, int samples) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= voxels) return;
+    double xi = x[i], yi = y[i], zi = z[i];
+    double real = 0.0, imaginary = 0.0;
+    for (int k = 0; k < samples; k++) {
+        double angle = TWO_PI * (kx[k] * xi + ky[k] * yi + kz[k] * zi);
+        real += weight[k] * cos(angle);
+        imaginary += weight[k] * sin(angle);
+    }
+    q_real[i] = real;
+    q_imaginary[i] = imaginary;
+}
+
+double* on_device(const std::vector<double>& values) {
+    double* pointer;
+    cudaMalloc((void**)&pointer, values.size() * sizeof(double));
+    cudaMemcpy(pointer, values.data(), values.size() * sizeof(double), cudaMemcpyHostToDevice);
+    return pointer;
+}
+
+int main(int argc, char** argv) {
+    int side = argc > 1 ? atoi(argv[1]) : 16;
+    int samples = argc > 2 ? atoi(argv[2]) : 2048;
+    int voxels = side * side * side;
+    double view = 24.0;  // cm
+
+    std::vector<double> x(voxels), y(voxels), z(voxels);
+    for (int i = 0; i < voxels; i++) {
+        x[i] = (i % side - 0.5 * (side - 1)) * view / side;
+        y[i] = (i / side % side - 0.5 * (side - 1)) * view / side;
+        z[i] = (i / (side * side) - 0.5 * (side - 1)) * view / side;
+    }
+    // Spokes through the centre of k-space.
+    std::mt19937_64 generator(3);
+    std::uniform_real_distribution<double> uniform(0.0, 1.0);
+    std::vector<double> kx(samples), ky(samples), kz(samples), weight(samples);
+    int readout = (int)sqrt((double)samples), spokes = (samples + readout - 1) / readout;
+    double delay = 0.0;
+    for (int k = 0; k < samples; k++) {
+        if (k % readout == 0) delay = uniform(generator);
+        double radius = ((k % readout + delay) / readout - 0.5) * side / view;
+        double height = (k / readout + 0.5) / spokes, turn = TWO_PI * 1.618033988749895 * (k / readout);
+        kx[k] = radius * cos(turn) * sqrt(1.0 - height * height);
+        ky[k] = radius * sin(turn) * sqrt(1.0 - height * height);
+        kz[k] = radius * height;
+        weight[k] = exp(-2.0 * radius * radius);
+    }
+
+    double *d_x = on_device(x), *d_y = on_device(y), *d_z = on_device(z);
+    double *d_kx = on_device(kx), *d_ky = on_device(ky), *d_kz = on_device(kz), *d_weight = on_device(weight);
+    double *d_real, *d_imaginary;
+    cudaMalloc((void**)&d_real, voxels * sizeof(double));
+    cudaMalloc((void**)&d_imaginary, voxels * sizeof(double));
+
+    int threads = 128;
+    compute_q<<<(voxels + threads - 1) / threads, threads>>>(
+        d_x, d_y, d_z, d_kx, d_ky, d_kz, d_weight, d_real, d_imaginary, voxels, samples);
+    std::vector<double> real(voxels), imaginary(voxels);
+    cudaMemcpy(real.data(), d_real, voxels * sizeof(double), cudaMemcpyDeviceToHost);
+    cudaMemcpy(imaginary.data(), d_imaginary, voxels * sizeof(double), cudaMemcpyDeviceToHost);
+
+    double worst = 0.0, largest = 0.0;
+    for (int i = 0; i < voxels; i += 29) {
+        double a = 0.0, b = 0.0;
+        for (int k = 0; k < samples; k++) {
+            double angle = TWO_PI * (kx[k] * x[i] + ky[k] * y[i] + kz[k] * z[i]);
+            a += weight[k] * cos(angle);
+            b += weight[k] * sin(angle);
+        }
+        worst = fmax(worst, fmax(fabs(real[i] - a), fabs(imaginary[i] - b)));
+        largest = fmax(largest, fabs(a));
+    }
+    printf("%d voxels, %d samples, %s\n", voxels, samples, worst < 1e-6 * largest ? "PASS" : "FAIL");
+
+    for (double* pointer : {d_x, d_y, d_z, d_kx, d_ky, d_kz, d_weight, d_real, d_imaginary}) cudaFree(pointer);
+    return worst < 1e-6 * largest ? 0 : 1;
+}
