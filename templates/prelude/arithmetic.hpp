@@ -43,7 +43,7 @@ template <class A, class B>
 using mixed_result = typename enable_if<is_mixed<A, B>, promote<A, B>>::type::type;
 
 template <class A, class B>
-constexpr bool is_comparable = is_number<A> && is_number<B> && (is_own<A> || is_own<B>);
+constexpr bool is_comparable = is_number<A> && is_number<B> && (is_own<A> || is_own<B>) && !has_literal<A, B>;
 template <class A, class B>
 using comparison_type = choose_t<either_is<A, B, kind::fp64>, double, float>;
 

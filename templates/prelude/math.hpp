@@ -10,11 +10,6 @@
 namespace mp {
 namespace detail {
 
-#if defined(MPTUNE_WIDE)
-using widest = mptune_wide;
-#else
-using widest = double;
-#endif
 template <class T>
 using math_type = choose_t<is_integer<T>, widest, choose_t<kind_of<T> == kind::fp8, float, T>>;
 template <class A, class B>
@@ -36,6 +31,11 @@ MPTUNE_INLINE T evaluate(T x) {
 }
 
 template <class F, policy P>
+MPTUNE_INLINE literal evaluate(literal x) {
+    return literal(evaluate<F, P>(x.value));
+}
+
+template <class F, policy P>
 MPTUNE_INLINE double evaluate(double x, double y) {
     return F::accurately(x, y);
 }
@@ -47,6 +47,10 @@ MPTUNE_INLINE float evaluate(float x, float y) {
 template <class F, policy P, class T, class = enable_if_t<is_own<T>>>
 MPTUNE_INLINE T evaluate(T x, T y) {
     return T(evaluate<F, P>(static_cast<float>(x), static_cast<float>(y)));
+}
+template <class F, policy P>
+MPTUNE_INLINE literal evaluate(literal x, literal y) {
+    return literal(evaluate<F, P>(x.value, y.value));
 }
 
 }  // namespace detail

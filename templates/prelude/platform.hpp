@@ -85,6 +85,7 @@ struct half;
 struct bfloat16;
 struct fp8_e4m3;
 struct fp8_e5m2;
+struct literal;
 template <class T, int N>
 struct vec;
 
@@ -136,7 +137,7 @@ struct bare<const volatile T> {
     using type = T;
 };
 
-enum class kind { none, integer, fp8, fp16, bf16, fp32, fp64 };
+enum class kind { none, integer, literal, fp8, fp16, bf16, fp32, fp64 };
 
 template <class T>
 constexpr kind kind_of = kind::none;
@@ -155,6 +156,7 @@ MPTUNE_KIND(long, integer)
 MPTUNE_KIND(unsigned long, integer)
 MPTUNE_KIND(long long, integer)
 MPTUNE_KIND(unsigned long long, integer)
+MPTUNE_KIND(literal, literal)
 MPTUNE_KIND(fp8_e4m3, fp8)
 MPTUNE_KIND(fp8_e5m2, fp8)
 MPTUNE_KIND(half, fp16)
@@ -169,6 +171,8 @@ template <class T>
 constexpr bool is_integer = kind_of<T> == kind::integer;
 template <class T>
 constexpr bool is_own = kind_of<T> == kind::fp8 || kind_of<T> == kind::fp16 || kind_of<T> == kind::bf16;
+template <class T>
+constexpr bool is_built_in = is_integer<T> || (!__is_class(T) && (kind_of<T> == kind::fp32 || kind_of<T> == kind::fp64));
 
 // memcpy is the one way to reinterpret bits that every compiler and standard version here agrees on.
 template <class To, class From>

@@ -50,3 +50,15 @@ MPTUNE_INLINE mptune_wide evaluate(mptune_wide x, mptune_wide y) {
 }  // namespace mp
 
 #endif
+
+namespace mp {
+namespace detail {
+
+#if defined(MPTUNE_WIDE)
+using widest = mptune_wide;
+#else
+using widest = double;
+#endif
+
+}  // namespace detail
+}  // namespace mp

@@ -27,13 +27,27 @@ def library(compiler: str, source: str) -> ctypes.CDLL:
     """Return the library of the C++ file ``source`` in this folder, behind the prelude."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "test.so"
-        command = [compiler, "-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"]
-        command += ["-Wno-unused-function", "-Wno-unused-const-variable", "-shared", "-fPIC"]
-        command += ["-x", "c++", "-", "-o", str(target)]
-        text = f'{prelude()}\n#line 1 "{source}"\n{(_HERE / source).read_text(encoding="utf-8")}'
-        finished = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
-        assert finished.returncode == 0, finished.stderr[-4000:]
+        _compile(compiler, source, target, "-shared")
         return ctypes.CDLL(str(target))
+
+
+@functools.cache
+def assembly(compiler: str, source: str, *flags: str) -> str:
+    """Return the assembly of a C++ file in this folder, or of a text, behind the prelude."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "test.s"
+        _compile(compiler, source, target, "-S", *flags)
+        return target.read_text(encoding="utf-8")
+
+
+def _compile(compiler: str, source: str, target: Path, *flags: str) -> None:
+    command = [compiler, "-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"]
+    command += ["-Wno-unused-function", "-Wno-unused-const-variable", "-fPIC", *flags]
+    command += ["-x", "c++", "-", "-o", str(target)]
+    body = source if ";" in source else (_HERE / source).read_text(encoding="utf-8")
+    text = f'{prelude()}\n#line 1 "{source if body is not source else "text"}"\n{body}'
+    finished = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
+    assert finished.returncode == 0, finished.stderr[-4000:]
 
 
 def pointer(array: NDArray[Any]) -> ctypes.c_void_p:

@@ -1,0 +1,110 @@
+"""0.5_num takes the type of what it meets, rounds once, and leaves nothing but a constant in the machine code."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prelude_library import COMPILERS, assembly, every_value, library, pointer, precision_of, rounded
+from vendor_compilers import needs, nvrtc
+
+from mptune.backends import BACKENDS
+from mptune.backends.base import CompileOptions
+from mptune.backends.binary_cache import BinaryCache
+from mptune.precision import WIDE
+from mptune.prelude import prelude
+
+SOURCE = "prelude_literal.cpp"
+TEXT = Path(__file__).with_name(SOURCE).read_text(encoding="utf-8")
+TYPES = ("double", "float", "half", "bfloat16")
+
+
+@pytest.fixture(scope="module", params=COMPILERS or [pytest.param("none", marks=pytest.mark.skip("no C++ compiler"))])
+def cpp(request):
+    return library(request.param, SOURCE)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_it_is_rounded_once_to_any_type_and_equals_what_it_was_assigned_to(cpp, name):
+    precision = precision_of(name)
+    values = [0.1, -1 / 3, 1e-9, 65519.99, 3.0, 1e300, -0.0]
+    # Next to the middle between two numbers of the type, where a rounding to float on the way would go wrong.
+    some = every_value(precision_of("half"))[np.array([0x3C00, 0x3C01, 0x0001, 0x4248])].astype(np.float64)
+    half_way = some * (1 + 2.0**-11)
+    values += [*half_way, *np.nextafter(half_way, np.inf), *np.nextafter(half_way, 0)]
+    for value in values:
+        found, same = np.empty(1, precision.dtype), np.zeros(3, bool)
+        getattr(cpp, f"convert_{name}")(ctypes.c_double(value), pointer(found), pointer(same))
+        assert found[0].astype(np.float64) == rounded(np.array([value]), precision)[0], value
+        assert same.all(), value
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_body_with_literals_computes_in_its_own_type(cpp, name):
+    precision = precision_of(name)
+    n = 64
+    x = np.random.default_rng(5).uniform(-2, 2, n + 2).astype(precision.dtype)
+    y = np.empty(n, precision.dtype)
+    getattr(cpp, f"body_{name}")(pointer(x), pointer(y), ctypes.c_int(n))
+    wide = x.astype(np.float64)
+    total = (2 * (0.25 * wide[:-2] + 0.5 * wide[1:-1] + 0.25 * wide[2:]) - 0.1) / 3
+    value = np.minimum(np.where(np.arange(n) > 0, wide[:-2], 0.0), 0.75)
+    value = np.maximum(value, 0) + total * 0.5 + 1 / n - value / 3
+    wanted = -value * 0.1 + np.where(value < 0, 0.5, value)
+    safe = np.abs(value) > 0.05  # elsewhere rounding decides which branch is taken
+    assert np.abs(y.astype(np.float64) - wanted)[safe].max() <= 8 * precision.unit_roundoff
+    assert safe.sum() > n // 2
+
+
+def test_it_becomes_an_integer_where_one_is_asked_for(cpp):
+    assert cpp.integers(9) == 6  # 4.5 cut off, + 2.5 cut off
+    assert cpp.integers(2) == -1
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_machine_code_is_that_of_a_constant_in_the_type(compiler):
+    text = assembly(compiler, SOURCE)
+    by_hand, by_literal = (
+        re.sub(r"\s*#[^\n]*|\.L\w+|by_\w+", "", re.search(rf"^{name}:(.*?)\.size\s+{name}", text, re.S | re.M)[1])
+        for name in ("by_hand", "by_literal")
+    )
+    assert by_hand == by_literal
+
+
+@pytest.mark.skipif(WIDE.significand_bits <= 53, reason="no type wider than fp64 here")
+def test_a_wide_one_has_all_its_digits():
+    checks = """
+        static_assert(static_cast<long double>(0.1_num) == 0.1L && 0.1L != 0.1);
+        static_assert(mp::detail::same<decltype(1.0L * 0.5_num), mptune_wide>);
+        static_assert(number(0.1L) / 3 == 0.1L / 3);
+        mptune_wide power(mptune_wide x) { return mp::pow(x, 0.1_num) + (x > 0.5_num ? x : 0.0_num); }
+    """
+    assert assembly(COMPILERS[0], checks, f"-DMPTUNE_WIDE={WIDE.significand_bits}")
+
+
+@pytest.mark.parametrize(
+    ("backend", "architecture"),
+    [pytest.param("cuda", "sm_80", marks=needs("cuda")), pytest.param("hip", "gfx90a", marks=needs("hip"))],
+)
+def test_gpus_compile_it(backend, architecture, tmp_path):
+    handle = BACKENDS[backend](cache=BinaryCache(tmp_path))
+    binary = handle.compiler.compile(prelude() + TEXT, "body_half", CompileOptions(architecture))
+    assert binary.log == ""
+    assert b"body_bfloat16" in binary.image
+
+
+@pytest.mark.parametrize("architecture", [pytest.param("sm_90", marks=needs("cuda"))])
+def test_a_gpu_has_constants_of_the_type(architecture):
+    ptx, _ = nvrtc(prelude() + TEXT, "by_literal", architecture)
+    bodies = dict(re.findall(r"\.entry (\w+)\((.*?)\n\}", ptx, re.DOTALL))
+    # The two may choose by opposite comparisons.
+    by_hand, by_literal = (
+        (re.findall(r"^\t(?!setp)([a-z]\S*)", bodies[name], re.MULTILINE), set(re.findall(r"0f\w+", bodies[name])))
+        for name in ("by_hand", "by_literal")
+    )
+    assert by_hand == by_literal
+    # Only 1.0_num / n, an integer, is computed in double.
+    assert len(re.findall(r"(?:add|sub|mul|div|rcp|fma)\S*\.f64", bodies["body_float"])) == 1
