@@ -137,6 +137,12 @@ def render_body(
     return widened(body) if is_wide else body
 
 
+def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
+    """Return the line above a kernel's source where those of several follow one another."""
+    at = ", ".join(f"{name}={value}" for name, value in sizes.items())
+    return f"// ---- {kernel.name}: {configuration}{at and f' at {at}'} ----"
+
+
 # -- the context of a template -------------------------------------------------------------------
 
 

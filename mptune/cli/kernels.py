@@ -279,7 +279,7 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
     if read_by is None and not body:
         click.echo(prelude())
     for each, values, at in _launched(definition, configuration, sizes):
-        click.echo(f"// ---- {each.name}: {values} at {at} ----")
+        click.echo(rendering.heading(each, values, at))
         click.echo(text(each, values, at).removeprefix(prelude()).lstrip("\n"))
 
 

@@ -117,14 +117,14 @@ SOURCES: Final = 1000
 def _sources_of(run: Run, count: int) -> dict[str, Any]:
     """Return the sources the run has of its most interesting trials, at most ``count``, without the prelude they share.
 
-    Sources of one kernel have most lines in common: ``by_trial`` holds positions in the distinct ``lines``. Where there
-    are none, the remarks say why.
+    Sources of one kernel have most lines in common: ``by_trial`` holds positions in the distinct ``lines``. Those of an
+    application are several, each under a heading (``has_headings``). Where there are none, the remarks say why.
     """
     told = ""
     if not run.sources and run.trials:
         why = "as one from an earlier mptune or another tool."
         if run.info.is_of_application:
-            why = "as what an application launches is known where it runs alone. mptune render prints it."
+            why = "as one that did not keep what the application launches. mptune render prints it."
         told = f"No source is shown: the run has none, {why}"
     elif count < 1 and run.trials:
         told = "The report was made without sources."
@@ -135,7 +135,12 @@ def _sources_of(run: Run, count: int) -> dict[str, Any]:
     for number, text in islice(kept, count):
         by_trial[number] = tuple(positions.setdefault(line, len(positions)) for line in text.splitlines())
     remarks = (told,) if told else ()
-    return {"lines": tuple(positions), "by_trial": dict(sorted(by_trial.items())), "remarks": remarks}
+    return {
+        "lines": tuple(positions),
+        "by_trial": dict(sorted(by_trial.items())),
+        "has_headings": run.info.is_of_application,
+        "remarks": remarks,
+    }
 
 
 #: Characters of a message that are kept, and of all messages together where there are more than a few: a compiler can

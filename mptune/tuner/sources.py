@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from mptune.errors import MptuneError
-from mptune.kernel import Kernel, Sizes
-from mptune.rendering import render_body
+from mptune.kernel import Application, Kernel, Sizes, Tunable
+from mptune.kernel_times import kernel_times
+from mptune.rendering import heading, render_body
 from mptune.results import Trial
 from mptune.run import Run
 
@@ -20,8 +21,13 @@ _SOURCES: Final = 1000
 _KINDS: Final = 20
 
 
-def rendered_sources(run: Run, kernel: Kernel, sizes: Sizes, count: int = _SOURCES) -> dict[str, str]:
-    """Render a run's most interesting trials without the prelude, at most ``count``, by their configuration as JSON."""
+def rendered_sources(run: Run, kernel: Tunable, sizes: Sizes, count: int = _SOURCES) -> dict[str, str]:
+    """Render a run's most interesting trials without the prelude, at most ``count``, by their configuration as JSON.
+
+    Of an application that are the kernels it is known to launch, one after the other, each under a heading.
+    """
+    if isinstance(kernel, Application) and not run.state.launches:
+        return {}
     found: dict[str, str] = {}
     for trial in _by_interest(run):
         name = trial.configuration.to_json()
@@ -30,10 +36,27 @@ def rendered_sources(run: Run, kernel: Kernel, sizes: Sizes, count: int = _SOURC
         if len(found) == count:
             break
         try:
-            found[name] = render_body(kernel, trial.configuration, sizes)
+            found[name] = _rendered(run, kernel, trial, sizes)
         except MptuneError as error:
             found[name] = f"This configuration cannot be rendered: {error}\n"
     return found
+
+
+def _rendered(run: Run, kernel: Tunable, trial: Trial, sizes: Sizes) -> str:
+    if isinstance(kernel, Kernel):
+        return render_body(kernel, trial.configuration, sizes)
+    assert isinstance(kernel, Application)
+    counts = kernel_times(trial)
+    parts: dict[str, None] = {}
+    for launch in run.state.launches:
+        # Other choices of the steps may launch others.
+        if launch.kernel in counts and not counts[launch.kernel].launches:
+            continue
+        types = {name: trial.configuration.get(of[0], of[0]) for name, of in launch.types.items()}
+        values, at = kernel.of_kernel(launch.kernel, types, trial.configuration), Sizes(launch.sizes)
+        each = kernel.kernels[launch.kernel]
+        parts[f"{heading(each, values, at)}\n{render_body(each, values, at).strip()}\n"] = None
+    return "\n".join(parts)
 
 
 def _by_interest(run: Run) -> Iterator[Trial]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from application_trials import application_run
+from application_trials import application_run, run_trial
 from described import described_run
 from reported_runs import HOSTILE, hostile_run, large_run, run_of, small_run, timing_run, valid
 
@@ -152,6 +152,65 @@ def test_an_application_shows_its_kernels(show: Open) -> None:
     assert heads == ["buffers", "choices", "kernel step"]
     assert "u_type (u, v)" in page.inner_text("#explanation")
     assert show(small_run()).locator("#kernels").is_hidden()
+
+
+def test_an_application_has_its_sources_by_kernel(show: Open) -> None:
+    run = application_run()
+    text = "// ---- step: type=fp32 at n=100 ----\nvoid step();\n\n// ---- norm: type=fp32 at n=100 ----\nvoid norm();"
+    page = show(Run(run.info, run.trials, run.state, sources={run.trials[3].configuration.to_json(): text}))
+    choose(page, 4)
+    assert page.locator("#source h3").all_inner_texts() == ["step", "norm"]
+    assert page.locator("#source .kernel .hint").all_inner_texts() == ["type=fp32 at n=100"] * 2
+    assert page.locator("#source pre").all_inner_texts() == ["void step();", "void norm();"]
+    single = show(small_run())
+    assert single.locator("#source h3").count() == 0
+
+
+def test_names_break_at_their_parts_and_numbers_nowhere(show: Open) -> None:
+    output = "wavefunction_amplitude_of_the_ground_state"
+    trials = [run_trial("fp64", "fp64"), run_trial("fp32", "fp64", **{f"error.{output}": 1.576e-7})]
+    page = show(application_run(trials, metrics={output: "NRMSE", "drift": "drift"}), size=PHONE)
+    choose(page, 2)
+    lines = page.evaluate(
+        """(text) => {
+        const cell = [...document.querySelectorAll("#detail .pairs th")].find((each) => each.textContent === text);
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        const tops = new Map();
+        for (const node of cell.childNodes) {
+            for (let i = 0; i < (node.length ?? 0); i++) {
+                range.setStart(node, i), range.setEnd(node, i + 1);
+                const top = range.getBoundingClientRect().top;
+                tops.set(top, (tops.get(top) ?? "") + node.data[i]);
+            }
+        }
+        return [...tops.values()];
+    }""",
+        f"NRMSE of {output}",
+    )
+    assert len(lines) > 1
+    assert all(line.endswith(("_", " ")) for line in lines[:-1])
+    assert page.locator("#detail td.whole", has_text="1.576e-7").count() == 1
+    assert (
+        max(
+            page.eval_on_selector_all(
+                "#detail td.whole",
+                """all => all.map((each) => {
+        const range = document.createRange();
+        range.selectNodeContents(each);
+        return range.getClientRects().length;
+    })""",
+            )
+        )
+        == 1
+    )
+
+
+def test_the_interval_of_a_speedup_is_a_note(show: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "speedup_text", lambda *_, **__: "0.988x (0.895 to 1.15: cannot be told from 1.00)")
+    page = show(small_run())
+    assert page.inner_text(".tile.good strong") == "0.988×"
+    assert page.inner_text(".tile.good .note").startswith("0.895 to 1.15: cannot be told from 1.00; over the baseline")
 
 
 def test_nothing_in_a_run_runs(show: Open) -> None:

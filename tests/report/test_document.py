@@ -12,7 +12,7 @@ from typing import Any
 
 import own_kernel
 import pytest
-from application_trials import application_run
+from application_trials import application_run, run_trial
 from described import create, described_run
 from reported_runs import (
     HOSTILE,
@@ -28,8 +28,19 @@ from reported_runs import (
 )
 
 import mptune
+from mptune import (
+    Application,
+    Buffer,
+    CategoricalParameter,
+    In,
+    InOut,
+    Kernel,
+    OrdinalParameter,
+    Out,
+    PrecisionParameter,
+)
 from mptune.errors import MptuneError, RunFileError
-from mptune.kernel import Sizes
+from mptune.kernel import Argument, Sizes
 from mptune.rendering import render_body
 from mptune.report import report_of, write_report
 from mptune.results import Measurement, Status, Trial
@@ -191,9 +202,63 @@ def with_sources(run: Run, count: int = 1000) -> Run:
     return Run(run.info, run.trials, run.state, sources=sources)
 
 
-def test_of_an_application_it_says_what_prints_them() -> None:
-    (remark,) = document(application_run())["sources"]["remarks"]
-    assert remark.startswith("No source is shown: the run has none, as what an application launches is known where it")
+def kernel_of_heat(name: str, arguments: list[Argument], *types: str) -> Kernel:
+    return Kernel(
+        name=name,
+        parameters=[OrdinalParameter("block", [32, 64]), *(PrecisionParameter(t, ["fp64", "fp32"]) for t in types)],
+        arguments=arguments,
+        grid=[1],
+        block=["block"],
+        template=f"""
+extern "C" __global__ void {name}(const {{{{ type }}}}* a, {{{{ type }}}}* b) {{}} // {{{{ block }}}} {{{{ n }}}}
+""",
+    )
+
+
+HEAT = Application(
+    name="heat",
+    kernels=[
+        kernel_of_heat(
+            "step", [In("source", "n", precision="type"), Out("target", "n", precision="type")], "type", "sum_type"
+        ),
+        kernel_of_heat("norm", [In("x", "n", precision="type"), Out("partial", "n", precision="type")], "type"),
+    ],
+    buffers=[InOut("u", "n", precision="u_type"), Buffer("norms", "n", precision="fp64")],
+    shared=[PrecisionParameter("u_type", ["fp64", "fp32"]), CategoricalParameter("method", ["plain", "refined"])],
+    sizes={"default": {"n": 100}},
+    inputs=lambda rng, size: {"u": rng.uniform(size=size.n)},
+    steps=lambda run, size: None,
+    outputs=["norms"],
+)
+
+
+def test_those_of_an_application_are_its_kernels_under_headings() -> None:
+    run = application_run()
+    sources = rendered_sources(run, HEAT, Sizes({"n": 100}))
+    shown = document(Run(run.info, run.trials, run.state, sources=sources))["sources"]
+    assert (shown["has_headings"], shown["remarks"]) == (True, [])
+    lines = [shown["lines"][i] for i in shown["by_trial"]["2"]]
+    assert lines == [
+        "// ---- step: block=32, type=fp32, sum_type=fp64 at n=100 ----",
+        'extern "C" __global__ void step(const float* a, float* b) {} // 32 100',
+        "",
+        "// ---- norm: block=64, type=fp32 at n=100 ----",
+        'extern "C" __global__ void norm(const float* a, float* b) {} // 64 100',
+    ]
+
+
+def test_what_other_choices_of_the_steps_launch_is_left_out() -> None:
+    run = application_run([run_trial("fp64", "fp64", **{"launches.norm": 0.0})])
+    (source,) = rendered_sources(run, HEAT, Sizes({"n": 100})).values()
+    assert "void step(" in source
+    assert "void norm(" not in source
+
+
+def test_of_an_application_whose_launches_nobody_kept_it_says_what_prints_them() -> None:
+    run = application_run(launches=[])
+    assert rendered_sources(run, HEAT, Sizes({"n": 100})) == {}
+    (remark,) = document(run)["sources"]["remarks"]
+    assert remark.startswith("No source is shown: the run has none, as one that did not keep what the application")
     assert "mptune render" in remark
 
 

@@ -66,8 +66,9 @@ class Detail {
       el("thead", {}, el("tr", {}, head.map((text, i) => el("th", { scope: "col", class: i ? "right" : null }, text)))),
       el("tbody", {}, rows.map(([name, text, exact]) => {
         const changed = markChanges && base !== null && text(trial) !== text(base);
-        return el("tr", { class: changed ? "changed" : null }, el("th", { scope: "row" }, name),
-          [trial, ...(base === null ? [] : [base])].map((t) => el("td", { class: "right", title: exact(t) }, text(t))));
+        return el("tr", { class: changed ? "changed" : null }, el("th", { scope: "row" }, breakable(name)),
+          [trial, ...(base === null ? [] : [base])].map((t) =>
+            el("td", { class: markChanges ? "right" : "right whole", title: exact(t) }, text(t))));
       })));
   }
 
@@ -84,10 +85,11 @@ class Detail {
       el("tbody", {}, names.map((name, i) => {
         const error = run.metric(name, trial);
         const verdict = limits[i] === null ? "" : error <= limits[i] ? "within" : "above";
-        return el("tr", {}, el("th", { scope: "row" }, run.has_further_metrics ? run.measured_by[name] : name.slice(6)),
-          el("td", { class: "right", title: error }, number(error)),
-          judged ? el("td", { class: "right" }, number(limits[i])) : null,
-          judged ? el("td", { class: "right" }, verdict) : null);
+        const measured = run.has_further_metrics ? run.measured_by[name] : name.slice(6);
+        return el("tr", {}, el("th", { scope: "row" }, breakable(measured)),
+          el("td", { class: "right whole", title: error }, number(error)),
+          judged ? el("td", { class: "right whole" }, number(limits[i])) : null,
+          judged ? el("td", { class: "right whole" }, verdict) : null);
       })));
   }
 
@@ -95,6 +97,15 @@ class Detail {
     if (!run.emit_command || run.kinds[trial] === FAILED) return null;
     return el("div", { class: "commands" }, el("h3", {}, "Take it home"),
       commandLine("command that writes this trial's source", `${run.emit_command} ${trial + 1}`));
+  }
+
+  /** The name, values and source of each kernel in a text; of a single kernel the source alone. */
+  kernels(run, text) {
+    if (!run.sources.has_headings) return [["", "", text]];
+    const [before, ...parts] = text.split(/^\/\/ ---- (\w+): (.*) ----\n/m);
+    const found = before.trim() ? [["", "", before]] : [];
+    for (let i = 0; i < parts.length; i += 3) found.push([parts[i], parts[i + 1], parts[i + 2].trimEnd()]);
+    return found;
   }
 
   drawSource(run, trial) {
@@ -105,9 +116,10 @@ class Detail {
       text === null ? null : el("span", { class: "hint" }, "without the prelude"));
     const noted = remarks.map((remark) => el("p", { class: "hint" }, remark));
     if (text !== null) {
-      const code = el("code", {}, text);
       head.append(copyButton("the source", () => text));
-      refill(this.source, head, ...noted, el("pre", { class: "code", tabindex: 0, "aria-label": "Source" }, code));
+      refill(this.source, head, ...noted, ...this.kernels(run, text).map(([name, values, code]) => el("div", { class: "kernel" },
+        name ? [el("h3", {}, name), el("p", { class: "hint" }, breakable(values))] : null,
+        el("pre", { class: "code", tabindex: 0, "aria-label": `Source ${name}`.trim() }, el("code", {}, code)))));
       return;
     }
     const why = `This report holds the sources of ${counted(run.sourced.size, "trial")}: best, baseline, the first ` +

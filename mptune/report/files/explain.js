@@ -43,18 +43,19 @@ function drawExplanation(element, run) {
   ];
   // Of an application, the types of buffers and those of each kernel stand together, below a line that says so.
   const isGrouped = explanation.changes.some(({ part }) => part);
-  const named = ({ parameter, part, buffers }) => {
+  const named = ({ parameter, part, buffers }, before) => {
     const name = part ? parameter.split(".").at(-1) : parameter;
-    return buffers.length ? `${name} (${buffers.join(", ")})` : name;
+    return buffers.length && parameter !== before?.parameter ? `${name} (${buffers.join(", ")})` : name;
   };
   const head = (part) => el("tr", { class: "part" },
     el("th", { scope: "colgroup", colspan: columns.length + 2 }, part || "choices"));
-  const row = (change) => el("tr", {
+  const row = (change, before) => el("tr", {
     class: change.parameter === explanation.limiting && change.direction === "restored" ? "limiting" : null },
-  el("th", { scope: "row" }, named(change)), el("td", {}, `${change.before} → ${change.after}`),
+  el("th", { scope: "row" }, breakable(named(change, before))), el("td", {}, `${change.before} → ${change.after}`),
   columns.map(([, text, look]) => el("td", { class: look ?? null }, text(change))));
   const rows = explanation.changes.flatMap((change, i) => [
-    isGrouped && change.part !== explanation.changes[i - 1]?.part ? head(change.part) : null, row(change)]);
+    isGrouped && change.part !== explanation.changes[i - 1]?.part ? head(change.part) : null,
+    row(change, explanation.changes[i - 1])]);
   refill(element,
     el("div", { class: "card-head" }, el("h2", { id: "explanation-title" }, "Why these types"),
       el("span", { class: "hint" }, "Each type of the winner changed alone; what is missing, mptune explain measures.")),

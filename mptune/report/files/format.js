@@ -77,6 +77,9 @@ function commandLine(what, text) {
     copyButton(what, () => text));
 }
 
+/** A name that a line may end in only after an underscore or a dot, as long as these parts fit. */
+const breakable = (name) => name.split(/(?<=[_.])/).flatMap((part, i) => (i ? [el("wbr"), part] : [part]));
+
 /** Tell those who hear the page. */
 function announce(text) {
   document.getElementById("live").textContent = text;

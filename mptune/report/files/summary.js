@@ -34,7 +34,9 @@ function drawTiles(element, run) {
     tiles.push(tile("best", "none", note, "bad"));
   } else if (of("speedup", best) !== null) {
     const over = best === baseline ? "the baseline is the best" : "over the baseline, in the widest types";
-    tiles.push(tile("speedup", run.speedup_text.replace(/^[\d.e+-]+x?/, (text) => `${text.replace("x", "")}×`), over, "good"));
+    // The number stands large, its interval below.
+    const [, factor, interval] = run.speedup_text.match(/^([^ x]+)x?(?: \((.*)\))?$/);
+    tiles.push(tile("speedup", `${factor}×`, interval ? `${interval}; ${over}` : over, "good"));
   }
   if (run.objective !== "time_ms" && shown !== null) {
     tiles.push(tile(run.objective, number(of(run.objective, shown)), from(run.objective, number)));
