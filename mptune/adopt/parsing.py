@@ -1,0 +1,353 @@
+"""Programs as libclang reads them, and changes of their text.
+
+CUDA and HIP are parsed as clang's own CUDA, for the host, with a header of ours (``files/reading.hpp``) in place of
+theirs. Every place in a source is an :class:`Extent`, in characters of the text as it stands in the file; what is
+written through a macro's argument is where the argument is written.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import functools
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mptune.errors import MptuneError, did_you_mean
+
+__all__ = ["Diagnostic", "Edits", "Extent", "ProgramError", "SourceFile", "TranslationUnit", "cursors", "parse"]
+
+#: Headers of CUDA and HIP that ``reading.hpp`` stands for.
+RUNTIME_HEADERS: Final = (
+    "cuda.h",
+    "cuda_runtime.h",
+    "cuda_runtime_api.h",
+    "cuda_fp16.h",
+    "cuda_bf16.h",
+    "cuda_profiler_api.h",
+    "device_functions.h",
+    "device_launch_parameters.h",
+    "driver_types.h",
+    "math_constants.h",
+    "math_functions.h",
+    "sm_60_atomic_functions.h",
+    "vector_functions.h",
+    "vector_types.h",
+    "helper_cuda.h",
+    "hip/hip_runtime.h",
+    "hip/hip_runtime_api.h",
+    "hip/hip_fp16.h",
+)
+
+
+class ProgramError(MptuneError):
+    """A program that cannot be read, run or changed; the message names file and line and says what to do."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Extent:
+    """A piece of a file of the program.
+
+    Attributes:
+        file: the file, resolved.
+        start: where it begins, in characters.
+        end: where it ends (the first character that no longer belongs to it).
+        line: the line it begins at, from 1.
+    """
+
+    file: Path
+    start: int
+    end: int
+    line: int = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.file.name}:{self.line}"
+
+    def __contains__(self, other: Extent) -> bool:
+        return self.file == other.file and self.start <= other.start and other.end <= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of the program.
+
+    Attributes:
+        path: the file, resolved.
+        text: what is in it, line ends as they are; bytes that are no UTF-8 survive a write with ``surrogateescape``.
+    """
+
+    path: Path
+    text: str
+
+    @classmethod
+    def read(cls, path: Path) -> SourceFile:
+        """Read a file.
+
+        Raises:
+            ProgramError: it is not there, or no file.
+        """
+        try:
+            return cls(path, path.read_bytes().decode("utf-8", "surrogateescape"))
+        except OSError as error:
+            near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            suggestion = did_you_mean(path.name, near, path.parent)
+            raise ProgramError(f"cannot read {path}: {error.strerror}{suggestion}") from None
+
+    def of(self, extent: Extent) -> str:
+        """Return the text of a piece of it."""
+        return self.text[extent.start : extent.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """What clang has to say of a place in the program.
+
+    Attributes:
+        message: clang's words.
+        extent: where, of no length; None outside the program's files.
+    """
+
+    message: str
+    extent: Extent | None
+
+    def __str__(self) -> str:
+        return self.message if self.extent is None else f"{self.extent}: {self.message}"
+
+
+class Edits:
+    """Replacements in the texts of a program, at places that do not overlap.
+
+    Args:
+        files: the texts that are changed.
+    """
+
+    def __init__(self, files: Sequence[SourceFile]) -> None:
+        self._texts = {file.path: file.text for file in files}
+        self._edits: dict[Path, list[tuple[int, int, str]]] = {path: [] for path in self._texts}
+
+    def replace(self, extent: Extent, text: str) -> None:
+        """Replace a piece of a text; one of no length is an insertion. The same replacement twice counts once.
+
+        Raises:
+            ValueError: it overlaps another replacement.
+        """
+        edits = self._edits[extent.file]
+        new = (extent.start, extent.end, text)
+        if extent.start < extent.end and new in edits:
+            return
+        at = bisect.bisect_right(edits, (extent.start, extent.end, chr(0x10FFFF)))
+        if (at > 0 and edits[at - 1][1] > extent.start) or (at < len(edits) and edits[at][0] < extent.end):
+            raise ValueError(
+                f"two changes of the same text at {extent}: {self._texts[extent.file][extent.start : extent.end]!r}"
+            )
+        edits.insert(at, new)
+
+    def insert(self, file: Path, offset: int, text: str) -> None:
+        """Insert a text before a character of a file; of two at the same place the later one comes second."""
+        edits = self._edits[file]
+        at = bisect.bisect_left(edits, (offset + 1,))
+        if any(start < offset < end for start, end, _ in edits):
+            raise ValueError(f"an insertion within a changed text of {file.name}")
+        while at > 0 and edits[at - 1][0] == offset and edits[at - 1][1] > offset:
+            at -= 1  # before what is replaced there
+        edits.insert(at, (offset, offset, text))
+
+    def text(self, extent: Extent) -> str:
+        """Return a piece of a changed text: the replacements that lie within the piece are done."""
+        original = self._texts[extent.file]
+        parts, done = [], extent.start
+        for start, end, new in self._edits[extent.file]:
+            if extent.start <= start and end <= extent.end and (start < extent.end or end > start):
+                parts += [original[done:start], new]
+                done = end
+        return "".join(parts) + original[done : extent.end]
+
+    def file(self, path: Path) -> str:
+        """Return the whole changed text of a file."""
+        original = self._texts[path]
+        parts, done = [], 0
+        for start, end, new in self._edits[path]:
+            parts += [original[done:start], new]
+            done = end
+        return "".join(parts) + original[done:]
+
+    def changed(self) -> tuple[Path, ...]:
+        """Return the files whose text is changed."""
+        return tuple(path for path, edits in self._edits.items() if edits)
+
+
+class TranslationUnit:
+    """A file as clang parsed it, with everything of the program that it includes.
+
+    Attributes:
+        path: the file, resolved.
+        unit: libclang's translation unit.
+    """
+
+    def __init__(self, path: Path, unit: Any) -> None:
+        self.path = path
+        self.unit = unit
+        self._files: dict[str, SourceFile | None] = {}
+        self._places: dict[Path, tuple[int, ...]] = {}
+        self._names: dict[int, str] = {}
+
+    def source(self, name: str) -> SourceFile | None:
+        """Return the program's file of this name, as clang calls it; None for a header of the system."""
+        if name not in self._files:
+            path = Path(name).resolve()
+            own = not path.is_relative_to(_files()) and not _is_system(self.unit, name)
+            self._files[name] = SourceFile.read(path) if own and path.is_file() else None
+        return self._files[name]
+
+    def files(self) -> tuple[SourceFile, ...]:
+        """Return the file and those of the program that it includes, in the order in which they are read."""
+        names = [str(self.path), *(str(inclusion.include.name) for inclusion in self.unit.get_includes())]
+        found = {source.path: source for name in names if (source := self.source(name)) is not None}
+        return tuple(found.values())
+
+    def extent(self, cursor: Any) -> Extent | None:
+        """Return where a cursor is written; None outside the program's files."""
+        return self.range(cursor.extent)
+
+    def range(self, extent: Any) -> Extent | None:
+        """Return where a range of clang's is; what is in the body of a macro is where the macro is used."""
+        start, end = self._place(extent.start), self._place(extent.end)
+        if start is None or end is None or start[0] != end[0] or end[1] < start[1]:
+            start, end = self._expansion(extent.start), self._expansion(extent.end)
+        if start is None or end is None or start[0] != end[0]:
+            return None
+        return self._extent(start[0], start[1], end[1], start[2])
+
+    def name(self, cursor: Any) -> Extent | None:
+        """Return where the name of a declaration is written."""
+        start = self._place(cursor.location)
+        if start is None:
+            return None
+        return self._extent(start[0], start[1], start[1] + len(cursor.spelling.encode()), start[2])
+
+    def diagnostics(self) -> Iterator[Diagnostic]:
+        """Give clang's errors, in order."""
+        for found in self.unit.diagnostics:
+            if found.severity >= 3:
+                start = self._expansion(found.location)
+                yield Diagnostic(
+                    found.spelling, self._extent(start[0], start[1], start[1], start[2]) if start else None
+                )
+
+    def _place(self, location: Any) -> tuple[str, int, int] | None:
+        """Return file, byte and line of what is written at a location, also in a macro's argument."""
+        return self._located("clang_getSpellingLocation", location)
+
+    def _expansion(self, location: Any) -> tuple[str, int, int] | None:
+        return self._located("clang_getExpansionLocation", location)
+
+    def _located(self, function: str, location: Any) -> tuple[str, int, int] | None:
+        cindex = _libclang()
+        file, line, column, offset = cindex.c_object_p(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+        getattr(cindex.conf.lib, function)(location, file, line, column, offset)
+        if not file:
+            return None
+        address = ctypes.addressof(file.contents)
+        if address not in self._names:
+            self._names[address] = str(cindex.File(file).name)
+        return self._names[address], offset.value, line.value
+
+    def _extent(self, name: str, start: int, end: int, line: int) -> Extent | None:
+        source = self.source(name)
+        if source is None:
+            return None
+        if source.text.isascii():
+            return Extent(source.path, start, end, line)
+        if source.path not in self._places:
+            encoded = 0
+            places: list[int] = []
+            for character in source.text:
+                places.append(encoded)
+                encoded += len(character.encode("utf-8", "surrogateescape"))
+            self._places[source.path] = tuple(places)
+        known = self._places[source.path]
+        return Extent(source.path, bisect.bisect_left(known, start), bisect.bisect_left(known, end), line)
+
+
+def parse(
+    files: Sequence[Path], defines: Mapping[str, str] | None = None, includes: Sequence[Path] = ()
+) -> list[TranslationUnit]:
+    """Parse the files of a program: CUDA and HIP by clang's CUDA, C++ (``.cpp``, ``.cc``, ``.cxx``) as such.
+
+    Errors of clang do not end it (see :meth:`TranslationUnit.diagnostics`): a program may call what ``reading.hpp``
+    lacks.
+
+    Args:
+        files: the files that a compiler is given, no headers.
+        defines: macros of the command line (``-D``), by name; "" for one without a value.
+        includes: folders of headers (``-I``).
+
+    Raises:
+        ProgramError: a file is missing, or libclang is.
+    """
+    cindex = _libclang()
+    stub = _files() / "include"
+    unsaved = [(str(stub / name), "") for name in RUNTIME_HEADERS]
+    arguments = [
+        *("-x", "cuda", "-std=c++17", "-nocudainc", "-nocudalib", "--cuda-host-only", "-w", "-ferror-limit=0"),
+        *("-include", str(_files() / "reading.hpp"), f"-I{stub}"),
+        *(f"-isystem{folder}" for folder in _compiler_headers()),
+        *(f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()),
+        *(f"-I{folder}" for folder in includes),
+    ]
+    options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | 0x200  # keep going after a missing header
+    units = []
+    for path in (file.resolve() for file in files):
+        SourceFile.read(path)
+        try:
+            unit = cindex.Index.create().parse(str(path), arguments, unsaved, options)
+        except cindex.TranslationUnitLoadError:
+            raise ProgramError(f"clang cannot parse {path}; is it a CUDA, HIP or C++ source?") from None
+        units.append(TranslationUnit(path, unit))
+    return units
+
+
+def cursors(cursor: Any) -> Iterator[Any]:
+    """Give a cursor and everything within it, in the order of the text."""
+    yield cursor
+    for child in cursor.get_children():
+        yield from cursors(child)
+
+
+def _files() -> Path:
+    return Path(__file__).resolve().parent / "files"
+
+
+@functools.cache
+def _libclang() -> Any:
+    try:
+        from clang import cindex
+    except ImportError:
+        raise ProgramError("reading a program needs libclang: pip install 'libclang>=18'") from None
+    for name in ("clang_getSpellingLocation", "clang_getExpansionLocation"):
+        function = getattr(cindex.conf.lib, name)
+        number = ctypes.POINTER(ctypes.c_uint)
+        function.argtypes = [cindex.SourceLocation, ctypes.POINTER(cindex.c_object_p), number, number, number]
+    return cindex
+
+
+@functools.cache
+def _compiler_headers() -> tuple[str, ...]:
+    """Return where the compiler's own headers (``stddef.h``) are: the package of libclang has none."""
+    try:
+        found = subprocess.run(
+            ["g++", "-print-file-name=include"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ()
+    return (found,) if Path(found).is_dir() else ()
+
+
+def _is_system(unit: Any, name: str) -> bool:
+    cindex = _libclang()
+    file = cindex.File.from_name(unit, name)
+    location = cindex.SourceLocation.from_offset(unit, file, 0)
+    return bool(location.is_in_system_header)
