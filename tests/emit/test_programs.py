@@ -81,10 +81,10 @@ def emitted_flags(source: Path) -> str:
     return command
 
 
-def build(folder: Path, *sources: str, flags: str | None = None) -> Path:
+def build(folder: Path, *sources: str, flags: str | None = None, compiler: str = "g++") -> Path:
     program = folder / "program"
     flags = emitted_flags(folder / sources[-1]) if flags is None else flags
-    command = ["g++", *flags.split(), "-Wall", "-Wextra", "-Werror", *sources, "-o", str(program), "-pthread"]
+    command = [compiler, *flags.split(), "-Wall", "-Wextra", "-Werror", *sources, "-o", str(program), "-pthread"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program
@@ -379,8 +379,14 @@ def test_clang_accepts_the_hip_example(side: str, awkward: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
-@needs_gxx
-def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        pytest.param("g++", marks=needs_gxx),
+        pytest.param(CLANG, marks=pytest.mark.skipif(CLANG is None, reason="clang++ is not installed"), id="clang++"),
+    ],
+)
+def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: Path, compiler: str) -> None:
     wide, narrow = measured(POLY, {}, {"x_type": "fp16", "y_type": "fp16", "block": 64})
     runs = [
         run_of(POLY, [wide], device='one "quoted" \\ device'),
@@ -418,7 +424,7 @@ def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: 
         """
     )
     sources = [str(emission.folder / emission.files[0]) for emission in emissions]
-    program = build(tmp_path, "-x", "c++", "both.cpp", *sources, flags="-std=c++17 -O1")
+    program = build(tmp_path, "-x", "c++", "both.cpp", *sources, flags="-std=c++17 -O1", compiler=compiler)
     done = run_program(program)
     assert done.returncode == 0
     first, second = done.stdout.splitlines()
