@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
     std::vector<double> stock(n), strike(n), years(n), call(n), put(n);
     for (int i = 0; i < n; i++) {
         stock[i] = 20.0 + 180.0 * uniform(generator);
-        strike[i] = stock[i] * (0.6 + 0.9 * uniform(generator));
-        years[i] = 0.04 + 2.96 * uniform(generator);
+        strike[i] = stock[i] * (0.85 + 0.35 * uniform(generator));
+        years[i] = 0.25 + 2.75 * uniform(generator);
     }
 
     size_t bytes = n * sizeof(double);

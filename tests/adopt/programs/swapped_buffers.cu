@@ -8,7 +8,7 @@
 __global__ void step(const double* now, double* next, double r, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
-    double left = i > 0 ? now[i - 1] : 0.0, right = i < n - 1 ? now[i + 1] : 1.0;
+    double left = i > 0 ? now[i - 1] : 0.0, right = i < n - 1 ? now[i + 1] : 1.5;
     next[i] = now[i] + r * (left - 2.0 * now[i] + right);
 }
 
