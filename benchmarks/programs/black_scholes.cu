@@ -39,7 +39,11 @@ int main(int argc, char** argv) {
     }
 
     size_t bytes = n * sizeof(double);
-    double *d_stock, *d_strike, *d_years, *d_call, *d_put;
+    double* d_stock;
+    double* d_strike;
+    double* d_years;
+    double* d_call;
+    double* d_put;
     cudaMalloc(&d_stock, bytes);
     cudaMalloc(&d_strike, bytes);
     cudaMalloc(&d_years, bytes);

@@ -52,7 +52,9 @@ int main(int argc, char** argv) {
     }
     for (double& weight : filter) weight /= total;
 
-    double *d_input, *d_filter, *d_output;
+    double* d_input;
+    double* d_filter;
+    double* d_output;
     cudaMalloc(&d_input, input.size() * sizeof(double));
     cudaMalloc(&d_filter, filter.size() * sizeof(double));
     cudaMalloc(&d_output, output.size() * sizeof(double));

@@ -42,7 +42,9 @@ int main(int argc, char** argv) {
     for (double& c : C) c = 0.93 + 0.04 * uniform(generator);
     std::vector<double> forecast(C);
 
-    double *d_A, *d_B, *d_C;
+    double* d_A;
+    double* d_B;
+    double* d_C;
     cudaMalloc(&d_A, A.size() * sizeof(double));
     cudaMalloc(&d_B, B.size() * sizeof(double));
     cudaMalloc(&d_C, C.size() * sizeof(double));

@@ -43,7 +43,9 @@ int main(int argc, char** argv) {
     }
     for (double& c : centres) c += 0.1 * normal(generator);
 
-    double *d_points, *d_centres, *d_distance;
+    double* d_points;
+    double* d_centres;
+    double* d_distance;
     cudaMalloc(&d_points, points.size() * sizeof(double));
     cudaMalloc(&d_centres, centres.size() * sizeof(double));
     cudaMalloc(&d_distance, distance.size() * sizeof(double));

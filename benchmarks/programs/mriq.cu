@@ -27,13 +27,6 @@ __global__ void compute_q(
     q_imaginary[i] = imaginary;
 }
 
-double* on_device(const std::vector<double>& values) {
-    double* pointer;
-    cudaMalloc((void**)&pointer, values.size() * sizeof(double));
-    cudaMemcpy(pointer, values.data(), values.size() * sizeof(double), cudaMemcpyHostToDevice);
-    return pointer;
-}
-
 int main(int argc, char** argv) {
     int side = argc > 1 ? atoi(argv[1]) : 16;
     int samples = argc > 2 ? atoi(argv[2]) : 2048;
@@ -62,11 +55,31 @@ int main(int argc, char** argv) {
         weight[k] = exp(-2.0 * radius * radius);
     }
 
-    double *d_x = on_device(x), *d_y = on_device(y), *d_z = on_device(z);
-    double *d_kx = on_device(kx), *d_ky = on_device(ky), *d_kz = on_device(kz), *d_weight = on_device(weight);
-    double *d_real, *d_imaginary;
-    cudaMalloc((void**)&d_real, voxels * sizeof(double));
-    cudaMalloc((void**)&d_imaginary, voxels * sizeof(double));
+    double* d_x;
+    double* d_y;
+    double* d_z;
+    double* d_kx;
+    double* d_ky;
+    double* d_kz;
+    double* d_weight;
+    double* d_real;
+    double* d_imaginary;
+    cudaMalloc(&d_x, voxels * sizeof(double));
+    cudaMalloc(&d_y, voxels * sizeof(double));
+    cudaMalloc(&d_z, voxels * sizeof(double));
+    cudaMalloc(&d_kx, samples * sizeof(double));
+    cudaMalloc(&d_ky, samples * sizeof(double));
+    cudaMalloc(&d_kz, samples * sizeof(double));
+    cudaMalloc(&d_weight, samples * sizeof(double));
+    cudaMalloc(&d_real, voxels * sizeof(double));
+    cudaMalloc(&d_imaginary, voxels * sizeof(double));
+    cudaMemcpy(d_x, x.data(), voxels * sizeof(double), cudaMemcpyHostToDevice);
+    cudaMemcpy(d_y, y.data(), voxels * sizeof(double), cudaMemcpyHostToDevice);
+    cudaMemcpy(d_z, z.data(), voxels * sizeof(double), cudaMemcpyHostToDevice);
+    cudaMemcpy(d_kx, kx.data(), samples * sizeof(double), cudaMemcpyHostToDevice);
+    cudaMemcpy(d_ky, ky.data(), samples * sizeof(double), cudaMemcpyHostToDevice);
+    cudaMemcpy(d_kz, kz.data(), samples * sizeof(double), cudaMemcpyHostToDevice);
+    cudaMemcpy(d_weight, weight.data(), samples * sizeof(double), cudaMemcpyHostToDevice);
 
     int threads = 128;
     compute_q<<<(voxels + threads - 1) / threads, threads>>>(
@@ -88,6 +101,14 @@ int main(int argc, char** argv) {
     }
     printf("%d voxels, %d samples, %s\n", voxels, samples, worst < 1e-6 * largest ? "PASS" : "FAIL");
 
-    for (double* pointer : {d_x, d_y, d_z, d_kx, d_ky, d_kz, d_weight, d_real, d_imaginary}) cudaFree(pointer);
+    cudaFree(d_x);
+    cudaFree(d_y);
+    cudaFree(d_z);
+    cudaFree(d_kx);
+    cudaFree(d_ky);
+    cudaFree(d_kz);
+    cudaFree(d_weight);
+    cudaFree(d_real);
+    cudaFree(d_imaginary);
     return worst < 1e-6 * largest ? 0 : 1;
 }

@@ -46,7 +46,9 @@ int main(int argc, char** argv) {
     }
 
     size_t bytes = n * sizeof(double);
-    double *d_c[5], *d_guess, *d_root;
+    double* d_c[5];
+    double* d_guess;
+    double* d_root;
     for (int k = 0; k < 5; k++) {
         cudaMalloc(&d_c[k], bytes);
         cudaMemcpy(d_c[k], c[k].data(), bytes, cudaMemcpyHostToDevice);

@@ -52,7 +52,10 @@ int main(int argc, char** argv) {
     }
     std::vector<double> all_u(u), all_v(v);
 
-    double *d_u, *d_v, *d_lap_u, *d_lap_v;
+    double* d_u;
+    double* d_v;
+    double* d_lap_u;
+    double* d_lap_v;
     cudaMalloc(&d_u, bytes);
     cudaMalloc(&d_v, bytes);
     cudaMalloc(&d_lap_u, bytes);

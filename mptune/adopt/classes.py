@@ -246,6 +246,7 @@ class _Finder:
         self._users: dict[Extent, list[str]] = {}
         self._types: dict[str, tuple[str, int]] = {}
         self._literal_macros: set[str] = set()
+        self._latest: TypeSlot | None = None  # of the declarator before
         for kernel in program.kernels:
             self._users.setdefault(kernel.extent, []).append(kernel.label)
             for need in kernel.needs:
@@ -354,6 +355,9 @@ class _Finder:
         node = self._node(name)
         before = Extent(extent.file, extent.start, name.start if name.start > extent.start else extent.end, extent.line)
         slot = self._slot(before, found, function, on_device)
+        if slot is None and name.start == extent.start and self._follows_a_comma(name):
+            slot = self._latest  # `double *u, *v`: all declarators have the type written once
+        self._latest = slot
         if slot is None:
             if not any(
                 token.text == "auto" for token in self._words(extent.file) if extent.start <= token.start < name.start
@@ -365,6 +369,10 @@ class _Finder:
             (name, kind), Member(cursor.spelling, function, kind, is_pointer(canonical), slot, name)
         )
         return node
+
+    def _follows_a_comma(self, name: Extent) -> bool:
+        """Whether a name is a further one of its declaration, of which libclang's extents begin with the name."""
+        return self._sources[name.file].text[: name.start].rstrip("*& \t\r\n").endswith(",")
 
     def _node(self, name: Extent) -> object:
         return ("name", name.file, name.start)

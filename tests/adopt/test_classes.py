@@ -49,3 +49,29 @@ def test_every_slot_replaced_by_its_own_spelling_gives_the_text(rod: Program, cl
         edits.replace(call.extent, call.text)
     for source in rod.files:
         assert edits.file(source.path) == source.text
+
+
+def test_declarators_of_one_declaration_share_the_type_written_once(tmp_path: Path) -> None:
+    (tmp_path / "two.cu").write_text(
+        """
+__global__ void add(double* x, const double* y, int n) {
+    int i = threadIdx.x;
+    double a = x[i], b = 2.0 * y[i];
+    if (i < n) x[i] = a + b;
+}
+int main() {
+    double *p,
+        *q;
+    cudaMalloc(&p, 64 * sizeof(double));
+    cudaMalloc(&q, 64 * sizeof(double));
+    add<<<1, 8>>>(p, q, 8);
+}
+"""
+    )
+    found = type_classes(read([tmp_path / "two.cu"]))
+    members = {one.name: {(member.function, member.name) for member in one.members} for one in found.classes}
+    assert members == {
+        "x": {("add", "x"), ("add", "y"), ("main", "p"), ("main", "q")},
+        "a": {("add", "a"), ("add", "b")},
+    }
+    assert not any(one.kept for one in found.classes)
