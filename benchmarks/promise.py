@@ -1,8 +1,8 @@
 """PROMISE (cadnaPromise) on the programs of ``benchmarks/programs``: the peer of ``mptune adopt``.
 
-PROMISE searches the types of C++ variables by delta debugging, compiling and running every try, against a reference that
-CADNA computes with random rounding. Here it gets the bodies of the same kernels: each type written in device code is a
-variable of its own for it to decide, except vectors, which are copied whole and share one.
+PROMISE searches the types of C++ variables by delta debugging, compiling and running every try, against a reference
+that CADNA computes with random rounding. Here it gets the bodies of the same kernels: each type written in device code
+is a variable of its own for it to decide, except vectors, which are copied whole and share one.
 
 It is an own program (GPL) that is only run, from the environment it is installed in::
 
@@ -27,8 +27,9 @@ from mptune.errors import MptuneError
 HEADER: Final = Path(__file__).with_name("promise_device.hpp")
 #: How the programs are compiled that are timed, as the host backend compiles.
 _TIMED: Final = (
-    "-std=c++17 -O3 -march=native -ffp-contract=fast -fno-math-errno -fno-trapping-math -w -fopenmp -DTIMED"
-).split()
+    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
+    *("-w", "-fopenmp", "-DTIMED"),
+)
 _COMPILE: Final = (
     "g++ -std=c++17 -O2 -w -frounding-math -I$CADNA_PATH/include program.cc -o program -L$CADNA_PATH/lib -lcadnaC"
 )
