@@ -31,6 +31,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "math.hpp",
     "pairs.hpp",
     "vector.hpp",
+    "virtual_threads.hpp",
     "declared.hpp",
 )
 

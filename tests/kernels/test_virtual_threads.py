@@ -1,0 +1,146 @@
+"""Functions for one virtual thread: each runs once whatever the block is, and in full vectors on the host."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_vectorised import AVX2, WITH_FP16, gcc
+from vendor_compilers import needs, nvrtc
+
+from mptune.backends.base import CompileOptions
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.host import HostBackend
+from mptune.prelude import prelude
+from mptune.registry import load_kernel
+from mptune.rendering import render
+from mptune.testing.backends import launch_on_arrays
+
+TEMPLATES = Path(__file__).parents[1] / "adopt" / "templates"
+
+RECORD = """
+__device__ void record_thread(int* times, int* seen, int width, int height, VIRTUAL_INDICES) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= width || y >= height) return;
+    times[y * width + x] += 1;
+    if (x == 1 && y == 1) {
+        const int found[] = {(int)threadIdx.x, (int)threadIdx.y, (int)blockIdx.x, (int)blockIdx.y,
+                             (int)blockDim.x, (int)blockDim.y, (int)gridDim.x, (int)gridDim.y};
+        for (int k = 0; k < 8; ++k) seen[k] = found[k];
+    }
+}
+extern "C" __global__ void record(int* times, int* seen, int width, int height) {
+    CALL
+}
+"""
+GRID = "GRID_THREADS(PER, 30, 7, 1, record_thread(times, seen, width, height, VIRTUAL_THREAD));"
+BLOCK = "BLOCK_THREADS(PER, record_thread(times, seen, width, height, VIRTUAL_THREAD));"
+
+GUARDED = """ // guarded
+    if (i >= n) return;
+    y[i] = a * x[i] + y[i];
+"""
+STENCIL = """ // stencil
+    mp::count row = blockIdx.y;
+    if (i >= n) return;
+    {type} left = i > 0 ? x[row * n + i - 1] : 0.0_num, right = i < n - 1 ? x[row * n + i + 1] : 0.0_num;
+    y[row * n + i] = a * (left + right);
+"""
+WAVE = """ // wave
+    if (i < n) y[i] = mp::exp<mp::fast>(-a * x[i] * x[i]) * mp::cos<mp::fast>(x[i]);
+"""
+BODY = """
+__device__ void body_thread(const {type}* x, {type}* y, {size} n, {type} a, VIRTUAL_INDICES) {{
+    {index} i = blockIdx.x * blockDim.x + threadIdx.x;
+    {body}
+}}
+extern "C" __global__ void body(const {type}* x, {type}* y, {size} n, {type} a) {{
+    GRID_THREADS({per_thread}, 100000, 1, 1, body_thread(x, y, n, a, VIRTUAL_THREAD));
+}}
+MPTUNE_HOST_ENTRY(body, 256, 1, 1)
+"""
+
+
+@pytest.mark.parametrize("per_thread", [1, 3, 16])
+@pytest.mark.parametrize("block", [(4, 4), (1, 2), (32, 1)])
+def test_each_runs_once_and_what_is_beyond_the_total_stays_idle(per_thread, block, tmp_path):
+    # The array is larger than the 30 by 7 threads.
+    times, seen = _recorded(GRID, per_thread, (-(-30 // (block[0] * per_thread)), -(-7 // block[1])), block, tmp_path)
+    wanted = np.zeros((10, 40), np.int32)
+    wanted[:7, :30] = 1
+    assert np.array_equal(times, wanted)
+    assert list(seen) == [1, 1, 0, 0, 30, 7, 1, 1]
+
+
+@pytest.mark.parametrize("per_thread", [1, 2, 8])
+def test_a_block_of_its_own_is_seen_whole(per_thread, tmp_path):
+    times, seen = _recorded(BLOCK, per_thread, (3, 5), (16 // per_thread, 2), tmp_path)
+    assert times.all()
+    assert times.max() == 1
+    assert list(seen) == [1, 1, 0, 0, 16, 2, 3, 5]
+
+
+def _recorded(call, per_thread, grid, block, tmp_path):
+    text = RECORD.replace("CALL", call.replace("PER", str(per_thread)))
+    source = f"{prelude()}\n{text}\nMPTUNE_HOST_ENTRY(record, {block[0]}, {block[1]}, 1)\n"
+    backend = HostBackend(cache=BinaryCache(tmp_path))
+    function = backend.device.load(backend.compiler.compile(source, "record", CompileOptions()))
+    times, seen = np.zeros((10, 40), np.int32), np.zeros(8, np.int32)
+    launch_on_arrays(backend, function, grid, block, times, seen, np.int32(40), np.int32(10))
+    return times, seen
+
+
+def assembly(body, cpp_type, index, size, per_thread, architecture):
+    text = BODY.format(body=body.format(type=cpp_type), type=cpp_type, index=index, size=size, per_thread=per_thread)
+    command = [*gcc(architecture), "-S", "-x", "c++", "-", "-o", "-"]
+    source = f"{prelude()}\n{text}"
+    return subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("per_thread", [1, 64])
+@pytest.mark.parametrize(
+    ("body", "cpp_type", "index", "size", "architecture"),
+    [
+        (GUARDED, "float", "int", "int", WITH_FP16),
+        (GUARDED, "float", "unsigned", "unsigned", WITH_FP16),
+        (GUARDED, "float", "mp::count", "unsigned", WITH_FP16),
+        (GUARDED, "double", "long", "long", WITH_FP16),
+        (GUARDED, "double", "int", "int", AVX2),
+        (STENCIL, "float", "int", "int", WITH_FP16),
+        (STENCIL, "float", "mp::count", "unsigned", WITH_FP16),
+        (STENCIL, "double", "int", "int", WITH_FP16),
+        (WAVE, "float", "int", "int", WITH_FP16),
+        (WAVE, "float", "unsigned", "unsigned", AVX2),
+    ],
+    ids=lambda value: value if len(value) < 16 else value.split("//")[1].split()[0],
+)
+def test_g_plus_plus_makes_full_vectors_of_them(body, cpp_type, index, size, architecture, per_thread):
+    text = assembly(body, cpp_type, index, size, per_thread, architecture)
+    suffix, register = {"float": "ps", "double": "pd"}[cpp_type], {AVX2: "ymm"}.get(architecture, "zmm")
+    assert len(re.findall(rf"v(?:add|sub|mul|fn?m\w+){suffix}\s.*%{register}", text)) >= (10 if body is WAVE else 1)
+    assert "gather" not in text
+    assert "scatter" not in text
+
+
+@pytest.mark.parametrize("body", [GUARDED, STENCIL], ids=["guarded", "stencil"])
+def test_in_fp16_too(body):
+    text = assembly(body, "half", "int", "int", 64, WITH_FP16)
+    assert re.search(r"v(?:add|mul|fm\w+)ph\s.*%zmm", text)
+    assert "vcvtph" not in text
+
+
+@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=needs("cuda"))])
+def test_on_a_gpu_neighbouring_threads_have_neighbouring_ones(architecture):
+    kernel = load_kernel(str(TEMPLATES / "wavelet.py"))
+    types = dict.fromkeys(("x_type", "t_type", "y_type", "frequency_type"), "fp32")
+    configuration = kernel.configuration({**types, "policy": "fast", "block_size": 128, "per_thread": 4})
+    ptx, log = nvrtc(render(kernel, configuration, kernel.resolve_sizes("smoke")), "wavelet", architecture)
+    assert log == ""
+    assert ".f64" not in ptx
+    # From one to the next it is the width of the block.
+    width = re.search(r"mov\.u32\s+(%r\d+), %ntid\.x", ptx)[1]
+    assert re.search(rf"add\.s32\s+%r\d+, %r\d+, {width};", ptx)
