@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import math
 import statistics
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -32,7 +33,7 @@ from mptune.evaluators.rounds import Turns
 from mptune.evaluators.timing import TimingPlan
 from mptune.finals import LEAST_ROUNDS, TIE, Finals
 from mptune.interop import read_run
-from mptune.kernel import Kernel, Sizes, Tunable
+from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import space_on
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
@@ -62,6 +63,11 @@ __all__ = ["explain", "promising"]
 
 #: Launches before the rounds, whose times count.
 _FIRST_LOOK: Final = TimingPlan(min_repeats=2, max_repeats=2)
+_LONG_LOOK: Final = TimingPlan(warmups=0, min_repeats=1, max_repeats=1)
+#: A run of an application that takes longer than this needs no other one before it to warm up, in milliseconds.
+_LONG_MS: Final = 30.0
+#: Where what is left to measure takes longer than this, it is said how long.
+_SAID_S: Final = 60.0
 #: Rounds in which neighbours take turns with the winner: fewer give no interval at 95% confidence.
 _ROUNDS: Final = 8
 #: Draws of the inputs that errors are measured on.
@@ -88,6 +94,7 @@ def explain(
     kernel: Tunable | str | Path | None = None,
     *,
     probe: bool = True,
+    time_limit_s: float | None = None,
     on_probe: Callable[[], None] = lambda: None,
     on_warning: Callable[[str], None] = _warn,
 ) -> Explanation:
@@ -102,13 +109,17 @@ def explain(
         kernel: the kernel or application, unless it is a bundled one: that itself, a definition file or the folder that
             holds it.
         probe: False to explain the stored trials alone.
+        time_limit_s: begin to measure nothing further after so many seconds.
         on_probe: told after each configuration that was measured.
         on_warning: told what differs from the conditions of the run; by default a warning.
 
     Raises:
         RunFileError, SpaceFileError: the file cannot be read.
         KernelError: the kernel given is not the run's.
+        MptuneError: the time limit is not above 0.
     """
+    if time_limit_s is not None and not time_limit_s > 0:
+        raise MptuneError(f"time limit {time_limit_s:g} s: expected more than 0")
     loaded = run if isinstance(run, Run) else read_run(run)
     if not probe:
         return explanation_of(loaded, unprobed="the stored trials alone were asked for")
@@ -116,7 +127,7 @@ def explain(
     if winner is None:
         return explanation_of(loaded)
     try:
-        session = _Session(loaded, *_kernel(loaded, kernel, on_warning), winner, on_probe, on_warning)
+        session = _Session(loaded, *_kernel(loaded, kernel, on_warning), winner, time_limit_s, on_probe, on_warning)
     except _UnprobedError as reason:
         return explanation_of(loaded, unprobed=str(reason))
     try:
@@ -154,9 +165,12 @@ class _Session:
         kernel: Tunable,
         sizes: Sizes,
         winner: Trial,
+        time_limit_s: float | None,
         on_probe: Callable[[], None],
         on_warning: Callable[[str], None],
     ) -> None:
+        self._start = time.monotonic()
+        self._time_limit_s = time_limit_s
         self._run = run
         self._kernel = kernel
         self._winner = winner
@@ -164,6 +178,8 @@ class _Session:
         self._on_probe = on_probe
         self._on_warning = on_warning
         self._sizes = sizes
+        #: Runs of an application that are as long as this say enough without others before them.
+        self._is_long = isinstance(kernel, Application) and winner.time_ms > _LONG_MS
         self._probes = list(run.probes)
         #: Of a single kernel, once there is a device.
         self._code: _MachineCode | None = None
@@ -255,7 +271,7 @@ class _Session:
                 info.backend,
                 metric=self._metrics(),
                 seed=info.seed or 0,
-                plan=_FIRST_LOOK,
+                plan=_LONG_LOOK if self._is_long else _FIRST_LOOK,
                 policy=MeasurementPolicy(Objective(), may_reuse_errors=False),
                 compilers=usable_cores(),
                 observers=[name for name in info.observers if name in OBSERVERS],
@@ -285,10 +301,27 @@ class _Session:
         known = {trial.configuration for trial in (*self._run.trials, *self._probes)}
         wanted = [*(c for c in configurations if c in self._space), *(c for c in nearest if c not in known)]
         valid = [self._kernel.own(c) for c in dict.fromkeys(wanted)]
+        begun = time.monotonic()
         for start in range(0, len(valid), _GROUP):
+            self._say_how_long(start, len(valid), begun)
             self._keep(self._measured(valid[start : start + _GROUP]))
         # Last: they are what says that nothing is left to do for them.
         self._keep([self._invalid(c) for c in invalid])
+
+    def _say_how_long(self, done: int, count: int, begun: float) -> None:
+        """Say how long what is left takes, once that is known; refuse it where there is no time."""
+        now = time.monotonic()
+        if self._time_limit_s is not None and now - self._start >= self._time_limit_s:
+            raise _UnprobedError(
+                f"{count - done} configurations were left when the time limit of {self._time_limit_s:g} s was over; "
+                "the same command goes on with them"
+            )
+        left_s = (now - begun) / done * (count - done) if done else 0.0
+        if done == _GROUP and left_s > _SAID_S:
+            self._on_warning(
+                f"{done} of {count} configurations are measured, the others take about {left_s / 60:.0f} min "
+                "(--time-limit ends it before, and Ctrl-C; what is measured is kept)"
+            )
 
     def _nearest(self, configuration: Configuration) -> Configuration | None:
         """Return the valid configuration with a changed value, the winner's tuning and the fewest further types."""
@@ -325,7 +358,7 @@ class _Session:
         valid = [trial for trial in evaluated.values() if trial.is_valid]
         rounds: Sequence[Mapping[Configuration, float]] = ()
         if valid:
-            turns = Turns(self._evaluator, [winner, *valid])
+            turns = Turns(self._evaluator, [winner, *valid], _LONG_LOOK if self._is_long else None)
             rounds = turns.measure([winner.configuration, *(trial.configuration for trial in valid)], _ROUNDS)
             evaluated |= {trial.configuration: trial for trial in turns.trials() if not trial.is_valid}
         for trial in evaluated.values():

@@ -186,6 +186,28 @@ def test_an_interrupted_explanation_goes_on(run_file: MakeFile, monkeypatch: pyt
     assert len(rest) == 4
 
 
+def test_a_time_limit_ends_it_and_the_next_time_goes_on(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = run_file([WINNER])
+    monkeypatch.setattr(probing, "_GROUP", 1)
+    now, said = [0.0], []
+    monkeypatch.setattr(probing.time, "monotonic", lambda: now[0])
+
+    def pass_time() -> None:
+        now[0] += 50.0  # a neighbour and the winner beside it take 100 s
+
+    found = explain(path, KERNEL, time_limit_s=150.0, on_probe=pass_time, on_warning=said.append)
+    left = "2 configurations were left when the time limit of 150 s was over; the same command goes on with them"
+    assert found.unprobed == left
+    assert (found.missing, phases(path)["probe"]) == (2, 2)
+    assert said == [
+        "1 of 4 configurations are measured, the others take about 5 min (--time-limit ends it before, and Ctrl-C; "
+        "what is measured is kept)"
+    ]
+    assert explain(path, KERNEL, on_warning=said.append).missing == 0
+    with pytest.raises(MptuneError, match="time limit -1 s: expected more than 0"):
+        explain(path, KERNEL, time_limit_s=-1.0)
+
+
 def test_a_run_that_goes_on_keeps_its_probes(run_file: MakeFile) -> None:
     path = run_file([WINNER])
     first = explain(path, KERNEL)

@@ -10,6 +10,7 @@ import click
 
 from mptune.cli import options
 from mptune.cli.display import counter, echo, in_short, number, print_json, print_note, table, wrapped
+from mptune.cli.options import option
 
 if TYPE_CHECKING:
     from mptune.sensitivity import Change, Explanation
@@ -20,8 +21,9 @@ __all__ = ["explain"]
 @click.command()
 @options.file_argument("run_file", "RUN.db|SPACE")
 @options.kernel_of_run
+@option("--time-limit time_limit_s", "SECONDS", "Begin to measure nothing further after this many seconds.", type=float)
 @options.as_json
-def explain(run_file: Path, kernel: str | None, json: bool) -> None:
+def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json: bool) -> None:
     """Explain the winner: what limits its accuracy, what each type costs, and why others lost.
 
     Each type is narrowed and restored alone, and whatever else can change the numbers is changed alone. What the run
@@ -31,7 +33,7 @@ def explain(run_file: Path, kernel: str | None, json: bool) -> None:
     from mptune.probing import explain as explain_run
 
     with counter("configurations measured") as count:
-        found = explain_run(run_file, kernel, on_probe=count, on_warning=print_note)
+        found = explain_run(run_file, kernel, time_limit_s=time_limit_s, on_probe=count, on_warning=print_note)
     if json:
         print_json(found.to_json())
     else:
