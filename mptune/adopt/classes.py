@@ -8,27 +8,34 @@ device stays out, since a copy can convert.
 
 from __future__ import annotations
 
+import bisect
+import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from mptune.adopt.parsing import Extent, TranslationUnit, cursors
-from mptune.adopt.reading import Program, is_device, is_kernel
-from mptune.cplusplus import tokens
+from mptune.adopt.parsing import Extent, Function, Node, TranslationUnit
+from mptune.adopt.reading import Program
+from mptune.cplusplus import Token, tokens
 
 __all__ = ["Copy", "Literal", "MathCall", "Member", "TypeClass", "TypeClasses", "TypeSlot", "type_classes"]
 
 
 @dataclass(frozen=True, slots=True)
 class TypeSlot:
-    """A place in the text where a floating-point type is written; all declarators after it share it.
+    """A place in the text where a floating-point type is written.
+
+    All declarators after it share it in code of the device. In host code each has a slot of its own at the same place,
+    so that ``double *a, *b;`` ties nothing together: where their classes get different types, it must be split.
 
     Attributes:
         extent: the tokens of the type alone (``double``, ``Real``, ``double3``), without ``const``, ``*`` and ``&``.
         spelled: how it is written.
         scalar: the type of its numbers: "double", "float", "long double", "__half" or "__nv_bfloat16".
         components: how many numbers: 1, or 2 to 4 for ``double2`` to ``double4``.
+        declarator: which one it is of, where there are several in host code; "" otherwise.
         function: the kernel (its label), device or host function it is in; "" outside functions.
         is_device: whether it is in code of the device: a kernel, a device function, or what these use.
     """
@@ -37,6 +44,7 @@ class TypeSlot:
     spelled: str
     scalar: str
     components: int
+    declarator: str
     function: str
     is_device: bool
 
@@ -48,9 +56,9 @@ class Member:
     Attributes:
         name: of the variable, parameter, field or function; for a cast the type it casts to.
         function: the kernel (its label) or function it belongs to; the struct of a field; "" outside.
-        kind: "parameter", "local", "shared", "field", "constant" (``__constant__`` and ``const`` outside functions),
-            "device" (a ``__device__`` variable), "result" (of a function), "cast", "size" (``sizeof``) or "host" (a
-            variable of host code).
+        kind: "parameter" (of a kernel or device function), "local", "shared", "field", "constant" (``__constant__`` and
+            ``const`` outside functions), "device" (a ``__device__`` variable), "result" (of a function), "cast", "size"
+            (``sizeof`` in a call of the runtime) or "host" (a variable or parameter of host code).
         is_pointer: whether it is a pointer, a reference or an array.
         slot: where its type is written.
         extent: where its name is written.
@@ -94,8 +102,8 @@ class Literal:
     """A floating-point literal in code of the device.
 
     Attributes:
-        extent: the literal; for one that is written through a macro without arguments, the macro's name where it is
-            used.
+        extent: the literal, also in the body of a macro that computes with its arguments; a macro that stands for a
+            number (``M_PI``, ``#define HALF (1.0 / 2)``) is one literal where it is used.
         text: how it is written (``0.5f``), or the macro's name.
         scalar: its type in the program.
         function: the kernel (its label) or device function it is in.
@@ -181,9 +189,12 @@ def type_classes(program: Program) -> TypeClasses:
 
 _SCALARS: Final = ("double", "float", "long double", "__half", "__nv_bfloat16")
 _VECTOR: Final = re.compile(r"(double|float|__half)([1234])")
-_FUNCTIONS: Final = ("FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR")
+_QUALIFIERS: Final = re.compile(r"\b(const|volatile|struct|__restrict)\b")
 _TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
-_ARITHMETIC: Final = ("+", "-", "*", "/", "<", ">", "<=", ">=", "==", "!=")
+_CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR")
+_LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
+_NUMBER: Final = re.compile(r"\.?\d.*")
+_FLOATING: Final = re.compile(r"(?!0[xX])(\d*\.\d*|\d+(?=[eE]))([eE][+-]?\d+)?[fFlL]?|0[xX].*[pP].*|\d+[fF]")
 #: Functions of one or more numbers, by the name without ``f``; whatever else a kernel calls is the program's own.
 MATH: Final = frozenset(
     re.findall(
@@ -196,30 +207,21 @@ MATH: Final = frozenset(
     )
 )
 _INTRINSIC: Final = re.compile(r"__(exp|exp10|log|log2|log10|sin|cos|tan|pow|sincos|fdivide)f")
+#: Functions that take a number for its bits.
+_BITS: Final = re.compile(r"__(double|float)(_as_|2hiint|2loint)\w*")
+_RUNTIME: Final = re.compile(r"(?:cuda|hip)([A-Z]\w+)")
 
 
 def scalar_of(canonical: Any) -> tuple[str, int] | None:
     """Return the type of the numbers behind a type (through pointers, references and arrays) and how many make one."""
-    while canonical.kind.name in (
-        "POINTER",
-        "LVALUEREFERENCE",
-        "RVALUEREFERENCE",
-        "INCOMPLETEARRAY",
-        "CONSTANTARRAY",
-        "VARIABLEARRAY",
-        "DEPENDENTSIZEDARRAY",
-        "VECTOR",
-    ):
-        kind = canonical.kind.name
-        canonical = (
-            canonical.element_type if "ARRAY" in kind or kind == "VECTOR" else canonical.get_pointee()
-        ).get_canonical()
-    name = re.sub(r"\b(const|volatile|struct)\b", "", canonical.spelling).strip()
+    while is_pointer(canonical):
+        is_array = "ARRAY" in canonical.kind.name
+        canonical = (canonical.element_type if is_array else canonical.get_pointee()).get_canonical()
+    name = _QUALIFIERS.sub("", canonical.spelling).strip()
     if name in _SCALARS:
         return name, 1
-    if vector := _VECTOR.fullmatch(name):
-        return vector[1], int(vector[2])
-    return None
+    vector = _VECTOR.fullmatch(name)
+    return (vector[1], int(vector[2])) if vector else None
 
 
 def is_pointer(canonical: Any) -> bool:
@@ -228,29 +230,41 @@ def is_pointer(canonical: Any) -> bool:
     return kind in ("POINTER", "LVALUEREFERENCE", "RVALUEREFERENCE") or "ARRAY" in kind
 
 
+def math_function(name: str) -> str | None:
+    """Return the mathematical function of a name (``expf``, ``__expf``); None if it is none."""
+    if intrinsic := _INTRINSIC.fullmatch(name):
+        return intrinsic[1]
+    if name in MATH:
+        return name
+    return name[:-1] if name.endswith("f") and name[:-1] in MATH else None
+
+
 class _Finder:
-    """Gathers slots and what merges them, over the files of a program."""
+    """Gathers slots and what merges them, over the files of a program.
+
+    A node stands for something that has a type: a slot, a declaration (by clang's name for it), a parameter of a
+    function by its position, or a function's result. Nodes that must have the same type have the same root.
+    """
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._sources = {file.path: file for file in program.files}
-        self._tokens: dict[Any, list[Any]] = {}
+        self._tokens: dict[Any, list[Token]] = {}
+        self._token_starts: dict[Any, list[int]] = {}
+        self._starts: dict[int, int] = {}
         self._parent: dict[object, object] = {}
-        self._members: dict[tuple[Extent, str], Member] = {}
-        self._slots: dict[Extent, TypeSlot] = {}
-        self._kept: dict[object, str] = {}
+        self._members: dict[tuple[object, ...], Member] = {}
+        self._slots: dict[tuple[Extent, str, str], TypeSlot] = {}
+        self._kept: list[tuple[object, str]] = []
         self._updated: set[object] = set()
-        self._literals: dict[Extent, tuple[str, str, str, list[object]]] = {}
-        self._calls: dict[Extent, tuple[str, str, str, list[object]]] = {}
+        self._literals: dict[tuple[Extent, str], Literal] = {}
+        self._calls: dict[tuple[Extent, str], MathCall] = {}
+        self._met: dict[object, list[object]] = {}
         self._copies: dict[Extent, tuple[str, list[object]]] = {}
-        self._users: dict[Extent, list[str]] = {}
-        self._types: dict[str, tuple[str, int]] = {}
-        self._literal_macros: set[str] = set()
-        self._latest: TypeSlot | None = None  # of the declarator before
-        for kernel in program.kernels:
-            self._users.setdefault(kernel.extent, []).append(kernel.label)
-            for need in kernel.needs:
-                self._users.setdefault(need.extent, []).append(kernel.label)
+        self._follows: dict[object, list[object]] = {}
+        self._types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
+        self._seen: set[str] = set()
+        self._function: Function | None = None
 
     # -- what belongs together ---------------------------------------------------------------------------------------
 
@@ -266,318 +280,513 @@ class _Finder:
         if one != other:
             self._parent[other] = one
 
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- declarations ------------------------------------------------------------------------------------------------
 
     def read(self, unit: TranslationUnit) -> None:
         """Take in a file and what it includes."""
         self._unit = unit
-        own = [cursor for cursor in unit.unit.cursor.get_children() if unit.extent(cursor) is not None]
-        for cursor in own:
-            if cursor.kind.name == "MACRO_DEFINITION":
-                self._macro(cursor)
-        for cursor in own:
-            self._declaration(cursor, "", False)
+        self._macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
+        self._needed = [need.extent for kernel in self._program.kernels for need in kernel.needs]
+        for name in self._macros:
+            body = " ".join(token.text for token in self._body(name))
+            if body in _SCALARS:
+                self._types[name] = (body, 1)
+            elif body in self._types:
+                self._types[name] = self._types[body]
+            elif vector := _VECTOR.fullmatch(body):
+                self._types[name] = (vector[1], int(vector[2]))
+        previous: Node | None = None
+        for node in unit.top:
+            self._declaration(node, previous)
+            previous = node
+        for function in unit.functions:
+            if function.usr not in self._seen:
+                self._seen.add(function.usr)
+                self._read_function(function)
 
-    def _macro(self, cursor: Any) -> None:
-        """Note a macro without arguments that stands for a type or a literal."""
-        words = [token.spelling for token in cursor.get_tokens()]
-        body = " ".join(words[1:])
-        if body in _SCALARS:
-            self._types[words[0]] = (body, 1)
-        elif body in self._types:
-            self._types[words[0]] = self._types[body]
-        elif vector := _VECTOR.fullmatch(body):
-            self._types[words[0]] = (vector[1], int(vector[2]))
-
-    def _declaration(self, cursor: Any, function: str, on_device: bool) -> None:
-        kind = cursor.kind.name
-        if kind in ("NAMESPACE", "LINKAGE_SPEC", "UNEXPOSED_DECL"):
-            for child in cursor.get_children():
-                self._declaration(child, function, on_device)
-        elif kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL"):
-            underlying = cursor.underlying_typedef_type.get_canonical()
+    def _declaration(self, node: Node, previous: Node | None) -> None:
+        if node.kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL"):
+            underlying = node.cursor.underlying_typedef_type.get_canonical()
             found = scalar_of(underlying)
             if found is not None and not is_pointer(underlying):
-                self._types[cursor.spelling] = found
-            for child in cursor.get_children():
-                self._declaration(child, function, on_device)
-        elif kind in ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE"):
-            for child in cursor.get_children():
-                if child.kind.name == "FIELD_DECL":
-                    node = self._declare(child, "field", cursor.spelling, on_device or self._is_needed(child))
-                    if kind == "UNION_DECL" and node is not None:
-                        self._kept[node] = "it is in a union"
-                else:
-                    self._declaration(child, function, on_device)
-        elif kind == "VAR_DECL":
-            self._variable(cursor, function, on_device or self._is_needed(cursor))
-        elif kind in _FUNCTIONS:
-            self._function(cursor)
+                self._types[node.spelling] = found
+            self._fields(node)
+        elif node.kind in ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL"):
+            self._fields(node)
+        elif node.kind == "VAR_DECL":
+            self._variable(node, self._start(node, previous))
+            for child in node.children:
+                self._statement(child, ())
+        elif node.kind == "FUNCTION_DECL" and not any(child.kind == "COMPOUND_STMT" for child in node.children):
+            attributes = {child.kind for child in node.children}
+            self._signature(node, node.spelling, bool(attributes & {"CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"}))
 
-    def _is_needed(self, cursor: Any) -> bool:
-        extent = self._unit.extent(cursor)
-        return extent is not None and any(extent in user for user in self._users)
+    def _start(self, node: Node, previous: Node | None) -> int | None:
+        """Return where a declaration begins; that of a second declarator is where the first one's does."""
+        if node.extent is None:
+            return None
+        name = self._unit.name(node.cursor)
+        before = previous.extent if previous is not None and previous.kind == node.kind else None
+        if name is None or name.start > node.extent.start or before is None:
+            return node.extent.start
+        known = self._starts.get(before.start, before.start)
+        self._starts[node.extent.start] = known
+        return known
 
-    def _function(self, cursor: Any) -> None:
-        on_device = is_kernel(cursor) or is_device(cursor)
-        name = cursor.spelling
-        usr = cursor.get_usr()
-        result = self._declare(cursor, "result", name, on_device)
-        self._merge((usr, "result"), result)
-        for index, parameter in enumerate(c for c in cursor.get_children() if c.kind.name == "PARM_DECL"):
-            node = self._declare(parameter, "parameter" if on_device else "host", name, on_device)
-            self._merge((usr, index), node)
-        for child in cursor.get_children():
-            if child.kind.name == "COMPOUND_STMT":
-                self._statement(child, name, usr, on_device, ())
+    def _fields(self, node: Node) -> None:
+        """Take in the fields of a struct, and of structs within."""
+        previous: Node | None = None
+        for child in node.children:
+            if child.kind == "FIELD_DECL":
+                on_device = any(child.extent in need for need in self._needed if child.extent is not None)
+                place = self._declare(child, "field", node.spelling, on_device, self._start(child, previous))
+                if node.kind == "UNION_DECL" and place is not None:
+                    self._kept.append((place, "it is in a union"))
+            elif child.kind in ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL"):
+                self._fields(child)
+            previous = child
 
-    def _variable(self, cursor: Any, function: str, on_device: bool) -> None:
-        attributes = {child.kind.name for child in cursor.get_children()}
+    def _signature(self, node: Node, name: str, on_device: bool) -> None:
+        usr = node.cursor.get_usr()
+        start = node.extent.start if node.extent is not None else None
+        self._merge((usr, "result"), self._declare(node, "result", name, on_device, start))
+        parameters = [child for child in node.children if child.kind == "PARM_DECL"]
+        for index, parameter in enumerate(parameters):
+            start = parameter.extent.start if parameter.extent is not None else None
+            kind = "parameter" if on_device else "host"
+            self._merge((usr, index), self._declare(parameter, kind, name, on_device, start))
+
+    def _read_function(self, function: Function) -> None:
+        self._function = function
+        bound = {
+            argument.name: found
+            for argument in function.arguments
+            if argument.kind == "typename" and (found := self._spelled(argument.value)) is not None
+        }
+        hidden = {name: self._types[name] for name in bound if name in self._types}
+        self._types.update(bound)
+        self._signature(function.node, function.label, function.is_device)
+        self._statement(function.block, ())
+        for name in bound:
+            del self._types[name]
+        self._types.update(hidden)
+        self._function = None
+
+    def _spelled(self, type_name: str) -> tuple[str, int] | None:
+        if type_name in _SCALARS:
+            return type_name, 1
+        vector = _VECTOR.fullmatch(type_name)
+        return (vector[1], int(vector[2])) if vector else self._types.get(type_name)
+
+    @property
+    def _on_device(self) -> bool:
+        return self._function is not None and self._function.is_device
+
+    def _variable(self, node: Node, start: int | None) -> object:
+        attributes = {child.kind for child in node.children}
+        on_device = self._on_device
         if "CUDASHARED_ATTR" in attributes:
             kind = "shared"
-        elif function:
+        elif self._function is not None:
             kind = "local" if on_device else "host"
-        elif "CUDADEVICE_ATTR" in attributes:
-            kind = "device"
         else:
-            kind = "constant" if on_device else "host"
-        node = self._declare(cursor, kind, function, on_device)
-        if not function:
-            self._merge((cursor.get_usr(), "variable"), node)
+            on_device = any(node.extent in need for need in self._needed if node.extent is not None)
+            kind = "host" if not on_device else "constant" if "CUDADEVICE_ATTR" not in attributes else "device"
+        function = self._function.label if self._function is not None else ""
+        return self._declare(node, kind, function, on_device, start)
 
-    def _declare(self, cursor: Any, kind: str, function: str, on_device: bool) -> object:
+    def _declare(self, node: Node, kind: str, function: str, on_device: bool, start: int | None) -> object:
         """Note what a declaration declares; return its node, None if it has no floating-point type."""
-        canonical = (cursor.result_type if kind == "result" else cursor.type).get_canonical()
-        found, name = scalar_of(canonical), self._unit.name(cursor)
-        extent = self._unit.extent(cursor)
-        if found is None or name is None or extent is None:
+        canonical = node.cursor.result_type.get_canonical() if kind == "result" else node.canonical
+        found, name = scalar_of(canonical), self._unit.name(node.cursor)
+        if found is None or start is None or node.extent is None or name is None:
             return None
-        node = self._node(name)
-        before = Extent(extent.file, extent.start, name.start if name.start > extent.start else extent.end, extent.line)
-        slot = self._slot(before, found, function, on_device)
-        if slot is None and name.start == extent.start and self._follows_a_comma(name):
-            slot = self._latest  # `double *u, *v`: all declarators have the type written once
-        self._latest = slot
+        if not node.spelling:  # a parameter
+            name = Extent(node.extent.file, node.extent.end, node.extent.end, node.extent.line)
+        own = node.cursor.get_usr() + (" result" if kind == "result" else "")
+        before = Extent(name.file, start, name.start, node.extent.line)
+        is_one_of_many = kind == "host" and self._is_list(node, name)
+        slot = self._slot(before, found, on_device, node.spelling if is_one_of_many else "")
         if slot is None:
-            if not any(
-                token.text == "auto" for token in self._words(extent.file) if extent.start <= token.start < name.start
-            ):
-                self._kept.setdefault(node, "its type is written in a macro")
-            return node
-        self._merge(("slot", slot.extent), node)
-        self._members.setdefault(
-            (name, kind), Member(cursor.spelling, function, kind, is_pointer(canonical), slot, name)
-        )
-        return node
+            words = (token.text for token in self._within(name.file, start, name.start))
+            if "auto" in words:
+                self._follows.setdefault(own, [])
+            else:
+                self._kept.append((own, "its type is not written where it could be changed"))
+            return own
+        self._merge(own, _node(slot))
+        member = Member(node.spelling, function, kind, is_pointer(canonical), slot, name)
+        self._members.setdefault((name, kind, slot.scalar), member)
+        return own
 
-    def _follows_a_comma(self, name: Extent) -> bool:
-        """Whether a name is a further one of its declaration, of which libclang's extents begin with the name."""
-        return self._sources[name.file].text[: name.start].rstrip("*& \t\r\n").endswith(",")
+    def _is_list(self, node: Node, name: Extent) -> bool:
+        """Whether a variable is one of several of a declaration."""
+        assert node.extent is not None
+        after = self._within(name.file, node.extent.end, node.extent.end + 200)
+        return node.kind == "VAR_DECL" and (node.extent.start == name.start or bool(after and after[0].text == ","))
 
-    def _node(self, name: Extent) -> object:
-        return ("name", name.file, name.start)
-
-    def _slot(self, extent: Extent, found: tuple[str, int], function: str, on_device: bool) -> TypeSlot | None:
+    def _slot(self, extent: Extent, found: tuple[str, int], on_device: bool, declarator: str = "") -> TypeSlot | None:
         """Find where a floating-point type is written in a piece of text."""
-        words = [token for token in self._words(extent.file) if extent.start <= token.start < extent.end]
+        words = self._within(extent.file, extent.start, extent.end)
         for index, token in enumerate(words):
-            start, end = token.start, token.start + len(token.text)
+            end = token.start + len(token.text)
             if token.text == "long" and index + 1 < len(words) and words[index + 1].text == "double":
                 end = words[index + 1].start + len("double")
             elif token.text not in _SCALARS and not _VECTOR.fullmatch(token.text) and token.text not in self._types:
                 continue
-            place = Extent(
-                extent.file, start, end, extent.line + self._sources[extent.file].text.count("\n", extent.start, start)
-            )
-            text = self._sources[extent.file].of(place)
-            return self._slots.setdefault(place, TypeSlot(place, text, *found, function, on_device))
+            return self._slot_at(extent.file, token.start, end, found, on_device, declarator)
         return None
 
-    def _words(self, file: Any) -> list[Any]:
+    def _slot_at(
+        self, file: Path, start: int, end: int, found: tuple[str, int], on_device: bool, declarator: str = ""
+    ) -> TypeSlot:
+        text = self._sources[file].text
+        place = Extent(file, start, end, text.count("\n", 0, start) + 1)
+        function = self._function.label if self._function is not None else ""
+        slot = TypeSlot(place, text[start:end], *found, declarator, function, on_device)
+        return self._slots.setdefault((place, found[0], declarator), slot)
+
+    # -- macros ------------------------------------------------------------------------------------------------------
+
+    def _within(self, file: Any, start: int, end: int) -> list[Token]:
+        """Return the tokens in a piece of a file."""
         if file not in self._tokens:
-            self._tokens[file] = [token for token in tokens(self._sources[file].text) if token.kind == "name"]
-        return self._tokens[file]
+            self._tokens[file] = list(tokens(self._sources[file].text))
+            self._token_starts[file] = [token.start for token in self._tokens[file]]
+        starts = self._token_starts[file]
+        return self._tokens[file][bisect.bisect_left(starts, start) : bisect.bisect_left(starts, end)]
+
+    def _body(self, name: str) -> list[Token]:
+        """Return what a macro of the program stands for, with places in its file."""
+        extent = self._macros[name].extent
+        assert extent is not None
+        text = self._sources[extent.file].text[: extent.end]
+        found = list(tokens(text, extent.start))[1:]
+        if self._has_arguments(name):
+            closing = next(index for index, token in enumerate(found) if token.text == ")")
+            found = found[closing + 1 :]
+        return found
+
+    def _has_arguments(self, name: str) -> bool:
+        extent = self._macros[name].extent
+        assert extent is not None
+        return self._sources[extent.file].text[extent.start + len(name) : extent.start + len(name) + 1] == "("
+
+    def _is_number(self, name: str) -> bool:
+        """Whether a macro stands for a number, computed from no variable."""
+        if name not in self._macros:
+            return True  # of the system: M_PI, FLT_MAX
+        if self._has_arguments(name):
+            return False
+        words = [token.text for token in self._body(name) if token.kind == "name" and token.text != name]
+        return all(
+            word in self._types
+            or word in _SCALARS
+            or math_function(word)
+            or (word in self._unit.macros and self._is_number(word))
+            for word in words
+        )
+
+    def _parts(self, name: str) -> Iterator[tuple[Path, Token]]:
+        """Give the tokens, with their files, of a macro that computes with variables, and of such macros in it."""
+        extent = self._macros[name].extent
+        assert extent is not None
+        for token in self._body(name):
+            yield extent.file, token
+            inner = token.text
+            if token.kind == "name" and inner in self._macros and inner != name and not self._is_number(inner):
+                yield from self._parts(inner)
+
+    def _macro_at(self, extent: Extent) -> str | None:
+        """Return the program's macro whose use a place begins with; None for what is written there itself."""
+        found = self._within(extent.file, extent.start, extent.start + 1)
+        return found[0].text if found and found[0].text in self._macros else None
 
     # -- statements and expressions ----------------------------------------------------------------------------------
 
-    def _statement(self, cursor: Any, function: str, usr: str, on_device: bool, above: tuple[Any, ...]) -> None:
-        kind = cursor.kind.name
-        children = list(cursor.get_children())
-        if kind == "VAR_DECL":
-            self._variable(cursor, function, on_device)
-            name = self._unit.name(cursor)
-            if is_pointer(cursor.type.get_canonical()) and name is not None and children:
-                self._merge(self._node(name), self._place(children[-1]))
-        elif kind == "BINARY_OPERATOR" and operator(cursor) == "=" and is_pointer(children[0].type.get_canonical()):
-            self._merge(self._place(children[0]), self._place(children[1]))
-        elif kind == "COMPOUND_ASSIGNMENT_OPERATOR" and any(c.kind.name in _LOOPS for c in above):
+    def _statement(self, node: Node, above: tuple[Node, ...]) -> None:
+        kind, children = node.kind, node.children
+        if kind == "DECL_STMT":
+            previous: Node | None = None
+            for child in children:
+                if child.kind == "VAR_DECL":
+                    self._local(child, self._start(child, previous))
+                previous = child
+        elif kind == "BINARY_OPERATOR" and node.operator == "=":
+            self._assign(children[0], children[1], above)
+        elif kind == "COMPOUND_ASSIGNMENT_OPERATOR" and self._in_loop(above):
             self._updated.add(self._place(children[0]))
-        elif kind == "RETURN_STMT" and children and is_pointer(children[0].type.get_canonical()):
-            self._merge((usr, "result"), self._place(children[0]))
-        elif kind in (
-            "CSTYLE_CAST_EXPR",
-            "CXX_STATIC_CAST_EXPR",
-            "CXX_FUNCTIONAL_CAST_EXPR",
-            "CXX_REINTERPRET_CAST_EXPR",
-        ):
-            self._cast(cursor, children, function, on_device)
+        elif kind == "RETURN_STMT" and children and self._function is not None:
+            if is_pointer(self._function.node.cursor.result_type.get_canonical()):
+                self._merge((self._function.usr, "result"), self._place(children[0]))
+        elif kind in _CASTS:
+            self._cast(node)
         elif kind == "CALL_EXPR":
-            self._call(cursor, children, function, on_device, above)
-        elif kind == "FLOATING_LITERAL" and on_device:
-            self._literal(cursor, function, above)
+            self._call(node, above)
+        elif kind == "FLOATING_LITERAL" and self._on_device:
+            self._literal(node, above)
         for child in children:
-            self._statement(child, function, usr, on_device, (*above, cursor))
+            self._statement(child, (*above, node))
 
-    def _cast(self, cursor: Any, children: list[Any], function: str, on_device: bool) -> object:
-        canonical = cursor.type.get_canonical()
-        found, extent = scalar_of(canonical), self._unit.extent(cursor)
-        inner = self._unit.extent(children[-1]) if children else None
+    def _in_loop(self, above: tuple[Node, ...]) -> bool:
+        return any(node.kind in _LOOPS for node in above)
+
+    def _local(self, node: Node, start: int | None) -> None:
+        own = self._variable(node, start)
+        if own is None or not node.children:
+            return
+        value = node.children[-1]
+        if own in self._follows:
+            self._follows[own] = [self._place(value)] if is_pointer(node.canonical) else list(self._values(value))
+        if is_pointer(node.canonical):
+            self._merge(own, self._place(value))
+
+    def _assign(self, left: Node, right: Node, above: tuple[Node, ...]) -> None:
+        if is_pointer(left.canonical):
+            self._merge(self._place(left), self._place(right))
+        elif self._in_loop(above) and (place := self._place(left)) is not None and place in self._values(right):
+            self._updated.add(place)
+
+    def _cast(self, node: Node) -> object:
+        """Take in a cast to a floating-point type; return its node, None for any other."""
+        extent, canonical = node.extent, node.canonical
+        found = scalar_of(canonical)
+        inner = node.children[-1] if node.children else None
+        if found is None and inner is not None and self._on_device and self._reads_bits(canonical, inner):
+            self._kept.append((self._place(inner), f"its bits are read as {node.cursor.type.spelling}"))
         if found is None or extent is None:
             return None
-        end = inner.start if inner is not None and inner.start > extent.start else extent.end
-        slot = self._slot(Extent(extent.file, extent.start, end, extent.line), found, function, on_device)
+        if (macro := self._macro_at(extent)) is not None and macro not in self._types:
+            return None if self._is_number(macro) else self._cast_in_macro(macro, found)
+        end = inner.extent.start if inner is not None and inner.extent is not None else extent.end
+        slot = self._slot(
+            Extent(extent.file, extent.start, max(end, extent.start + 1), extent.line), found, self._on_device
+        )
+        if slot is None and end <= extent.start:
+            slot = self._slot(extent, found, self._on_device)  # its operand is in a macro
         if slot is None:
             return None
-        node = self._node(slot.extent)
-        self._merge(("slot", slot.extent), node)
-        member = Member(slot.spelled, function, "cast", is_pointer(canonical), slot, slot.extent)
-        self._members.setdefault((slot.extent, "cast"), member)
-        if is_pointer(canonical):
-            self._merge(node, self._place(children[-1]))
-        return node
+        own = self._note_cast(slot, is_pointer(canonical))
+        if is_pointer(canonical) and inner is not None:
+            self._merge(own, self._place(inner))
+        return own
 
-    def _call(self, cursor: Any, children: list[Any], function: str, on_device: bool, above: tuple[Any, ...]) -> None:
-        called = cursor.referenced
-        arguments = list(cursor.get_arguments())
+    def _note_cast(self, slot: TypeSlot, is_memory: bool) -> object:
+        function = self._function.label if self._function is not None else ""
+        own = _node(slot)
+        member = Member(slot.spelled, function, "cast", is_memory, slot, slot.extent)
+        self._members.setdefault((slot.extent, "cast", slot.scalar), member)
+        return own
+
+    def _cast_in_macro(self, macro: str, found: tuple[str, int]) -> object:
+        """Take in the casts in a macro's body; they share a class."""
+        own: object = None
+        for file, token in self._parts(macro):
+            if token.kind == "name" and self._spelled(token.text) == found:
+                slot = self._slot_at(file, token.start, token.start + len(token.text), found, self._on_device)
+                cast = self._note_cast(slot, False)
+                self._merge(own, cast)
+                own = cast
+        return own
+
+    def _reads_bits(self, canonical: Any, inner: Node) -> bool:
+        """Whether a cast looks at floating-point numbers as something else."""
+        if canonical.kind.name != "POINTER" or scalar_of(inner.canonical) is None or not is_pointer(inner.canonical):
+            return False
+        return bool(canonical.get_pointee().get_canonical().kind.name != "VOID")
+
+    def _call(self, node: Node, above: tuple[Node, ...]) -> None:
+        called, children, name = node.referenced, node.children, node.spelling
+        if called is None or not children:
+            return
+        arguments: Sequence[Node] = node.arguments
         if len(children) > 1 and children[1].spelling == "__cudaPushCallConfiguration":
             arguments = children[2:]
-        name = cursor.spelling
-        if called is None:
-            return
         if self._unit.extent(called) is not None:
             for index, (argument, parameter) in enumerate(zip(arguments, called.get_arguments(), strict=False)):
                 if is_pointer(parameter.type.get_canonical()):
                     self._merge((called.get_usr(), index), self._place(argument))
-        elif re.fullmatch(r"(cuda|hip)[A-Z]\w+", name):
-            self._runtime(cursor, re.sub("^hip", "cuda", name), arguments)
-        elif name in ("swap", "memcpy", "memmove"):
+        elif runtime := _RUNTIME.fullmatch(name):
+            self._runtime(node, f"cuda{runtime[1]}", arguments)
+        elif name in ("swap", "memcpy", "memmove") and len(arguments) > 1:
             self._merge(self._place(arguments[0]), self._place(arguments[1]))
-        elif on_device and (math := math_function(name)) is not None:
-            self._math(children[0], math, arguments, function, above, cursor)
+        elif self._on_device and (math := math_function(name)) is not None:
+            if any(scalar_of(argument.canonical) for argument in arguments):
+                self._math(node, math, above)
+        elif self._on_device and (_BITS.fullmatch(name) or name in ("printf", "atomicCAS")):
+            reason = "it is printed" if name == "printf" else f"its bits are read by {name}"
+            for argument in arguments:
+                place = self._place(_bare(argument))
+                if place is not None:
+                    self._kept.append((place, reason))
 
-    def _runtime(self, cursor: Any, name: str, arguments: list[Any]) -> None:
-        extent = self._unit.extent(cursor)
-        if extent is None:
+    def _runtime(self, node: Node, name: str, arguments: Sequence[Node]) -> None:
+        if node.extent is None:
             return
         places = [self._place(argument) for argument in arguments]
-        self._copies[extent] = (name, places)
-        to_device = {"cudaMemcpyDeviceToDevice"} & {c.spelling for argument in arguments for c in cursors(argument)}
-        if to_device:
+        self._copies[node.extent] = (name, places)
+        direction = " ".join(inner.spelling for argument in arguments[3:] for inner in argument.walk())
+        of_device = [place for place in places if place is not None]
+        if "DeviceToDevice" in direction and len(places) > 1:
             self._merge(places[0], places[1])
+        elif name.startswith("cudaMemcpy"):
+            of_device = places[1:2] if "DeviceToHost" in direction or "FromSymbol" in name else places[:1]
+        for inner in (inner for argument in arguments for inner in argument.walk()):
+            extent = inner.extent
+            if inner.kind != "CXX_UNARY_EXPR" or inner.children or extent is None or not of_device:
+                continue
+            words = self._within(extent.file, extent.start, extent.end)
+            found = next((self._spelled(token.text) for token in words if self._spelled(token.text)), None)
+            slot = self._slot(extent, found, False) if found is not None else None
+            if slot is not None:
+                function = self._function.label if self._function is not None else ""
+                member = Member(slot.spelled, function, "size", False, slot, slot.extent)
+                self._members.setdefault((slot.extent, "size", slot.scalar), member)
+                self._merge(of_device[0], _node(slot))
 
-    def _place(self, cursor: Any) -> object:
+    def _place(self, node: Node) -> object:
         """Return the node of the memory that an expression points at, refers to or is; None if it has none."""
-        kind = cursor.kind.name
-        children = list(cursor.get_children())
+        kind, children = node.kind, node.children
         if kind in _TRANSPARENT and children:
             return self._place(children[-1])
-        if kind == "DECL_REF_EXPR" and cursor.referenced is not None:
-            name = self._unit.name(cursor.referenced)
-            return self._node(name) if name is not None and scalar_of(cursor.referenced.type.get_canonical()) else None
-        if kind == "MEMBER_REF_EXPR" and cursor.referenced is not None:
-            name = self._unit.name(cursor.referenced)
-            if name is None:  # a component of double3 and its like
-                return self._place(children[0]) if children else None
-            return self._node(name) if scalar_of(cursor.referenced.type.get_canonical()) else None
-        if kind in ("ARRAY_SUBSCRIPT_EXPR", "UNARY_OPERATOR"):
+        if kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR"):
+            declared = node.referenced
+            if declared is None or declared.kind.name not in ("VAR_DECL", "PARM_DECL", "FIELD_DECL"):
+                return None
+            if self._unit.extent(declared) is None:  # a component of double3 and its like
+                return self._place(children[0]) if kind == "MEMBER_REF_EXPR" and children else None
+            return declared.get_usr() if scalar_of(declared.type.get_canonical()) is not None else None
+        if kind == "ARRAY_SUBSCRIPT_EXPR" or (kind == "UNARY_OPERATOR" and node.operator in ("*", "&", "++", "--")):
             return self._place(children[0])
         if kind == "BINARY_OPERATOR":
-            sides = [child for child in children if is_pointer(child.type.get_canonical())]
-            return self._place(sides[0]) if sides else None
+            sides = [child for child in children if is_pointer(child.canonical)]
+            return self._place(sides[-1] if node.operator == "," else sides[0]) if sides else None
         if kind == "CONDITIONAL_OPERATOR":
             self._merge(self._place(children[1]), self._place(children[2]))
             return self._place(children[1])
-        if kind == "CSTYLE_CAST_EXPR" and children:
-            if scalar_of(cursor.type.get_canonical()) is None:
-                return self._place(children[-1])
-            extent = self._unit.extent(cursor)
-            return self._cast(cursor, children, "", False) if extent else None
-        if kind == "CALL_EXPR" and cursor.referenced is not None:
-            return (cursor.referenced.get_usr(), "result") if is_pointer(cursor.type.get_canonical()) else None
+        if kind in _CASTS and children:
+            if not is_pointer(node.canonical):
+                return None
+            return self._place(children[-1]) if scalar_of(node.canonical) is None else self._cast(node)
+        if kind == "CALL_EXPR" and node.referenced is not None and is_pointer(node.canonical):
+            own = self._unit.extent(node.referenced) is not None
+            return (node.referenced.get_usr(), "result") if own else None
         return None
 
-    def _values(self, cursor: Any) -> Iterator[object]:
+    def _values(self, node: Node) -> Iterator[object]:
         """Give the nodes of the values that enter an expression's arithmetic."""
-        kind = cursor.kind.name
-        children = list(cursor.get_children())
-        if kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR"):
-            place = self._place(cursor)
-            if place is not None:
+        kind, children = node.kind, node.children
+        if kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR") or (
+            kind == "UNARY_OPERATOR" and node.operator == "*"
+        ):
+            place = self._place(node)
+            if place in self._follows:
+                yield from self._follows[place]
+            elif place is not None:
                 yield place
-        elif kind in ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR"):
-            if (place := self._cast(cursor, children, "", True)) is not None:
-                yield place
+        elif kind in _CASTS:
+            if scalar_of(node.canonical) is not None:
+                place = self._cast(node)
+                if place is not None:
+                    yield place
         elif kind == "CALL_EXPR":
-            called = cursor.referenced
-            if called is not None and self._unit.extent(called) is not None:
-                yield (called.get_usr(), "result")
-            elif math_function(cursor.spelling):
-                for argument in cursor.get_arguments():
+            if node.referenced is not None and self._unit.extent(node.referenced) is not None:
+                yield (node.referenced.get_usr(), "result")
+            elif math_function(node.spelling) or node.spelling in ("__ldg", "__ldcs", "atomicAdd"):
+                for argument in node.arguments:
                     yield from self._values(argument)
         elif kind == "CONDITIONAL_OPERATOR":
             for child in children[1:]:
                 yield from self._values(child)
-        elif kind == "BINARY_OPERATOR" and operator(cursor) in ("=", ","):
+        elif kind == "BINARY_OPERATOR" and node.operator in ("=", ","):
             yield from self._values(children[-1])
-        else:
+        elif kind not in ("LAMBDA_EXPR", "CXX_UNARY_EXPR"):
             for child in children:
                 yield from self._values(child)
 
-    def _meets(self, cursor: Any, above: tuple[Any, ...]) -> list[object]:
+    def _meets(self, node: Node, above: tuple[Node, ...]) -> list[object]:
         """Return the nodes that an operand meets: of the nearest arithmetic with others, or what it is assigned to."""
         for parent in reversed(above):
-            kind = parent.kind.name
+            kind, children = parent.kind, parent.children
             if kind == "VAR_DECL":
-                name = self._unit.name(parent)
-                return [self._node(name)] if name is not None else []
-            if kind in ("CALL_EXPR",) and math_function(parent.spelling) is None:
-                called = parent.referenced
-                if called is not None:
-                    for index, argument in enumerate(parent.get_arguments()):
-                        if self._unit.extent(argument) == self._unit.extent(cursor):
-                            return [(called.get_usr(), index)]
-                return []
+                return [parent.cursor.get_usr()]
+            if kind == "RETURN_STMT" and self._function is not None:
+                return [(self._function.usr, "result")]
             if kind.endswith("_STMT"):
                 return []
-            values = list(dict.fromkeys(self._values(parent)))
-            if kind in ("BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR") and operator(parent) not in (
-                "+",
-                "-",
-                "*",
-                "/",
-            ):
-                first = next(iter(parent.get_children()))
-                values = list(self._values(first)) or values
+            if kind in _CASTS:
+                place = self._cast(parent)
+                return [place] if place is not None else []
+            if kind == "CALL_EXPR" and math_function(parent.spelling) is None:
+                called = parent.referenced
+                for index, argument in enumerate(parent.arguments):
+                    if called is not None and argument.extent == node.extent:
+                        return [(called.get_usr(), index)]
+                return []
+            if kind == "ARRAY_SUBSCRIPT_EXPR":
+                return []
+            assigns = kind == "COMPOUND_ASSIGNMENT_OPERATOR" or (kind == "BINARY_OPERATOR" and parent.operator == "=")
+            values = list(dict.fromkeys(self._values(children[0] if assigns else parent)))
             if values:
                 return values
+            node = parent
         return []
 
-    def _literal(self, cursor: Any, function: str, above: tuple[Any, ...]) -> None:
-        extent = self._unit.extent(cursor)
-        if extent is None:
+    def _literal(self, node: Node, above: tuple[Node, ...]) -> None:
+        extent = node.extent
+        if extent is None or self._function is None:
             return
+        scalar, met = node.canonical.spelling, self._meets(node, above)
         text = self._sources[extent.file].of(extent)
-        scalar = cursor.type.get_canonical().spelling
-        self._literals[extent] = (text, scalar, function, self._meets(cursor, above))
-
-    def _math(
-        self, callee: Any, name: str, arguments: list[Any], function: str, above: tuple[Any, ...], call: Any
-    ) -> None:
-        extent = self._unit.extent(callee)
-        if extent is None:
+        macro = self._macro_at(extent)
+        if macro is not None and not self._is_number(macro):
+            for file, token in self._parts(macro):
+                if self._is_literal(token):
+                    self._note_literal(self._token_extent(file, token), token.text, scalar, met)
             return
-        met = [node for argument in arguments for node in self._values(argument)] or self._meets(call, above)
-        self._calls[extent] = (name, self._sources[extent.file].of(extent), function, met)
+        if not _NUMBER.match(text):
+            first = self._within(extent.file, extent.start, extent.end)[0]
+            extent, text = self._token_extent(extent.file, first), first.text
+        self._note_literal(extent, text, scalar, met)
+
+    def _is_literal(self, token: Token) -> bool:
+        """Whether a token of a macro's body is a literal, or a macro that stands for a floating-point number."""
+        if token.kind != "name":
+            return token.kind == "number" and _FLOATING.fullmatch(token.text) is not None
+        is_number = token.text in self._macros and self._is_number(token.text)
+        return is_number and any(self._is_literal(inner) for inner in self._body(token.text))
+
+    def _note_literal(self, extent: Extent, text: str, scalar: str, met: list[object]) -> None:
+        assert self._function is not None
+        key = (extent, self._function.label)
+        self._literals.setdefault(key, Literal(extent, text, scalar, self._function.label, ()))
+        self._met.setdefault(key, []).extend(met)
+
+    def _math(self, node: Node, name: str, above: tuple[Node, ...]) -> None:
+        extent = node.children[0].extent
+        if extent is None or self._function is None:
+            return
+        met = list(dict.fromkeys(self._values(node))) or self._meets(node, above)
+        text = self._sources[extent.file].of(extent)
+        macro = self._macro_at(extent)
+        if macro is not None and self._is_number(macro) and math_function(self._body(macro)[0].text) is None:
+            return  # a number
+        if macro is not None and not self._is_number(macro):
+            for file, token in self._parts(macro):
+                if token.kind == "name" and math_function(token.text) == name:
+                    self._note_math(self._token_extent(file, token), name, token.text, met)
+            return
+        self._note_math(extent, name, text, met)
+
+    def _note_math(self, extent: Extent, name: str, text: str, met: list[object]) -> None:
+        assert self._function is not None
+        key = (extent, self._function.label)
+        self._calls.setdefault(key, MathCall(extent, name, text, self._function.label, ()))
+        self._met.setdefault(("math", *key), []).extend(met)
+
+    def _token_extent(self, file: Path, token: Token) -> Extent:
+        line = self._sources[file].text.count("\n", 0, token.start) + 1
+        return Extent(file, token.start, token.start + len(token.text), line)
 
     # -- the result --------------------------------------------------------------------------------------------------
 
@@ -585,104 +794,112 @@ class _Finder:
         """Put the slots into classes and name these."""
         groups: dict[object, list[Member]] = {}
         for member in sorted(self._members.values(), key=lambda m: m.extent):
-            groups.setdefault(self._root(("slot", member.slot.extent)), []).append(member)
+            groups.setdefault(self._root(_node(member.slot)), []).append(member)
         kept: dict[object, str] = {}
-        for node, reason in self._kept.items():
+        for node, reason in self._kept:
             kept.setdefault(self._root(node), reason)
-        updated = {self._root(node) for node in self._updated}
-        taken = [
-            (root, members) for root, members in groups.items() if any(member.slot.is_device for member in members)
-        ]
-        names = _names([members for _, members in taken])
-        by_root = {root: name for (root, _), name in zip(taken, names, strict=True)}
-        classes = tuple(
-            TypeClass(
-                name=name,
-                scalar=members[0].slot.scalar,
-                slots=tuple(sorted({member.slot for member in members}, key=lambda slot: slot.extent)),
-                members=tuple(members),
-                role=_role(members, root in updated),
-                kernels=self._kernels(members),
-                kept=kept.get(root, ""),
-            )
-            for (root, members), name in zip(taken, names, strict=True)
-        )
+        updated = {self._root(node) for node in self._updated if node is not None}
+        taken = [(root, members) for root, members in groups.items() if self._kernels(members)]
+        names = dict(zip((root for root, _ in taken), _names([members for _, members in taken]), strict=True))
         return TypeClasses(
-            classes,
-            tuple(
-                Literal(extent, text, scalar, function, self._named(met, by_root))
-                for extent, (text, scalar, function, met) in sorted(self._literals.items())
+            classes=tuple(
+                TypeClass(
+                    name=names[root],
+                    scalar=members[0].slot.scalar,
+                    slots=tuple(sorted({member.slot for member in members}, key=lambda slot: slot.extent)),
+                    members=tuple(members),
+                    role=_role(members, root in updated),
+                    kernels=self._kernels(members),
+                    kept=kept.get(root, "") or _mixed(members),
+                )
+                for root, members in taken
             ),
-            tuple(
-                MathCall(extent, name, text, function, self._named(met, by_root))
-                for extent, (name, text, function, met) in sorted(self._calls.items())
+            literals=tuple(
+                dataclasses.replace(literal, meets=self._named(self._met[key], names))
+                for key, literal in sorted(self._literals.items())
+                if self._is_used(literal.extent)
             ),
-            tuple(
+            calls=tuple(
+                dataclasses.replace(call, meets=self._named(self._met["math", *key], names))
+                for key, call in sorted(self._calls.items())
+                if self._is_used(call.extent)
+            ),
+            copies=tuple(
                 Copy(extent, name, found)
                 for extent, (name, places) in sorted(self._copies.items())
-                if any(found := tuple(by_root.get(self._root(place), "") for place in places))
+                if any(found := tuple(names.get(self._root(place), "") for place in places))
             ),
         )
 
-    def _named(self, nodes: Iterable[object], names: dict[object, str]) -> tuple[str, ...]:
+    def _named(self, nodes: Iterable[object], names: Mapping[object, str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(names[root] for node in nodes if (root := self._root(node)) in names))
 
+    def _is_used(self, extent: Extent) -> bool:
+        return any(extent in kernel.extent for kernel in self._program.kernels) or any(
+            extent in need for need in self._needed
+        )
+
     def _kernels(self, members: list[Member]) -> tuple[str, ...]:
-        found: dict[str, None] = {}
-        for member in members:
-            for user, labels in self._users.items():
-                if member.slot.extent in user:
-                    found.update(dict.fromkeys(labels))
-        return tuple(kernel.label for kernel in self._program.kernels if kernel.label in found)
+        """Return the labels of the kernels in whose code, or that of what they need, a class has a slot."""
+        return tuple(
+            kernel.label
+            for kernel in self._program.kernels
+            if any(
+                member.slot.extent in extent and owner in ("", member.function)
+                for extent, owner in (
+                    (kernel.extent, kernel.label),
+                    *((need.extent, need.label if need.kind == "function" else "") for need in kernel.needs),
+                )
+                for member in members
+            )
+        )
 
 
-_LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
+def _node(slot: TypeSlot) -> object:
+    return ("slot", slot.extent, slot.scalar, slot.declarator)
 
 
-def operator(cursor: Any) -> str:
-    """Return the sign of a binary operator: what is written between its operands."""
-    children = list(cursor.get_children())
-    if len(children) != 2:
-        return ""
-    left, right = children[0].extent.end.offset, children[1].extent.start.offset
-    for token in cursor.get_tokens():
-        if left <= token.extent.start.offset < right and token.kind.name == "PUNCTUATION":
-            return str(token.spelling)
-    return ""
+def _bare(node: Node) -> Node:
+    """Return what is converted, for an implicit conversion."""
+    while node.kind in _TRANSPARENT and node.children:
+        node = node.children[-1]
+    return node
 
 
-def math_function(name: str) -> str | None:
-    """Return the mathematical function of a name (``expf``, ``__expf``); None if it is none."""
-    if intrinsic := _INTRINSIC.fullmatch(name):
-        return intrinsic[1]
-    if name in MATH:
-        return name
-    return name[:-1] if name.endswith("f") and name[:-1] in MATH else None
-
-
-_ROLES: Final = {"result": "result", "constant": "constant", "field": "local"}
+def _mixed(members: list[Member]) -> str:
+    """Say why a class cannot change whose members have different types already; "" for any other."""
+    scalars = sorted({member.slot.scalar for member in members})
+    return f"the same memory is {' and '.join(scalars)}" if len(scalars) > 1 else ""
 
 
 def _role(members: list[Member], is_updated: bool) -> str:
     kinds = {member.kind for member in members}
-    if any(m.is_pointer and m.kind in ("parameter", "device") for m in members) and "shared" not in kinds:
-        return "buffer"
-    for kind, role in (("shared", "shared"), ("constant", "constant"), ("parameter", "argument"), ("result", "result")):
+    if "shared" in kinds:
+        return "shared"
+    if any(m.is_pointer and m.kind in ("parameter", "device", "field") for m in members):
+        return "buffer" if any(m.kind in ("device", "field", "host") for m in members) else "local"
+    for kind, role in (
+        ("constant", "constant"),
+        ("device", "constant"),
+        ("parameter", "argument"),
+        ("result", "result"),
+    ):
         if kind in kinds:
             return role
     return "accumulator" if is_updated else "local"
 
 
 def _names(groups: list[list[Member]]) -> list[str]:
-    """Give each class a name: of the first member that tells most, with its function where another class has it too."""
+    """Give each class a name: of the member that tells most, with its function where another class has it too."""
     order = ("device", "constant", "parameter", "shared", "field", "local", "result", "host", "cast", "size")
-    best = [min(members, key=lambda m: (order.index(m.kind), m.extent)) for members in groups]
-    plain = [re.sub(r"\W+", "_", member.name) for member in best]
+    best = [min(members, key=lambda member: (order.index(member.kind), member.extent)) for members in groups]
+    plain = ["cast" if member.kind == "cast" else member.name for member in best]
     names: list[str] = []
     for member, name in zip(best, plain, strict=True):
-        candidate = name if plain.count(name) == 1 and member.kind != "cast" else f"{member.function}_{name}".strip("_")
-        number = 2
-        unique = candidate
+        is_alone = plain.count(name) == 1 and member.kind != "cast" and name
+        function = re.sub(r"\W+", "_", member.function).strip("_")
+        candidate = name if is_alone else f"{function}_{name or 'unnamed'}".strip("_")
+        unique, number = candidate, 2
         while unique in names:
             unique, number = f"{candidate}_{number}", number + 1
         names.append(unique)

@@ -11,14 +11,25 @@ import bisect
 import ctypes
 import functools
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from mptune.errors import MptuneError, did_you_mean
 
-__all__ = ["Diagnostic", "Edits", "Extent", "ProgramError", "SourceFile", "TranslationUnit", "cursors", "parse"]
+__all__ = [
+    "Diagnostic",
+    "Edits",
+    "Extent",
+    "Function",
+    "Node",
+    "ProgramError",
+    "SourceFile",
+    "TemplateArgument",
+    "TranslationUnit",
+    "parse",
+]
 
 #: Headers of CUDA and HIP that ``reading.hpp`` stands for.
 RUNTIME_HEADERS: Final = (
@@ -179,6 +190,142 @@ class Edits:
         return tuple(path for path, edits in self._edits.items() if edits)
 
 
+#: libclang's numbers of operators (CXBinaryOperatorKind, CXUnaryOperatorKind).
+_BINARY: Final = (
+    *("", ".*", "->*", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|"),
+    *("&&", "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ","),
+)
+_UNARY: Final = ("", "++", "--", "++", "--", "&", "*", "+", "-", "~", "!")
+
+
+class Node:
+    """A cursor of libclang's with what is asked of it more than once.
+
+    Attributes:
+        cursor: libclang's.
+        kind: of the cursor ("CALL_EXPR").
+    """
+
+    __slots__ = ("_canonical", "_children", "_extent", "_referenced", "_unit", "cursor", "kind")
+
+    def __init__(self, unit: TranslationUnit, cursor: Any) -> None:
+        self.cursor = cursor
+        self.kind: str = cursor.kind.name
+        self._unit = unit
+        self._children: tuple[Node, ...] | None = None
+        self._canonical: Any = None
+        self._extent: Extent | bool | None = False
+        self._referenced: Any = False
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """What it consists of, in the order of the text."""
+        if self._children is None:
+            self._children = tuple(Node(self._unit, child) for child in self.cursor.get_children())
+        return self._children
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        """The arguments of a call, or the parameters of a function."""
+        return tuple(Node(self._unit, child) for child in self.cursor.get_arguments())
+
+    @property
+    def spelling(self) -> str:
+        """The name it has or calls; "" for none."""
+        return str(self.cursor.spelling)
+
+    @property
+    def canonical(self) -> Any:
+        """Its type, without typedefs."""
+        if self._canonical is None:
+            self._canonical = self.cursor.type.get_canonical()
+        return self._canonical
+
+    @property
+    def referenced(self) -> Any:
+        """The declaration it refers to; None for none."""
+        if self._referenced is False:
+            self._referenced = self.cursor.referenced
+        return self._referenced
+
+    @property
+    def extent(self) -> Extent | None:
+        """Where it is written; None outside the program's files."""
+        if self._extent is False:
+            self._extent = self._unit.extent(self.cursor)
+        assert not isinstance(self._extent, bool)
+        return self._extent
+
+    @property
+    def operator(self) -> str:
+        """The sign of an operator; "" for anything else."""
+        library = _libclang().conf.lib
+        if self.kind in ("BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR"):
+            return _BINARY[library.clang_getCursorBinaryOperatorKind(self.cursor)]
+        return _UNARY[library.clang_getCursorUnaryOperatorKind(self.cursor)] if self.kind == "UNARY_OPERATOR" else ""
+
+    def walk(self) -> Iterator[Node]:
+        """Give it and everything within it, in the order of the text."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateArgument:
+    """What a parameter of a template stands for.
+
+    Attributes:
+        name: the parameter (``T``).
+        kind: "typename", or the type of a parameter that is a value (``int``).
+        value: the argument (``double``, ``19``).
+    """
+
+    name: str
+    kind: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the program with a body; of a template, each instantiation is one.
+
+    Attributes:
+        name: its name.
+        arguments: what the parameters of its template stand for; empty for a function that is none.
+        extent: its definition, with ``template <...>``.
+        body: from the opening brace to the closing one.
+        is_kernel: whether it is ``__global__``.
+        is_device: whether it is a kernel or runs on the device when called there.
+        usr: clang's name of it, the same in all files.
+        node: its cursor: parameters and body with their types, the template's parameters replaced.
+    """
+
+    name: str
+    arguments: tuple[TemplateArgument, ...]
+    extent: Extent
+    body: Extent
+    is_kernel: bool
+    is_device: bool
+    usr: str = field(repr=False)
+    node: Node = field(repr=False, compare=False)
+
+    @property
+    def label(self) -> str:
+        """How a call names it (``find_wall<19>``)."""
+        return self.name + (f"<{', '.join(argument.value for argument in self.arguments)}>" if self.arguments else "")
+
+    @property
+    def parameters(self) -> tuple[Node, ...]:
+        """Its parameters."""
+        return tuple(child for child in self.node.children if child.kind == "PARM_DECL")
+
+    @property
+    def block(self) -> Node:
+        """Its body."""
+        return next(child for child in self.node.children if child.kind == "COMPOUND_STMT")
+
+
 class TranslationUnit:
     """A file as clang parsed it, with everything of the program that it includes.
 
@@ -207,6 +354,90 @@ class TranslationUnit:
         names = [str(self.path), *(str(inclusion.include.name) for inclusion in self.unit.get_includes())]
         found = {source.path: source for name in names if (source := self.source(name)) is not None}
         return tuple(found.values())
+
+    @functools.cached_property
+    def top(self) -> tuple[Node, ...]:
+        """What the program's files declare and define outside functions and namespaces; macros and their uses, too."""
+        found: list[Node] = []
+
+        def take(cursors: Iterable[Any]) -> None:
+            for cursor in cursors:
+                if self.extent(cursor) is None:
+                    continue
+                if cursor.kind.name in ("NAMESPACE", "LINKAGE_SPEC"):
+                    take(cursor.get_children())
+                else:
+                    found.append(Node(self, cursor))
+
+        take(self.unit.cursor.get_children())
+        return tuple(found)
+
+    @functools.cached_property
+    def macros(self) -> frozenset[str]:
+        """The names of all macros, of the system's headers too."""
+        children = self.unit.cursor.get_children()
+        return frozenset(str(cursor.spelling) for cursor in children if cursor.kind.name == "MACRO_DEFINITION")
+
+    @functools.cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """All functions with a body: kernels, device and host functions, and instantiations of templates."""
+        found: dict[str, Function] = {}
+        waiting = [inner for node in self.top for inner in _functions_of(node)]
+        while waiting:
+            node = waiting.pop(0)
+            function = self._function(node)
+            if function is None or function.usr in found:
+                continue
+            found[function.usr] = function
+            for inner in node.walk():
+                called = inner.referenced if inner.kind in ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR") else None
+                if called is None or called.kind.name not in FUNCTIONS or called.get_usr() in found:
+                    continue
+                definition = called.get_definition()
+                if definition is not None and self.extent(definition) is not None:
+                    waiting.append(Node(self, definition))
+        return tuple(sorted(found.values(), key=lambda function: self.order(function.extent)))
+
+    def order(self, extent: Extent) -> tuple[int, ...]:
+        """Return a key that puts places into the order in which the compiler reads them, through includes."""
+        return (*self._order_of_files.get(extent.file, ()), extent.start)
+
+    @functools.cached_property
+    def _order_of_files(self) -> dict[Path, tuple[int, ...]]:
+        """For each file of the program where it is read: the places of the includes that lead to it."""
+        order: dict[Path, tuple[int, ...]] = {self.path: ()}
+        for inclusion in self.unit.get_includes():
+            if inclusion.source is None:
+                continue  # the command line's
+            source, path = Path(str(inclusion.source.name)).resolve(), Path(str(inclusion.include.name)).resolve()
+            if source in order and path not in order:
+                order[path] = (*order[source], inclusion.location.offset)
+        return order
+
+    def _function(self, node: Node) -> Function | None:
+        """Return a function with a body; None for one that has none, and for a template itself."""
+        body = next((child for child in node.children if child.kind == "COMPOUND_STMT"), None)
+        if body is None or node.kind == "FUNCTION_TEMPLATE" or body.extent in (None, node.extent):
+            return None  # (what the compiler writes by itself has the struct's extent)
+        cindex = _libclang()
+        template = cindex.conf.lib.clang_getSpecializedCursorTemplate(node.cursor)
+        extent = self.extent(template) if template is not None else node.extent
+        if extent is None or body.extent not in extent:
+            extent = node.extent
+        if extent is None:
+            return None
+        attributes = {child.kind for child in node.children}
+        is_kernel = "CUDAGLOBAL_ATTR" in attributes
+        return Function(
+            name=node.spelling,
+            arguments=_arguments(node.cursor, template),
+            extent=extent,
+            body=body.extent,
+            is_kernel=is_kernel,
+            is_device=is_kernel or "CUDADEVICE_ATTR" in attributes,
+            usr=node.cursor.get_usr(),
+            node=node,
+        )
 
     def extent(self, cursor: Any) -> Extent | None:
         """Return where a cursor is written; None outside the program's files."""
@@ -310,11 +541,39 @@ def parse(
     return units
 
 
-def cursors(cursor: Any) -> Iterator[Any]:
-    """Give a cursor and everything within it, in the order of the text."""
-    yield cursor
-    for child in cursor.get_children():
-        yield from cursors(child)
+#: Kinds of cursors that are functions.
+FUNCTIONS: Final = (
+    *("FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION"),
+)
+
+
+def _functions_of(node: Node) -> Iterator[Node]:
+    """Give the functions that a declaration is or has as members."""
+    if node.kind in FUNCTIONS:
+        yield node
+    elif node.kind in ("STRUCT_DECL", "CLASS_DECL"):
+        for child in node.children:
+            yield from _functions_of(child)
+
+
+def _arguments(cursor: Any, template: Any) -> tuple[TemplateArgument, ...]:
+    """Return what the parameters of a function template stand for in an instantiation."""
+    if template is None or cursor.get_num_template_arguments() < 1:
+        return ()
+    found = []
+    parameters = [child for child in template.get_children() if child.kind.name.startswith("TEMPLATE_")]
+    for index, parameter in enumerate(parameters[: cursor.get_num_template_arguments()]):
+        kind = cursor.get_template_argument_kind(index).name
+        if kind == "TYPE":
+            value = cursor.get_template_argument_type(index).spelling
+        else:
+            value = str(cursor.get_template_argument_value(index)) if kind == "INTEGRAL" else ""
+        is_type = parameter.kind.name == "TEMPLATE_TYPE_PARAMETER"
+        name = "typename" if is_type else parameter.type.spelling
+        if name == "bool":
+            value = "true" if value not in ("0", "") else "false"
+        found.append(TemplateArgument(parameter.spelling, name, value))
+    return tuple(found)
 
 
 def _files() -> Path:
@@ -331,6 +590,8 @@ def _libclang() -> Any:
         function = getattr(cindex.conf.lib, name)
         number = ctypes.POINTER(ctypes.c_uint)
         function.argtypes = [cindex.SourceLocation, ctypes.POINTER(cindex.c_object_p), number, number, number]
+    for name in ("clang_getCursorBinaryOperatorKind", "clang_getCursorUnaryOperatorKind"):
+        getattr(cindex.conf.lib, name).argtypes = [cindex.Cursor]
     return cindex
 
 

@@ -8,22 +8,46 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.adopt.parsing import Diagnostic, Extent, ProgramError, SourceFile, TranslationUnit, cursors, parse
+from mptune.adopt.accesses import Accesses
+from mptune.adopt.parsing import (
+    FUNCTIONS,
+    Diagnostic,
+    Extent,
+    Function,
+    Node,
+    ProgramError,
+    SourceFile,
+    TemplateArgument,
+    TranslationUnit,
+    parse,
+)
+from mptune.cplusplus import Token, tokens
 
-__all__ = ["Declaration", "Kernel", "LaunchSite", "Parameter", "Program", "Refusal", "RuntimeCall", "read"]
+__all__ = [
+    "Declaration",
+    "Kernel",
+    "LaunchSite",
+    "Parameter",
+    "Program",
+    "Refusal",
+    "RuntimeCall",
+    "TemplateCall",
+    "read",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a kernel.
+    """A parameter of a kernel, or a field of a struct that is one.
 
     Attributes:
-        name: its name; "" for one without.
+        name: its name ("" for none); of a field with the fields on the way (``u.x``).
         type: its type as the program writes it (``const Real *``).
         canonical: its type without typedefs (``const double *``).
         role: "in", "out" or "inout" for a pointer, by what the kernel and its device functions do with it; "scalar" for
             a number; "struct" for a struct by value.
         extent: where it is declared.
+        fields: of a struct by value, of structs in it as well.
     """
 
     name: str
@@ -31,6 +55,7 @@ class Parameter:
     canonical: str
     role: str
     extent: Extent
+    fields: tuple[Parameter, ...] = ()
 
     @property
     def is_pointer(self) -> bool:
@@ -44,20 +69,42 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateCall:
+    """A call of a device function that is an instantiation of a template.
+
+    Attributes:
+        extent: the function's name in the call, with template arguments if they are written (``help<T, N>``).
+        label: of the function (``help<double, 3>``).
+    """
+
+    extent: Extent
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     """Something outside a kernel that it needs.
 
     Attributes:
-        kind: "function" (of the device), "prototype" (of one that is used before it is defined), "struct", "typedef",
-            "enum", "constant" (``__constant__``), "device" (``__device__`` variable), "variable" (of both sides,
-            constant) or "macro".
+        kind: "function" (of the device), "prototype" (of one that is declared before it is defined), "struct",
+            "typedef", "enum", "constant" (``__constant__``), "device" (``__device__`` variable), "variable" (of both
+            sides, constant) or "macro".
         name: its name.
         extent: all of it, with ``template <...>``, ``#define`` and the semicolon.
+        arguments: of a function's template, as those of a kernel.
+        calls: of instantiated device functions, in a function.
     """
 
     kind: str
     name: str
     extent: Extent
+    arguments: tuple[TemplateArgument, ...] = ()
+    calls: tuple[TemplateCall, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """How a call names it, with template arguments."""
+        return self.name + (f"<{', '.join(argument.value for argument in self.arguments)}>" if self.arguments else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +113,13 @@ class Kernel:
 
     Attributes:
         name: its name.
-        arguments: of its template: what each parameter of it stands for, by name (``{"T": "double", "N": "19"}``).
+        arguments: what the parameters of its template stand for; empty if it is none.
         parameters: in order.
         extent: its definition, with ``template <...>``.
         body: from the opening brace to the closing one.
-        needs: what is declared outside and used in it, also through device functions; in the order of the source.
+        needs: what is declared outside and used in it, also through device functions; in the order of the source. A
+            device function that is a template is there once for each instantiation.
+        calls: of instantiated device functions in its body.
         has_barrier: whether its threads wait for each other.
         has_shared: whether its threads share memory.
         is_flat: whether where a thread is enters only as the index ``blockIdx.x * blockDim.x + threadIdx.x`` (and
@@ -78,11 +127,12 @@ class Kernel:
     """
 
     name: str
-    arguments: Mapping[str, str]
+    arguments: tuple[TemplateArgument, ...]
     parameters: tuple[Parameter, ...]
     extent: Extent
     body: Extent
     needs: tuple[Declaration, ...]
+    calls: tuple[TemplateCall, ...]
     has_barrier: bool
     has_shared: bool
     is_flat: bool
@@ -90,7 +140,7 @@ class Kernel:
     @property
     def label(self) -> str:
         """How a launch names it (``find_wall<19>``); no two of a program are the same."""
-        return self.name + (f"<{', '.join(self.arguments.values())}>" if self.arguments else "")
+        return self.name + (f"<{', '.join(argument.value for argument in self.arguments)}>" if self.arguments else "")
 
     @property
     def identifier(self) -> str:
@@ -148,7 +198,7 @@ class Refusal:
 
     Attributes:
         extent: where.
-        what: what it is ("cub::BlockReduce").
+        what: what it does that cannot be adopted ("uses cub").
         remedy: what the user can do.
         kernel: the label of the kernel that cannot be adopted; "" if it is the program.
     """
@@ -159,8 +209,8 @@ class Refusal:
     kernel: str
 
     def __str__(self) -> str:
-        subject = f"kernel {self.kernel} uses" if self.kernel else "the program uses"
-        return f"{self.extent}: {subject} {self.what}, which cannot be adopted; {self.remedy}"
+        subject = f"kernel {self.kernel}" if self.kernel else "the program"
+        return f"{self.extent}: {subject} cannot be adopted: it {self.what}; {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,37 +267,55 @@ def read(files: Sequence[Path], defines: Mapping[str, str] | None = None, includ
         ProgramError: a file is missing or does not parse, or there is no kernel in it.
     """
     units = parse(files, defines, includes)
-    found = [_UnitReader(unit) for unit in units]
+    readers = [_UnitReader(unit) for unit in units]
     texts = {source.path: source for unit in units for source in unit.files()}
+    launches = {(launch.extent, launch.kernel): launch for reader in readers for launch in reader.launches}
     program = Program(
         sources=tuple(unit.path for unit in units),
         files=tuple(texts.values()),
         defines=dict(defines or {}),
         includes=tuple(includes),
-        entry=next((reader.entry for reader in found if reader.entry), None),
-        kernels=tuple({kernel.label: kernel for reader in found for kernel in reader.kernels}.values()),
-        launches=tuple(launch for reader in found for launch in reader.launches),
-        calls=tuple(call for reader in found for call in reader.calls),
-        refusals=tuple(refusal for reader in found for refusal in reader.refusals),
-        errors=tuple(error for reader in found for error in reader.errors),
+        entry=next((reader.entry for reader in readers if reader.entry), None),
+        kernels=tuple({kernel.label: kernel for reader in readers for kernel in reader.kernels}.values()),
+        launches=tuple(launches.values()),
+        calls=tuple({call.extent: call for reader in readers for call in reader.calls}.values()),
+        refusals=tuple(dict.fromkeys(refusal for reader in readers for refusal in reader.refusals)),
+        errors=tuple(error for reader in readers for error in reader.errors),
         units=tuple(units),
     )
     if not program.kernels and not program.refusals:
         errors = "".join(f"\n  {error}" for error in program.errors[:5])
-        names = ", ".join(file.name for file in files)
+        names = ", ".join(str(file) for file in files)
         raise ProgramError(f"no kernel in {names}" + (f"; clang could not read all of it:{errors}" if errors else ""))
     return program
 
 
-_FUNCTIONS: Final = ("FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "CONVERSION_FUNCTION")
 _TYPES: Final = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE")
+_TYPEDEFS: Final = ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL")
 _RUNTIME: Final = re.compile(r"(cuda|hip)[A-Z]\w+")
-#: `blockIdx.x * blockDim.x + threadIdx.x` in every order, and `gridDim.x * blockDim.x`.
-_FLAT: Final = re.compile(
-    r"\(?\bblock(?:Idx|Dim)\.(\w)\)?\s*\*\s*\(?block(?:Idx|Dim)\.\1\)?\s*\+\s*threadIdx\.\1"
-    r"|\bthreadIdx\.(\w)\s*\+\s*\(?\s*block(?:Idx|Dim)\.\2\s*\*\s*block(?:Idx|Dim)\.\2"
-    r"|\b(?:gridDim|blockDim)\.(\w)\s*\*\s*(?:gridDim|blockDim)\.\3"
+_PLACE: Final = re.compile(r"(threadIdx|blockIdx|blockDim|gridDim)\.")
+#: The index of a thread among all of them, and how many there are, in a text without spaces.
+_INDEX: Final = re.compile(
+    r"\(?(?:blockIdx\.(\w)\)?\*\(?blockDim|blockDim\.(\w)\)?\*\(?blockIdx)\.(?:\1|\2)\)?\+\(?threadIdx\.(?:\1|\2)\b"
+    r"|threadIdx\.(\w)\)?\+\(?(?:blockIdx\.\3\)?\*\(?blockDim|blockDim\.\3\)?\*\(?blockIdx)\.\3\b"
+    r"|(?:gridDim\.(\w)\)?\*\(?blockDim|blockDim\.(\w)\)?\*\(?gridDim)\.(?:\4|\5)\b"
 )
+
+#: What kernels cannot use, by the words that show it: what it is called, and what to do.
+_FORBIDDEN: Final = (
+    (re.compile(r"cub"), "cub", "write its reduction or scan out with shared memory"),
+    (re.compile(r"thrust"), "thrust", "write the algorithm out as a kernel"),
+    (re.compile(r"wmma|nvcuda"), "tensor cores (wmma)", "write the product out as loops"),
+    (re.compile(r"cooperative_groups|cg|this_thread_block|this_grid|tiled_partition|thread_block_tile"),
+     "cooperative groups", "use threadIdx and __syncthreads() instead"),
+    (re.compile(r"tex[123]D\w*|surf[123]D\w*|texture|surface|(?:cuda|hip)(?:Texture|Surface)Object_t|tex1Dfetch"),
+     "textures or surfaces", "read from a buffer instead"),
+    (re.compile(r"__shfl\w*|__ballot\w*|__any\w*|__all\w*|__activemask|__match_\w+|__syncwarp|__reduce_\w+_sync|warpSize"),
+     "warp intrinsics", "let threads share memory with __shared__ and __syncthreads() instead"),
+    (re.compile(r"curand\w*|hiprand\w*"), "random numbers of a library", "draw them on the host"),
+    (re.compile(r"asm|__asm__|__asm"), "inline assembly", "write it in C++"),
+    (re.compile(r"__pipeline_\w+|memcpy_async"), "asynchronous copies", "copy with ordinary loads"),
+)  # fmt: skip
 
 
 class _UnitReader:
@@ -261,100 +329,167 @@ class _UnitReader:
         self.calls: list[RuntimeCall] = []
         self.refusals: list[Refusal] = []
         self.errors = list(unit.diagnostics())
-        self._order = _order_of_files(unit)
-        self._macros: dict[str, Any] = {}
-        self._uses_of_macros: list[tuple[Extent, Any]] = []
-        top = [cursor for cursor in unit.unit.cursor.get_children() if unit.extent(cursor) is not None]
-        for cursor in top:
-            if cursor.kind.name == "MACRO_DEFINITION":
-                self._macros[cursor.spelling] = cursor
-            elif cursor.kind.name == "MACRO_INSTANTIATION":
-                extent = unit.extent(cursor)
-                assert extent is not None
-                self._uses_of_macros.append((extent, cursor))
-        for cursor in top:
-            self._read(cursor)
+        self._functions = {function.usr: function for function in unit.functions}
+        self._accesses = Accesses(self._functions)
+        self._macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
+        self._uses = [(node.extent, node.spelling) for node in unit.top if node.kind == "MACRO_INSTANTIATION"]
+        self._missing_headers()
+        for function in unit.functions:
+            if function.is_kernel:
+                self._kernel(function)
+            elif function.name == "main" and not function.is_device:
+                self.entry = function.extent
+            if not function.is_kernel:
+                self._host(function)
 
-    def _read(self, cursor: Any) -> None:
-        kind = cursor.kind.name
-        if kind in ("NAMESPACE", "LINKAGE_SPEC", "UNEXPOSED_DECL"):
-            for child in cursor.get_children():
-                self._read(child)
-        elif kind in _FUNCTIONS and cursor.is_definition():
-            if is_kernel(cursor):
-                self.kernels.append(self._kernel(cursor))
-            elif not is_device(cursor):
-                if cursor.spelling == "main":
-                    self.entry = self._unit.extent(cursor)
-                self._host(cursor)
+    # -- kernels -----------------------------------------------------------------------------------------------------
 
-    def _kernel(self, cursor: Any) -> Kernel:
-        extent, body = self._unit.extent(cursor), self._unit.extent(_body(cursor))
-        assert extent is not None
-        assert body is not None
-        needs, text = self._needs(cursor)
-        without_index = _FLAT.sub("", text)
-        return Kernel(
-            name=cursor.spelling,
-            arguments={},
-            parameters=tuple(
-                self._parameter(child) for child in cursor.get_children() if child.kind.name == "PARM_DECL"
-            ),
-            extent=extent,
-            body=body,
-            needs=needs,
-            has_barrier="__syncthreads" in text,
-            has_shared="__shared__" in text or "HIP_DYNAMIC_SHARED" in text,
-            is_flat=re.search(r"\b(threadIdx|blockIdx|blockDim|gridDim|hipThreadIdx|hipBlock|hipGrid)", without_index)
-            is None,
+    def _kernel(self, function: Function) -> None:
+        used = self._used_functions(function)
+        refusals = list(self._refused(function, used))
+        self.refusals += refusals
+        if refusals:
+            return
+        text = "".join(self._code(inner.extent) for inner in used)
+        text = re.sub(r"hip(Thread|Block|Grid)(Idx|Dim)_(\w)", lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text)
+        accesses = self._accesses.of(function)
+        self.kernels.append(
+            Kernel(
+                name=function.name,
+                arguments=function.arguments,
+                parameters=tuple(
+                    _parameter(node.cursor, node.extent, (index,), accesses, "")
+                    for index, node in enumerate(function.parameters)
+                    if node.extent is not None
+                ),
+                extent=function.extent,
+                body=function.body,
+                needs=self._needs(used),
+                calls=self._template_calls(function),
+                has_barrier="__syncthreads" in text,
+                has_shared="__shared__" in text or "HIP_DYNAMIC_SHARED" in text,
+                is_flat=_PLACE.search(_INDEX.sub("", text)) is None,
+            )
         )
 
-    def _parameter(self, cursor: Any) -> Parameter:
-        canonical = cursor.type.get_canonical()
-        extent = self._unit.extent(cursor)
-        assert extent is not None
-        if canonical.kind.name in ("POINTER", "INCOMPLETEARRAY", "CONSTANTARRAY"):
-            pointee = canonical.get_pointee() if canonical.kind.name == "POINTER" else canonical.element_type
-            role = "in" if pointee.is_const_qualified() else "inout"
-        else:
-            role = "struct" if canonical.kind.name == "RECORD" else "scalar"
-        return Parameter(cursor.spelling, cursor.type.spelling, canonical.spelling, role, extent)
-
-    def _needs(self, kernel: Any) -> tuple[tuple[Declaration, ...], str]:
-        """Find what a kernel needs, and the text of itself and of all device functions among it."""
-        found: dict[tuple[object, ...], Declaration] = {}
-        seen: set[str] = set()
-        texts: list[str] = []
-        waiting = [kernel]
+    def _used_functions(self, function: Function) -> list[Function]:
+        """Return a function and the program's functions that it uses, itself first."""
+        found = {function.usr: function}
+        waiting = [function]
         while waiting:
-            cursor = waiting.pop()
-            extent = self._unit.extent(cursor)
-            if extent is None:
+            for node in waiting.pop().block.walk():
+                called = node.referenced if node.kind in _REFERENCES else None
+                used = self._functions.get(called.get_usr()) if called is not None else None
+                if used is not None and used.usr not in found:
+                    found[used.usr] = used
+                    waiting.append(used)
+        return list(found.values())
+
+    def _refused(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
+        """Give the reasons why a kernel cannot be adopted; what clang says only if there is no other."""
+        reasons = list(self._reasons(kernel, used))
+        yield from reasons
+        errors = (
+            error for error in self.errors for function in used if error.extent and error.extent in function.extent
+        )
+        for error in errors if not reasons else ():
+            assert error.extent is not None
+            what = f"does not compile ({error.message})"
+            yield Refusal(error.extent, what, "if nvcc or hipcc takes it, write it in plainer C++", kernel.label)
+            break
+
+    def _reasons(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
+        for function in used:
+            for pattern, what, remedy in _FORBIDDEN:
+                word = next((w for w in self._words(function.extent) if pattern.fullmatch(w.text)), None)
+                if word is not None:
+                    yield Refusal(self._word_extent(function.extent, word), f"uses {what}", remedy, kernel.label)
+            inside = list(function.block.walk())
+            launch = next((node for node in inside if node.spelling == "__cudaPushCallConfiguration"), None)
+            if launch is not None:
+                yield Refusal(
+                    launch.extent or function.extent, "launches a kernel itself", "launch from the host", kernel.label
+                )
+            for node in inside:
+                if node.kind in ("CXX_NEW_EXPR", "CXX_DELETE_EXPR"):
+                    what, remedy = "allocates memory itself", "allocate a buffer on the host"
+                    yield Refusal(node.extent or function.extent, what, remedy, kernel.label)
+                    break
+            if self._calls_itself(function):
+                yield Refusal(function.extent, f"calls {function.name} recursively", "write it as a loop", kernel.label)
+
+    def _calls_itself(self, function: Function) -> bool:
+        waiting, seen = [function], set()
+        while waiting:
+            for node in waiting.pop().block.walk():
+                called = node.referenced if node.kind in _REFERENCES else None
+                usr = called.get_usr() if called is not None else ""
+                if usr == function.usr:
+                    return True
+                if usr in self._functions and usr not in seen:
+                    seen.add(usr)
+                    waiting.append(self._functions[usr])
+        return False
+
+    def _template_calls(self, function: Function) -> tuple[TemplateCall, ...]:
+        found: dict[Extent, TemplateCall] = {}
+        for node in function.block.walk():
+            if node.kind != "CALL_EXPR" or node.referenced is None or not node.children:
                 continue
-            if cursor.kind.name in _FUNCTIONS:
-                texts.append(self._text(extent))
+            called = self._functions.get(node.referenced.get_usr())
+            extent = node.children[0].extent
+            if called is not None and called.arguments and extent is not None:
+                found.setdefault(extent, TemplateCall(extent, called.label))
+        return tuple(found.values())
+
+    # -- what kernels need -------------------------------------------------------------------------------------------
+
+    def _needs(self, used: list[Function]) -> tuple[Declaration, ...]:
+        """Return what a kernel needs besides itself, in the order of the source."""
+        kernel = used[0]
+        found: dict[tuple[object, ...], Declaration] = {}
+        seen: set[tuple[str, bool]] = set()
+        waiting: list[tuple[Node, Extent]] = [(function.node, function.extent) for function in used]
+        for function in used[1:]:
+            parent = self._outermost(function.node.cursor)
+            if parent is not None and parent.kind.name not in _TYPES:
+                own = Declaration(
+                    "function", function.name, function.extent, function.arguments, self._template_calls(function)
+                )
+                found[(*self._unit.order(function.extent), function.label)] = own
+        while waiting:
+            node, extent = waiting.pop()
             for name in self._macros_used(extent):
-                definition = self._macros[name]
-                place = self._macro(definition)
-                found.setdefault(self._place(place), Declaration("macro", name, place))
-            for inner in cursors(cursor):
-                referenced = inner.referenced
-                if referenced is None:
-                    continue
-                for target in filter(None, (self._outermost(referenced), self._definition(referenced))):
-                    if target.get_usr() + str(target.is_definition()) in seen or target == kernel:
+                place = self._macro(self._macros[name])
+                found.setdefault((*self._unit.order(place), ""), Declaration("macro", name, place))
+            for inner in node.walk():
+                for target in self._targets(inner):
+                    key = (target.get_usr(), target.is_definition())
+                    if key in seen or target.get_usr() == kernel.usr:
                         continue
-                    seen.add(target.get_usr() + str(target.is_definition()))
+                    seen.add(key)
                     declaration = self._declaration(target)
-                    if declaration is None:
+                    if declaration is None or declaration.extent == kernel.extent:
                         continue
-                    found.setdefault(self._place(declaration.extent), declaration)
-                    waiting.append(target)
-        return tuple(found[place] for place in sorted(found)), "\n".join(texts)
+                    found.setdefault((*self._unit.order(declaration.extent), ""), declaration)
+                    waiting.append((Node(self._unit, target), declaration.extent))
+        within = {one for one in found.values() for other in found.values() if one.extent in other.extent != one.extent}
+        return tuple(found[place] for place in sorted(found) if found[place] not in within)
+
+    def _targets(self, node: Node) -> Iterator[Any]:
+        """Give the top-level declarations that a node refers to, by its name or its type."""
+        for cursor in (node.referenced, _type_declaration(node)):
+            outermost = self._outermost(cursor) if cursor is not None else None
+            if outermost is None or self._unit.extent(outermost) is None:
+                continue
+            yield outermost
+            definition = outermost.get_definition()
+            if definition is not None and definition != outermost:
+                yield definition
 
     def _macros_used(self, extent: Extent) -> Iterator[str]:
         """Give the program's macros that are used in a piece, and those that these use."""
-        waiting = [cursor.spelling for place, cursor in self._uses_of_macros if place in extent]
+        waiting = [name for place, name in self._uses if place is not None and place in extent]
         seen: set[str] = set()
         while waiting:
             name = waiting.pop()
@@ -364,85 +499,90 @@ class _UnitReader:
             yield name
             waiting += re.findall(r"[A-Za-z_]\w*", self._text(self._macro(self._macros[name])))
 
-    def _macro(self, definition: Any) -> Extent:
+    def _macro(self, definition: Node) -> Extent:
         """Return the whole line (or lines) of a macro's definition."""
-        extent = self._unit.extent(definition)
+        extent = definition.extent
         assert extent is not None
-        text = self._source(extent).text
-        return Extent(extent.file, text.rindex("#", 0, extent.start), extent.end, extent.line)
+        return Extent(extent.file, self._source(extent).text.rindex("#", 0, extent.start), extent.end, extent.line)
 
     def _outermost(self, cursor: Any) -> Any:
-        """Return the declaration at the program's top level that holds another; None for a local of a function."""
-        while (parent := cursor.semantic_parent) is not None:
+        """Return the declaration outside functions that holds another; None for a local of a function."""
+        if cursor is not None and cursor.lexical_parent is not None and cursor.lexical_parent.kind.name in FUNCTIONS:
+            return None  # extern __shared__
+        while cursor is not None and (parent := cursor.semantic_parent) is not None:
             if parent.kind.name in ("TRANSLATION_UNIT", "NAMESPACE", "LINKAGE_SPEC"):
                 return cursor
-            if parent.kind.name in _FUNCTIONS:
+            if parent.kind.name in FUNCTIONS:
                 return None
             cursor = parent
         return None
-
-    def _definition(self, cursor: Any) -> Any:
-        outermost = self._outermost(cursor)
-        return outermost.get_definition() if outermost is not None else None
 
     def _declaration(self, cursor: Any) -> Declaration | None:
         extent = self._unit.extent(cursor)
         if extent is None:
             return None
         kind = cursor.kind.name
-        if kind in _FUNCTIONS:
+        if kind in FUNCTIONS:
             if cursor.is_definition():
-                return Declaration("function", cursor.spelling, extent)
+                return None  # each with its template arguments, see above
             return Declaration("prototype", cursor.spelling, self._with_semicolon(extent))
         if kind in _TYPES:
             return Declaration("struct", cursor.spelling, self._with_semicolon(extent))
-        if kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL"):
+        if kind in _TYPEDEFS:
             return Declaration("typedef", cursor.spelling, self._with_semicolon(extent))
         if kind == "ENUM_DECL":
             return Declaration("enum", cursor.spelling, self._with_semicolon(extent))
         if kind == "VAR_DECL":
             kinds = {child.kind.name for child in cursor.get_children()}
-            constant = (
+            found = (
                 "constant" if "CUDACONSTANT_ATTR" in kinds else "device" if "CUDADEVICE_ATTR" in kinds else "variable"
             )
-            return Declaration(constant, cursor.spelling, self._with_semicolon(extent))
+            return Declaration(found, cursor.spelling, self._with_semicolon(extent))
         return None
 
-    def _host(self, function: Any) -> None:
-        for cursor in cursors(_body(function) or function):
-            if cursor.kind.name != "CALL_EXPR":
-                continue
-            children = list(cursor.get_children())
-            if len(children) > 1 and children[1].spelling == "__cudaPushCallConfiguration":
-                self._launch(function, cursor, children)
-            elif not children or cursor.referenced is None or cursor.referenced.kind.name == "CONSTRUCTOR":
-                continue
-            elif _RUNTIME.fullmatch(cursor.spelling) and (extent := self._unit.extent(cursor)) is not None:
-                name = re.sub("^hip", "cuda", cursor.spelling)
-                arguments = tuple(filter(None, (self._unit.extent(child) for child in cursor.get_arguments())))
-                self.calls.append(RuntimeCall(name, function.spelling, extent, arguments))
+    # -- the host ----------------------------------------------------------------------------------------------------
 
-    def _launch(self, function: Any, cursor: Any, children: list[Any]) -> None:
-        unit = self._unit
-        grid, block, shared, stream = (unit.extent(child) for child in list(children[1].get_children())[1:5])
-        extent, callee = unit.extent(cursor), unit.extent(children[0])
-        assert extent is not None
-        assert callee is not None
-        assert grid is not None
-        assert block is not None
-        arguments = tuple(filter(None, (unit.extent(child) for child in children[2:])))
-        label = children[0].spelling
+    def _missing_headers(self) -> None:
+        for error in self.errors:
+            missing = re.fullmatch(r"'(.+)' file not found", error.message)
+            if missing is None or error.extent is None:
+                continue
+            remedy = next((text for word, text in _LIBRARIES.items() if missing[1].startswith(word)), _FIND_HEADER)
+            self.refusals.append(Refusal(error.extent, f"includes {missing[1]}, which is not there", remedy, ""))
+
+    def _host(self, function: Function) -> None:
+        for node in function.block.walk():
+            if node.kind != "CALL_EXPR" or not node.children:
+                continue
+            if len(node.children) > 1 and node.children[1].spelling == "__cudaPushCallConfiguration":
+                self._launch(function, node)
+            elif _RUNTIME.fullmatch(node.spelling) and node.referenced is not None and node.extent is not None:
+                if node.referenced.kind.name == "CONSTRUCTOR":
+                    continue
+                name = re.sub("^hip", "cuda", node.spelling)
+                arguments = tuple(filter(None, (argument.extent for argument in node.arguments)))
+                self.calls.append(RuntimeCall(name, function.name, node.extent, arguments))
+
+    def _launch(self, function: Function, node: Node) -> None:
+        called, configuration, *arguments = node.children
+        grid, block, shared, stream = (child.extent for child in configuration.children[1:5])
+        kernel = self._functions.get(node.referenced.get_usr()) if node.referenced is not None else None
+        label = kernel.label if kernel is not None else called.spelling
+        if node.extent is None or called.extent is None or grid is None or block is None:
+            place = node.extent or function.extent
+            self.refusals.append(Refusal(place, "is launched in the body of a macro", "write the launch out", label))
+            return
+        places = tuple(filter(None, (argument.extent for argument in arguments)))
         self.launches.append(
-            LaunchSite(label, function.spelling, extent, callee, grid, block, shared, stream, arguments)
+            LaunchSite(label, function.name, node.extent, called.extent, grid, block, shared, stream, places)
         )
+
+    # -- texts -------------------------------------------------------------------------------------------------------
 
     def _with_semicolon(self, extent: Extent) -> Extent:
         text = self._source(extent).text
         end = text.find(";", extent.end)
         return Extent(extent.file, extent.start, end + 1 if end >= 0 else extent.end, extent.line)
-
-    def _place(self, extent: Extent) -> tuple[object, ...]:
-        return (*self._order[extent.file], extent.start)
 
     def _source(self, extent: Extent) -> SourceFile:
         source = self._unit.source(str(extent.file))
@@ -452,28 +592,64 @@ class _UnitReader:
     def _text(self, extent: Extent) -> str:
         return self._source(extent).of(extent)
 
+    def _code(self, extent: Extent) -> str:
+        """Return a piece of text without spaces and comments."""
+        return "".join(token.text for token in tokens(self._text(extent)))
 
-def is_kernel(function: Any) -> bool:
-    """Whether a function is a kernel."""
-    return any(child.kind.name == "CUDAGLOBAL_ATTR" for child in function.get_children())
+    def _words(self, extent: Extent) -> Iterator[Token]:
+        return (token for token in tokens(self._text(extent)) if token.kind == "name")
 
-
-def is_device(function: Any) -> bool:
-    """Whether a function runs on the device, perhaps on the host too."""
-    return any(child.kind.name == "CUDADEVICE_ATTR" for child in function.get_children())
-
-
-def _body(function: Any) -> Any:
-    return next((child for child in function.get_children() if child.kind.name == "COMPOUND_STMT"), None)
+    def _word_extent(self, extent: Extent, word: Token) -> Extent:
+        start = extent.start + word.start
+        line = extent.line + self._text(extent).count("\n", 0, word.start)
+        return Extent(extent.file, start, start + len(word.text), line)
 
 
-def _order_of_files(unit: TranslationUnit) -> dict[Path, tuple[int, ...]]:
-    """Return for each file of the program where it is read: the places of the includes that lead to it."""
-    order: dict[Path, tuple[int, ...]] = {unit.path: ()}
-    for inclusion in unit.unit.get_includes():
-        if inclusion.source is None:
-            continue  # the command line's
-        source, path = Path(str(inclusion.source.name)).resolve(), Path(str(inclusion.include.name)).resolve()
-        if source in order and path not in order:
-            order[path] = (*order[source], inclusion.location.offset)
-    return order
+_REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
+_FIND_HEADER: Final = "give its folder with -I"
+#: What to do about libraries, by how their headers begin.
+_LIBRARIES: Final = {
+    "cub": "write its reductions and scans out with shared memory: mptune adopts no cub",
+    "thrust": "write its algorithms out as kernels: mptune adopts no thrust",
+    **dict.fromkeys(
+        ("cublas", "cusparse", "cusolver", "cufft", "cudnn", "curand", "nccl", "nvml", "npp", "cutlass", "mma", "nvtx",
+         "hipblas", "rocblas", "hipfft", "rocfft", "hiprand", "rocrand", "hipsparse", "cooperative_groups", "cuda/"),
+        "mptune runs the program on the CPU, where this library is not: write out what it does, or call it elsewhere",
+    ),
+    "mpi": "build the program without MPI: mptune runs one process",
+}  # fmt: skip
+
+
+def _type_declaration(node: Node) -> Any:
+    """Return the declaration of the type of a variable or expression; None for one that is built in."""
+    kind = node.canonical
+    while kind.kind.name in ("POINTER", "LVALUEREFERENCE", "INCOMPLETEARRAY", "CONSTANTARRAY"):
+        kind = (kind.element_type if "ARRAY" in kind.kind.name else kind.get_pointee()).get_canonical()
+    return kind.get_declaration() if kind.kind.name in ("RECORD", "ENUM") else None
+
+
+def _parameter(
+    cursor: Any,
+    extent: Extent,
+    path: tuple[int | str, ...],
+    accesses: Mapping[tuple[int | str, ...], set[str]],
+    prefix: str,
+) -> Parameter:
+    """Describe a parameter, or a field of one, by its type and by what is done with what it points at."""
+    canonical = cursor.type.get_canonical()
+    fields: tuple[Parameter, ...] = ()
+    name = prefix + cursor.spelling
+    if canonical.kind.name in ("POINTER", "INCOMPLETEARRAY", "LVALUEREFERENCE"):
+        modes = accesses.get(path, set())
+        role = "inout" if modes == {"r", "w"} else "out" if modes == {"w"} else "in"
+    elif canonical.kind.name == "RECORD":
+        role = "struct"
+        declaration = canonical.get_declaration()
+        fields = tuple(
+            _parameter(field, extent, (*path, field.spelling), accesses, f"{name}.")
+            for field in declaration.get_children()
+            if field.kind.name == "FIELD_DECL"
+        )
+    else:
+        role = "scalar"
+    return Parameter(name, cursor.type.spelling, canonical.spelling, role, extent, fields)

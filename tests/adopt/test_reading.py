@@ -22,7 +22,7 @@ def test_kernels_have_their_parameters_and_roles(rod: Program) -> None:
         ("n", "int", "scalar"),
         ("rate", "double", "scalar"),
         ("now", "double", "in"),
-        ("next", "double", "inout"),
+        ("next", "double", "out"),
     ]
     assert diffuse.is_flat
     assert not diffuse.has_barrier

@@ -1,0 +1,164 @@
+"""What a function does with the memory that its parameters point at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mptune.adopt.parsing import Function, Node
+
+__all__ = ["Accesses"]
+
+#: A parameter (its position) with the fields that lead to a pointer.
+Path = tuple[int | str, ...]
+#: What functions that are not the program's do with what their arguments point at, by position; others only read.
+_KNOWN: Final = {
+    **{name: {1: "w", 2: "w"} for name in ("sincos", "sincosf", "__sincosf", "sincospi", "sincospif")},
+    **{name: {1: "w"} for name in ("modf", "modff", "frexp", "frexpf")},
+    **{name: {0: "w", 1: "r"} for name in ("memcpy", "memmove")},
+    "memset": {0: "w"},
+    "swap": {0: "rw", 1: "rw"},
+}
+_ASSIGNMENTS: Final = {"operator=": "w", **{f"operator{sign}=": "rw" for sign in "+-*/%"}}
+
+
+class Accesses:
+    """Finds for each function of a program which memory it reads and writes.
+
+    Args:
+        functions: of the program, by clang's name.
+    """
+
+    def __init__(self, functions: Mapping[str, Function]) -> None:
+        self._functions = functions
+        self._found: dict[str, dict[Path, set[str]]] = {}
+
+    def of(self, function: Function) -> Mapping[Path, set[str]]:
+        """Return by parameter, and by field of one that is a struct, whether what it points at is read or written.
+
+        The values hold "r", "w" or both; parameters through which nothing is accessed are left out.
+        """
+        if function.usr not in self._found:
+            self._found[function.usr] = {}  # a recursion finds nothing more
+            self._found[function.usr] = _Body(function, self).found
+        return self._found[function.usr]
+
+    def called(self, cursor: Any) -> Mapping[Path, set[str]]:
+        """Return the same for a function that is called."""
+        function = self._functions.get(cursor.get_usr()) if cursor is not None else None
+        if function is not None:
+            return self.of(function)
+        name = cursor.spelling if cursor is not None else ""
+        if name.startswith(("atomic", "unsafeAtomic")):
+            return {(0,): {"r", "w"}}
+        return {(index,): set(modes) for index, modes in _KNOWN.get(name, {}).items()}
+
+
+class _Body:
+    """One pass over the body of a function."""
+
+    def __init__(self, function: Function, accesses: Accesses) -> None:
+        self.found: dict[Path, set[str]] = {}
+        self._accesses = accesses
+        self._roots: dict[str, set[Path]] = {}
+        for index, parameter in enumerate(function.parameters):
+            self._roots[parameter.cursor.get_usr()] = {(index,)}
+        before = -1
+        while before != (before := sum(map(len, self._roots.values()))):  # until no pointer gains a place
+            self._visit(function.block, "r")
+
+    def _mark(self, roots: set[Path], modes: str) -> None:
+        if modes:
+            for root in roots:
+                self.found.setdefault(root, set()).update(modes)
+
+    def _places(self, node: Node) -> set[Path]:
+        """Return what a pointer may point into, or which struct an expression is."""
+        kind, children = node.kind, node.children
+        if kind == "DECL_REF_EXPR":
+            return self._roots.get(node.referenced.get_usr(), set()) if node.referenced is not None else set()
+        if kind == "MEMBER_REF_EXPR" and children:
+            return {(*place, node.spelling) for place in self._places(children[0])}
+        if kind == "BINARY_OPERATOR" and node.operator != ",":
+            return {place for child in children if _is_pointer(child) for place in self._places(child)}
+        if kind == "CONDITIONAL_OPERATOR":
+            return self._places(children[1]) | self._places(children[2])
+        if kind == "CALL_EXPR":
+            return {place for child in node.arguments if _is_pointer(child) for place in self._places(child)}
+        if kind == "ARRAY_SUBSCRIPT_EXPR":
+            return self._places(children[0])
+        return self._places(children[-1]) if children else set()
+
+    def _visit(self, node: Node, modes: str) -> None:
+        kind, children = node.kind, node.children
+        if (kind == "BINARY_OPERATOR" and node.operator == "=") or kind == "COMPOUND_ASSIGNMENT_OPERATOR":
+            if _is_pointer(children[0]):
+                self._alias(children[0], children[1])
+            self._visit(children[0], "w" if kind == "BINARY_OPERATOR" else "rw")
+            self._visit(children[1], "r")
+        elif kind == "UNARY_OPERATOR" and node.operator in ("++", "--"):
+            self._visit(children[0], "rw")
+        elif kind == "UNARY_OPERATOR" and node.operator == "&":
+            self._visit(children[0], "")
+        elif kind == "UNARY_OPERATOR" and node.operator == "*":
+            self._mark(self._places(children[0]), modes)
+            self._visit(children[0], "r")
+        elif kind == "ARRAY_SUBSCRIPT_EXPR":
+            self._mark(self._places(children[0]), modes)
+            self._visit(children[0], "r" if children[0].kind != "ARRAY_SUBSCRIPT_EXPR" else modes)
+            self._visit(children[1], "r")
+        elif kind == "MEMBER_REF_EXPR" and children:
+            if children[0].canonical.kind.name == "POINTER":
+                self._mark(self._places(children[0]), modes)
+                self._visit(children[0], "r")
+            else:
+                self._visit(children[0], modes)
+        elif kind == "DECL_REF_EXPR":
+            if node.referenced is not None and node.referenced.type.kind.name == "LVALUEREFERENCE":
+                self._mark(self._places(node), modes)
+        elif kind == "CALL_EXPR":
+            self._call(node)
+        elif kind == "VAR_DECL":
+            if children and (_is_pointer(node) or node.canonical.kind.name == "RECORD"):
+                self._roots.setdefault(node.cursor.get_usr(), set()).update(self._places(children[-1]))
+            for child in children:
+                self._visit(child, "" if node.canonical.kind.name == "LVALUEREFERENCE" else "r")
+        elif kind in ("PAREN_EXPR", "UNEXPOSED_EXPR"):
+            for child in children:
+                self._visit(child, modes)
+        else:
+            for child in children:
+                self._visit(child, "r")
+
+    def _alias(self, left: Node, right: Node) -> None:
+        while left.kind in ("PAREN_EXPR", "UNEXPOSED_EXPR") and left.children:
+            left = left.children[-1]
+        if left.kind == "DECL_REF_EXPR" and left.referenced is not None:
+            self._roots.setdefault(left.referenced.get_usr(), set()).update(self._places(right))
+
+    def _call(self, node: Node) -> None:
+        arguments = node.arguments
+        if node.spelling in _ASSIGNMENTS and len(arguments) == 2:
+            self._visit(arguments[0], _ASSIGNMENTS[node.spelling])
+            self._visit(arguments[1], "r")
+            return
+        called = self._accesses.called(node.referenced)
+        for (index, *fields), modes in called.items():
+            if isinstance(index, int) and index < len(arguments):
+                self._mark({(*place, *fields) for place in self._places(arguments[index])}, "".join(modes))
+        own = bool(called)
+        for child in arguments:
+            # What it points at is read by a function that is not known, unless that is the program's.
+            if not own and _is_pointer(child) and node.referenced is not None and child.extent is not None:
+                self._mark(self._places(child), "r")
+            self._visit(child, "" if _is_lvalue(child) else "r")
+
+
+def _is_pointer(node: Node) -> bool:
+    kind = node.canonical.kind.name
+    return kind in ("POINTER", "LVALUEREFERENCE") or "ARRAY" in kind
+
+
+def _is_lvalue(node: Node) -> bool:
+    """Whether an argument is passed as the place it is: what is passed by value is an implicit conversion of it."""
+    return node.kind in ("DECL_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "MEMBER_REF_EXPR")
