@@ -10,6 +10,7 @@ significand bits), and the OCP 8-bit floating-point specification (E4M3 without 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -20,7 +21,17 @@ import numpy as np
 
 from mptune.errors import UnknownNameError
 
-__all__ = ["ARITHMETIC", "POLICIES", "PRECISIONS", "WIDE", "Precision", "holds_real_numbers", "precision", "promoted"]
+__all__ = [
+    "ARITHMETIC",
+    "POLICIES",
+    "PRECISIONS",
+    "TRACED",
+    "WIDE",
+    "Precision",
+    "holds_real_numbers",
+    "precision",
+    "promoted",
+]
 
 #: Implementations of transcendental functions, most to least accurate (Heldens 2026, Sec. IV).
 POLICIES: Final[tuple[str, ...]] = ("accurate", "fast", "approx")
@@ -38,6 +49,8 @@ class Precision:
     largest: float  #: largest finite value
     smallest_normal: float  #: smallest positive normal value
     storage_only: bool = False  #: whether arithmetic in this type is excluded
+    #: whether its values are held in fp64, whatever their digits: what :data:`TRACED` has
+    is_traced: bool = False
     #: other accepted spellings, compared without regard to case
     aliases: tuple[str, ...] = field(default=(), repr=False)
 
@@ -100,6 +113,11 @@ WIDE: Final = Precision(
     significand_bits=int(np.finfo(np.longdouble).nmant) + 1,
     largest=math.inf,
     smallest_normal=0.0,
+)
+
+#: By name, precisions whose values are held in fp64, as in a source whose types are chosen when it runs.
+TRACED: Final[MappingProxyType[str, Precision]] = MappingProxyType(
+    {e.name: dataclasses.replace(e, dtype=np.dtype(np.float64), size_bytes=8, is_traced=True) for e in _TABLE}
 )
 
 #: The precisions arithmetic can happen in.

@@ -21,6 +21,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "literal.hpp",
     "types.hpp",
     "local.hpp",
+    "traced.hpp",
     "arithmetic_cuda.hpp",
     "arithmetic.hpp",
     "atomics.hpp",

@@ -30,7 +30,7 @@ from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import WIDE, Precision, precision
 from mptune.prelude import prelude
 from mptune.space.configuration import Configuration, Value
-from mptune.space.parameters import PrecisionParameter
+from mptune.space.parameters import PolicyParameter, PrecisionParameter
 from mptune.widening import widened
 
 __all__ = [
@@ -56,14 +56,15 @@ class TypeName:
     ``x_type.storage_only`` serve template logic.
     """
 
-    __slots__ = ("_is_wide", "_precision")
+    __slots__ = ("_cpp", "_is_wide", "_precision")
 
-    def __init__(self, value: Precision, *, is_wide: bool = False) -> None:
+    def __init__(self, value: Precision, *, is_wide: bool = False, cpp: str = "") -> None:
         self._precision = value
         self._is_wide = is_wide
+        self._cpp = cpp or value.cpp
 
     def __str__(self) -> str:
-        return self._precision.cpp
+        return self._cpp
 
     def __repr__(self) -> str:
         return f"TypeName({self._precision.name})"
@@ -97,8 +98,33 @@ class TypeName:
         return self._precision.storage_only
 
 
-def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_wide: bool = False) -> str:
-    """Return the source of a configuration that every backend compiles; a wide one only the host does.
+class _PolicyName(str):
+    """A policy that prints as the one that is chosen when the kernel runs."""
+
+    __slots__ = ("cpp",)
+    cpp: str
+
+    def __str__(self) -> str:
+        return self.cpp
+
+
+def render(
+    kernel: Kernel,
+    configuration: Configuration,
+    sizes: Mapping[str, int],
+    *,
+    is_wide: bool = False,
+    is_traced: bool = False,
+) -> str:
+    """Return the source of a configuration that every backend compiles; a wide or traced one only the host does.
+
+    Args:
+        kernel: the kernel.
+        configuration: what is rendered.
+        sizes: the kernel's.
+        is_wide: whether every floating-point type is to be :data:`~mptune.precision.WIDE`.
+        is_traced: whether precisions and policies are to be chosen when the kernel runs (``traced.hpp``), in the order
+            of the parameters; for the template they are those of the configuration.
 
     Raises:
         TemplateError: the template is missing, does not parse, uses an undefined name or does not define the
@@ -107,18 +133,24 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
     """
     name = _locate(kernel).name
     configuration = kernel.own(configuration)
-    body = render_body(kernel, configuration, sizes, is_wide=is_wide)
+    body = render_body(kernel, configuration, sizes, is_wide=is_wide, is_traced=is_traced)
     # A block known to the compiler gives the loops over its threads constant bounds.
     block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
     entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
     declared = declared_types(kernel, configuration, Sizes(sizes))
     declared = widened(declared) if is_wide else declared
     ending = f"{declared}{entry}{build_lines(kernel, configuration)}"
-    return f'{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
+    traced = _traced_lines(kernel) if is_traced else ""
+    return f'{traced}{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
 
 
 def render_body(
-    kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_wide: bool = False
+    kernel: Kernel,
+    configuration: Configuration,
+    sizes: Mapping[str, int],
+    *,
+    is_wide: bool = False,
+    is_traced: bool = False,
 ) -> str:
     """Return the instantiated template alone, without the prelude; with every floating-point type wide if it is to be.
 
@@ -129,6 +161,8 @@ def render_body(
     source = _locate(kernel)
     template = _compile(source)
     context = _context(kernel, kernel.own(configuration), sizes, is_wide=is_wide)
+    if is_traced:
+        context |= _traced(kernel, context)
     template.check_names(context)
     body = portable(
         template.render(context), source.name.removesuffix(".j2") if source.path else f"{source.label} as rendered"
@@ -160,6 +194,29 @@ def _printable(value: Value, is_type: bool, *, is_wide: bool) -> Any:
     if is_type:
         return TypeName(precision(str(value)), is_wide=is_wide)
     return int(value) if isinstance(value, bool) else value
+
+
+def _traced(kernel: Kernel, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what precision and policy parameters are where they are chosen when the kernel runs."""
+    found: dict[str, Any] = {}
+    types = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    for k, name in enumerate(types):
+        found[name] = TypeName(precision(context[name].name), cpp=f"mp::type_of_parameter<{k}>")
+    policies = [p.name for p in kernel.parameters if isinstance(p, PolicyParameter)]
+    for k, name in enumerate(policies):
+        found[name] = _PolicyName(context[name])
+        found[name].cpp = f"mp::policy_of_parameter<{k}>"
+    return found
+
+
+def _traced_lines(kernel: Kernel) -> str:
+    """Return the lines that begin a traced source: how many precisions and policies there are, which may be fp8."""
+    types = [p for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    fp8 = sum(1 << k for k, p in enumerate(types) if any(precision(str(v)).storage_only for v in p.values))
+    both = f"static_cast<unsigned __int128>({fp8 >> 64}ull) << 64 | {fp8 & (2**64 - 1)}ull"
+    counts = {"": len(types), "_POLICIES": sum(isinstance(p, PolicyParameter) for p in kernel.parameters)}
+    lines = [f"#define MPTUNE_TRACED{what} {count}" for what, count in counts.items()]
+    return "\n".join((*lines, f"#define MPTUNE_TRACED_FP8 ({both})", ""))
 
 
 _HELPERS: Final[dict[str, Callable[..., Any]]] = {

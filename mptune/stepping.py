@@ -348,7 +348,7 @@ class Stepper:
             kind = "None" if values is None else f"values of type {array.dtype}"
             raise KernelError(f"{self.application.called}: buffer {name!r} takes real numbers, not {kind}")
         array = np.broadcast_to(array, self._shapes[name])
-        held = self._held(self._types[name])
+        held = self._held(self._buffers[name], self._types[name])
         if held is None:
             stored = np.ascontiguousarray(array, dtype=self.dtype_of(name))
         else:
@@ -422,7 +422,7 @@ class Stepper:
         launched = Launched(kernel.name, tuple(handles.items()), tuple(sorted(sizes.items())))
         launch_shape = self._launch_shape(what, kernel, configuration, sizes)
         function = self._function(kernel, configuration, sizes)
-        held = {a.name: self._held(kernel.precision_of(a, configuration)) for a in kernel.arguments}
+        held = {a.name: self._held(a, kernel.precision_of(a, configuration)) for a in kernel.arguments}
         passed = tuple((a.name, _passing(a, held[a.name], given, sizes)) for a in kernel.passed)
         constants = tuple((a, held[a.name]) for a in kernel.arguments if a.is_constant)
         tally = self._tallies.setdefault(launched, _Tally(launched))
@@ -505,11 +505,11 @@ class Stepper:
 
     def dtype_of(self, name: str) -> np.dtype[Any]:
         """Return the NumPy type of what a buffer holds."""
-        held = self._held(self._types[name])
+        held = self._held(self._buffers[name], self._types[name])
         return np.dtype(self._buffers[name].dtype) if held is None else held.dtype
 
-    def _held(self, chosen: Precision | None) -> Precision | None:
-        """Return the type in which values of a type are kept, None for integers."""
+    def _held(self, argument: Argument, chosen: Precision | None) -> Precision | None:  # noqa: ARG002
+        """Return the type in which an argument's values of a type are kept, None for integers."""
         return WIDE if self._is_wide and chosen is not None else chosen
 
     @property
@@ -566,7 +566,7 @@ def _stored(values: Any, chosen: Precision | None, argument: Argument) -> NDArra
 
 def _in_type(values: NDArray[Any], chosen: Precision) -> NDArray[Any]:
     """Return a contiguous array in a type, each value rounded to nearest; itself if it has that type already."""
-    if values.dtype == chosen.dtype:
+    if values.dtype == chosen.dtype and not chosen.is_traced:
         return values
     rounded = np.empty(values.shape, chosen.dtype)
     for source, target in zip(pieces(values), pieces(rounded), strict=True):

@@ -98,6 +98,8 @@ def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[
 
 def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
     """Return fp64 values rounded once, to nearest with ties to even; overflow gives infinity (NaN in E4M3)."""
+    if precision.is_traced:
+        return round_to(values, PRECISIONS[precision.name]).astype(np.float64)
     with np.errstate(all="ignore"):
         if precision is WIDE or precision.name in ("fp64", "fp32", "fp16"):
             return values.astype(precision.dtype)

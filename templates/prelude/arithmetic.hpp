@@ -17,6 +17,9 @@ struct promote {
     using held = choose_t<is_rounded<A> || is_rounded<B>, local<narrow>, narrow>;
     using type = choose_t<either_is<A, B, kind::fp64>, double, choose_t<in_float<A, B>, float, held>>;
 };
+// Numbers of which at least one is of the prelude's own types; but a traced one has operators of its own.
+template <class A, class B>
+constexpr bool has_own = is_number<A> && is_number<B> && (is_own<A> || is_own<B>) && !is_traced<A> && !is_traced<B>;
 // Two built-in types: whatever C++ says.
 template <class A, class B, bool BuiltIn>
 struct promote_or_native : promote<A, B> {};
@@ -29,21 +32,20 @@ struct promote_or_native<A, B, true> {
 
 // The type of the result of an operation on an A and a B.
 template <class A, class B>
-using promoted = typename detail::promote_or_native<A, B, !detail::is_own<A> && !detail::is_own<B>>::type;
+using promoted = typename detail::promote_or_native<A, B, !detail::has_own<A, B>>::type;
 
 namespace detail {
 
 // Types for which the mixed operators exist: numbers, at least one of them the prelude's own, unless both are half
 // or both bfloat16, which have operators of their own.
 template <class A, class B>
-constexpr bool is_mixed = is_number<A> && is_number<B> && (is_own<A> || is_own<B>) &&
-                          !(same<A, B> && kind_of<A> != kind::fp8);
+constexpr bool is_mixed = has_own<A, B> && !(same<A, B> && kind_of<A> != kind::fp8);
 
 template <class A, class B>
 using mixed_result = typename enable_if<is_mixed<A, B>, promote<A, B>>::type::type;
 
 template <class A, class B>
-constexpr bool is_comparable = is_number<A> && is_number<B> && (is_own<A> || is_own<B>) && !has_literal<A, B>;
+constexpr bool is_comparable = has_own<A, B> && !has_literal<A, B>;
 template <class A, class B>
 using comparison_type = choose_t<either_is<A, B, kind::fp64>, double, float>;
 

@@ -91,7 +91,7 @@ struct vec;
 
 // Which implementation of a transcendental function (Heldens 2026, Sec. IV): the best there is in the type; fp32
 // intrinsics or shorter polynomials; a rough answer in fp16 and bf16.
-enum policy { accurate, fast, approx };
+enum policy : int { accurate, fast, approx };
 
 namespace detail {
 
@@ -169,6 +169,9 @@ template <class T>
 constexpr bool is_number = kind_of<T> != kind::none;
 template <class T>
 constexpr bool is_integer = kind_of<T> == kind::integer;
+// A type that is chosen when the kernel runs (traced.hpp).
+template <class T>
+constexpr bool is_traced = false;
 template <class T>
 constexpr bool is_own = kind_of<T> == kind::fp8 || kind_of<T> == kind::fp16 || kind_of<T> == kind::bf16;
 template <class T>

@@ -1,0 +1,282 @@
+// traced<M>: a number whose type is chosen when the kernel runs. It is held as a double that takes only values of that
+// type, because every operation rounds to the widest type of its operands and every assignment to the variable's own.
+//
+// It stands in for the precision parameters of a kernel (mptune/adopt/instrument.py), so that one compilation gives the
+// error of every choice of types. M is the set of what a value's type depends on: bit k for the k-th precision
+// parameter, and a bit for each type that a template names itself. The type is the one that the rules of types.hpp
+// promote all of these to; the parameters' own types are in `mptune_types`, which is set before a launch. What depends
+// on it is compiled with MPTUNE_TRACED, the number of precision parameters.
+
+#if defined(MPTUNE_HOST) && defined(MPTUNE_TRACED)
+
+// Of every precision parameter its type as one of the bits below, of every policy parameter its policy.
+__constant__ int mptune_types[MPTUNE_TRACED + 1];
+__constant__ int mptune_policies[MPTUNE_TRACED_POLICIES + 1];
+
+namespace mp {
+
+using types = unsigned __int128;
+
+namespace detail {
+
+constexpr int bit_of_fp64 = 1, bit_of_fp32 = 2, bit_of_fp16 = 4, bit_of_bf16 = 8, bit_of_e4m3 = 16, bit_of_e5m2 = 32;
+// There is no arithmetic in fp8: what is computed from it alone has this bit, too.
+constexpr int bit_of_computed = 64;
+constexpr int shift_of_bits = 120;
+
+template <class T>
+constexpr int bit_of = 0;
+template <>
+constexpr int bit_of<float> = bit_of_fp32;
+template <>
+constexpr int bit_of<half> = bit_of_fp16;
+template <>
+constexpr int bit_of<bfloat16> = bit_of_bf16;
+template <>
+constexpr int bit_of<fp8_e4m3> = bit_of_e4m3;
+template <>
+constexpr int bit_of<fp8_e5m2> = bit_of_e5m2;
+template <class T>
+constexpr int bit_of<rounded<T>> = bit_of<T>;
+
+// The bits of all types in a set.
+template <types M>
+MPTUNE_INLINE int bits_in() {
+    int bits = static_cast<int>(M >> shift_of_bits);
+    UNROLL(128)
+    for (int k = 0; k < MPTUNE_TRACED; ++k)
+        if (M >> k & 1) bits |= mptune_types[k];
+    return bits;
+}
+
+// What the types of these bits are promoted to, as one bit.
+MPTUNE_INLINE int promoted_bit(int bits) {
+    constexpr int fp8 = bit_of_e4m3 | bit_of_e5m2;
+    const int real = bits & ~bit_of_computed;
+    const bool alone = (real & (real - 1)) == 0 && !(real & fp8 && bits & bit_of_computed);
+    return bits & bit_of_fp64 ? bit_of_fp64 : alone ? real : bit_of_fp32;
+}
+
+// A type by its numbers, the fields of a double's exponent in place.
+struct format {
+    long long dropped;   // digits less than a double has
+    long long smallest;  // exponent of the smallest normal number
+    double largest, beyond;  // the largest number, and what a larger one becomes
+};
+constexpr long long exponent_field(int exponent) {
+    return static_cast<long long>(exponent) << 52;
+}
+MPTUNE_INLINE format format_of(int bit) {
+    const double infinity = __builtin_inf();
+    switch (bit) {
+        case bit_of_fp32: return {exponent_field(29), exponent_field(1023 - 126), 0x1.fffffep127, infinity};
+        case bit_of_fp16: return {exponent_field(42), exponent_field(1023 - 14), 65504.0, infinity};
+        case bit_of_bf16: return {exponent_field(45), exponent_field(1023 - 126), 0x1.fep127, infinity};
+        case bit_of_e4m3: return {exponent_field(49), exponent_field(1023 - 6), 448.0, __builtin_nan("")};
+        case bit_of_e5m2: return {exponent_field(50), exponent_field(1023 - 14), 57344.0, infinity};
+        default: return {0, 0, infinity, infinity};
+    }
+}
+
+// A double rounded to a type, to nearest even. Of a sum, product, quotient or root of two numbers of the type that is
+// the one rounding there would be: a double has two digits more than twice as many (Figueroa 1995).
+MPTUNE_INLINE double rounded_to(const format& f, double x) {
+    const long long bits = bits_as<long long>(x);
+    const long long exponent = bits & exponent_field(0x7ff);
+    const long long from = exponent > f.smallest ? exponent : f.smallest;
+    const long long bounded = from < exponent_field(1023 + 200) ? from : exponent_field(1023 + 200);
+    // Added to a number so much larger, x loses what the type does not hold (as in local.hpp).
+    const double magic = bits_as<double>(bounded + f.dropped + 0x8000000000000);
+    const double nearest = (x + magic) - magic;
+    const double finite = __builtin_fabs(nearest) > f.largest ? f.beyond : __builtin_fabs(nearest);
+    return f.dropped ? __builtin_copysign(finite, x) : x;
+}
+template <types M>
+MPTUNE_INLINE double rounded_to(double x) {
+    return rounded_to(format_of(promoted_bit(bits_in<M>())), x);
+}
+
+}  // namespace detail
+
+template <types M>
+struct traced {
+    double value;
+    traced() = default;
+    template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::is_traced<T>>>
+    MPTUNE_INLINE traced(T x) : value(static_cast<double>(x)) {
+        if constexpr (detail::same<T, bool>) return;
+        // Every type has the small integers, which is known where they are literals.
+        if constexpr (detail::is_integer<T>)
+            if (__builtin_constant_p(x) && x <= T(8) && (T(-1) > T(0) || x >= T(-8))) return;
+        value = detail::rounded_to<M>(value);
+    }
+    // What depends on no more than this does has no wider type.
+    template <types N, class = detail::enable_if_t<N != M>>
+    MPTUNE_INLINE traced(traced<N> x) : value((N & ~M) == 0 ? x.value : detail::rounded_to<M>(x.value)) {}
+    MPTUNE_INLINE operator double() const { return value; }
+    static MPTUNE_INLINE traced held(double x) {
+        traced result;
+        result.value = x;
+        return result;
+    }
+};
+
+// What the k-th precision parameter and the k-th policy parameter are in a template.
+template <int k>
+using type_of_parameter = traced<static_cast<types>(1) << k>;
+template <int k>
+constexpr policy policy_of_parameter = static_cast<policy>(8 + k);
+
+namespace detail {
+
+template <types M>
+constexpr bool is_traced<traced<M>> = true;
+template <types M>
+constexpr kind kind_of<traced<M>> = kind::fp64;
+
+template <class T>
+constexpr types types_of = static_cast<types>(bit_of<T>) << shift_of_bits;
+template <types M>
+constexpr types types_of<traced<M>> = M;
+
+// Of what may be fp8 nothing is computed in that.
+constexpr types may_be_fp8 = static_cast<types>(MPTUNE_TRACED_FP8) | types_of<fp8_e4m3> | types_of<fp8_e5m2>;
+template <types M>
+using computed = traced<M & may_be_fp8 ? M | static_cast<types>(bit_of_computed) << shift_of_bits : M>;
+// The type of the result of an operation on an A and a B, one of them traced; with a double everything is a double.
+template <class A, class B>
+using traced_result = choose_t<same<A, double> || same<B, double>, double, computed<types_of<A> | types_of<B>>>;
+
+// An operand of an operation with a B: an integer or a literal may have more digits than the type of the result.
+template <class B, class A>
+MPTUNE_INLINE double operand(A a) {
+    if constexpr (is_integer<A> || same<A, literal>) return static_cast<double>(traced_result<A, B>(a));
+    else return static_cast<double>(a);
+}
+template <class B, class A>
+MPTUNE_INLINE double compared(A a) {
+    if constexpr (same<A, literal>) return operand<B>(a);
+    else return static_cast<double>(a);
+}
+template <class A, class B>
+MPTUNE_INLINE traced_result<A, B> result_of(double x) {
+    if constexpr (is_traced<traced_result<A, B>>) return traced_result<A, B>::held(rounded_to<types_of<traced_result<A, B>>>(x));
+    else return x;
+}
+
+}  // namespace detail
+
+// A function of two operands of which one is traced, or both are.
+#define MPTUNE_TRACED_PAIR(name, result)                                                                    \
+    template <types M, types N>                                                                             \
+    MPTUNE_INLINE auto name(traced<M> a, traced<N> b) {                                                     \
+        using A = traced<M>;                                                                                \
+        using B = traced<N>;                                                                                \
+        return result;                                                                                      \
+    }                                                                                                       \
+    template <types M, class B, class = detail::enable_if_t<detail::is_number<B>>>                          \
+    MPTUNE_INLINE auto name(traced<M> a, B b) {                                                             \
+        using A = traced<M>;                                                                                \
+        return result;                                                                                      \
+    }                                                                                                       \
+    template <class A, types M, class = detail::enable_if_t<detail::is_number<A>>>                          \
+    MPTUNE_INLINE auto name(A a, traced<M> b) {                                                             \
+        using B = traced<M>;                                                                                \
+        return result;                                                                                      \
+    }
+#define MPTUNE_TRACED_OPERATOR(op)                                                                          \
+    MPTUNE_TRACED_PAIR(operator op, (detail::result_of<A, B>(detail::operand<B>(a) op detail::operand<A>(b)))) \
+    template <types M, class B, class = detail::enable_if_t<detail::is_number<B> && !detail::same<B, literal>>> \
+    MPTUNE_INLINE traced<M>& operator op##=(traced<M>& a, B b) {                                            \
+        return a = traced<M>(a op b);                                                                       \
+    }
+#define MPTUNE_TRACED_COMPARISON(op) \
+    MPTUNE_TRACED_PAIR(operator op, detail::compared<B>(a) op detail::compared<A>(b))
+MPTUNE_TRACED_OPERATOR(+)
+MPTUNE_TRACED_OPERATOR(-)
+MPTUNE_TRACED_OPERATOR(*)
+MPTUNE_TRACED_OPERATOR(/)
+MPTUNE_TRACED_COMPARISON(==)
+MPTUNE_TRACED_COMPARISON(!=)
+MPTUNE_TRACED_COMPARISON(<)
+MPTUNE_TRACED_COMPARISON(<=)
+MPTUNE_TRACED_COMPARISON(>)
+MPTUNE_TRACED_COMPARISON(>=)
+#undef MPTUNE_TRACED_COMPARISON
+#undef MPTUNE_TRACED_OPERATOR
+#undef MPTUNE_TRACED_PAIR
+
+template <types M>
+MPTUNE_INLINE traced<M> operator-(traced<M> a) {
+    return traced<M>::held(-a.value);
+}
+template <types M>
+MPTUNE_INLINE traced<M> operator+(traced<M> a) {
+    return a;
+}
+template <types M>
+MPTUNE_INLINE traced<M>& operator++(traced<M>& a) {
+    return a += 1;
+}
+template <types M>
+MPTUNE_INLINE traced<M>& operator--(traced<M>& a) {
+    return a -= 1;
+}
+
+namespace detail {
+
+// a * b + c to odd, so that rounding it once more gives the right number of any narrower type: the product of two floats
+// is exact in double, and the error of the sum (Knuth's two-sum) tells on which side of the double it lies.
+MPTUNE_INLINE double fused_to_odd(double a, double b, double c) {
+    const double product = a * b;
+    const double sum = product + c;
+    const double without = sum - product;
+    const double error = (product - (sum - without)) + (c - without);
+    const long long bits = bits_as<long long>(sum);
+    const long long truncated = bits + ((bits_as<long long>(error) ^ bits) >> 63);
+    return (error < 0) | (error > 0) ? bits_as<double>(truncated | 1) : sum;
+}
+
+template <types M>
+MPTUNE_INLINE traced<M> fused(traced<M> a, traced<M> b, traced<M> c) {
+    const int bit = promoted_bit(bits_in<M>());
+    if (bit == bit_of_fp64) return traced<M>::held(__builtin_fma(a.value, b.value, c.value));
+    return traced<M>::held(rounded_to(format_of(bit), fused_to_odd(a.value, b.value, c.value)));
+}
+
+template <policy P>
+MPTUNE_INLINE policy chosen() {
+    if constexpr (P < policy_of_parameter<0>) return P;
+    else return static_cast<policy>(mptune_policies[P - policy_of_parameter<0>]);
+}
+
+// A function in the type of a bit and under a policy, by what computes it in that type anyway (math.hpp). It branches, so
+// that no loop around it vectorises: a call of one function for all places keeps down what there is to compile.
+template <class F>
+__attribute__((noinline)) inline double function_of(int bit, policy p, double x) {
+    const auto narrowly = [p](auto y) {
+        using T = decltype(y);
+        return static_cast<double>(p == policy::approx ? T(F::roughly(y)) : T(F::rounded_once(y)));
+    };
+    switch (bit) {
+        case bit_of_fp64: return F::accurately(x);
+        case bit_of_fp16: return narrowly(half(x));
+        case bit_of_bf16: return narrowly(bfloat16(x));
+        default: return p == policy::accurate ? F::accurately(static_cast<float>(x)) : F::quickly(static_cast<float>(x));
+    }
+}
+template <class F>
+__attribute__((noinline)) inline double function_of(int bit, policy p, double x, double y) {
+    if (bit == bit_of_fp64) return F::accurately(x, y);
+    const float a = static_cast<float>(x), b = static_cast<float>(y);
+    return rounded_to(format_of(bit), p == policy::accurate ? F::accurately(a, b) : F::quickly(a, b));
+}
+template <class F, policy P, types M, class... X>
+MPTUNE_INLINE traced<M> evaluate(traced<M> x, X... y) {
+    return traced<M>::held(function_of<F>(promoted_bit(bits_in<M>()), chosen<P>(), x.value, y.value...));
+}
+
+}  // namespace detail
+}  // namespace mp
+
+#endif
