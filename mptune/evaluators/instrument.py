@@ -39,8 +39,8 @@ _TYPES: Final = {name: 1 << k for k, name in enumerate(PRECISIONS)}
 _POLICIES: Final = {"accurate": 0, "fast": 1, "approx": 2}
 #: What a set of types has room for there.
 _MOST_TYPES: Final = 120
-#: What lets a compiler change what it computes would undo the roundings. Loops for every type that is possible take half
-#: a minute to compile.
+#: What lets a compiler change what it computes would undo the roundings. A copy of each loop for every type that is
+#: possible takes half a minute to compile.
 _FLAGS: Final = ("-fno-unsafe-math-optimizations", "-fno-finite-math-only", "-fno-unswitch-loops")
 #: Configurations of which one may be launched, where a launch may rule one out.
 _TRIED: Final = 20
