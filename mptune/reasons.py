@@ -16,6 +16,8 @@ _FEW: Final = 4
 _BOUND_SHARE: Final = 0.6
 #: Metrics of which more is worse, with the kind of reason and its words.
 _MORE_IS_WORSE: Final = (
+    ("fp64_calls", "calls", "{after:g} calls of mathematical functions in fp64 instead of {before:g}"),
+    ("single_calls", "calls", "{after:g} calls of mathematical functions for one number each instead of {before:g}"),
     ("spilled_registers", "spills", "{after:g} spilled registers instead of {before:g}"),
     ("stack_stores", "spills", "{after:g} registers saved on the stack instead of {before:g}"),
     ("local_bytes", "spills", "{after:g} bytes of local memory a thread instead of {before:g}"),
@@ -27,8 +29,8 @@ _MORE_IS_WORSE: Final = (
 class Reason:
     """Why a change does not pay: in words with the numbers, and the winner's and its own where there is one number.
 
-    The kind is "accuracy", "failed", "conversions", "vectorisation", "spills", "registers", "memory", "arithmetic",
-    "same code" or "unexplained".
+    The kind is "accuracy", "failed", "conversions", "vectorisation", "calls", "spills", "registers", "memory",
+    "arithmetic", "same code" or "unexplained".
     """
 
     kind: str
@@ -52,7 +54,8 @@ def machine_reasons(before: Mapping[str, float], after: Mapping[str, float], *, 
         found.append(Reason("conversions", f"conversions between types: {' instead of '.join(each)}", *conversions))
     for name, kind, words in _MORE_IS_WORSE:
         ours, theirs = before.get(name, math.nan), after.get(name, math.nan)
-        if theirs > ours * _MORE and theirs - ours >= _FEW:
+        # A single call takes as long as many instructions.
+        if theirs > ours * _MORE and (theirs - ours >= _FEW or kind == "calls"):
             found.append(Reason(kind, words.format(before=ours, after=theirs), ours, theirs))
     found += _bound_reasons(before, after, is_slower=is_slower)
     if not found and "vector_operations" in after:

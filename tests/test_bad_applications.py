@@ -19,6 +19,7 @@ from mptune.backends.base import CompileOptions
 from mptune.errors import KernelError, LaunchError
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.device import Limits
+from mptune.precision import WIDE
 from mptune.results import Status
 from mptune.tuner import TuneSettings, tune
 from mptune.tuner.findings import _launched_unequally, _never_launched
@@ -111,6 +112,21 @@ def test_a_loop_that_never_ends_ends_the_command() -> None:
         LaunchError, match=r"^a run of the application's steps did not end within 2 s, in its widest types"
     ):
         tune(application(steps=forever), settings)
+
+
+@pytest.mark.skipif(WIDE.significand_bits <= 53, reason="no type wider than fp64 here")
+def test_a_loop_that_never_ends_in_long_double_ends_the_command() -> None:
+    def steps(run: Any, size: Any) -> None:
+        power(run, size)
+        while run.read(run.x).dtype != np.float64:
+            pass
+
+    settings = TuneSettings(backend="host", budget=2, limits=Limits(compile_s=1.0, run_s=0.25))
+    with pytest.raises(
+        LaunchError,
+        match=r"^a run of the application's steps did not end within 4 s, in long double: an endless loop\?",
+    ):
+        tune(application(steps=steps, reference="wide"), settings)
 
 
 def one(inputs: Any, size: Any) -> dict[str, Any]:

@@ -336,6 +336,8 @@ def test_failures_are_told() -> None:
             ["vectorisation"],
         ),
         ({"stack_stores": 0}, {"stack_stores": 8}, ["spills"]),
+        ({"fp64_calls": 0}, {"fp64_calls": 1, "single_calls": 1}, ["calls"]),
+        ({"single_calls": 0}, {"fp64_calls": 2, "single_calls": 2}, ["calls"]),
         ({"registers": 40}, {"registers": 80}, ["registers"]),
         ({"traffic_bytes": 4e6, "memory_bound_ms": 4.5}, {"traffic_bytes": 4e6, "memory_bound_ms": 4.5}, ["memory"]),
         ({"traffic_bytes": 4e6, "memory_bound_ms": 1.0}, {"traffic_bytes": 4e6, "memory_bound_ms": 1.0}, []),

@@ -42,7 +42,7 @@ class OwnAnswer:
         backend: compiles and launches.
         options: how to compile.
         metrics: by which two runs are compared.
-        announce: told "reference" when a run begins that is to end soon, and "inputs" when all have ended.
+        announce: told "reference", or "wide reference", when a run begins, and "inputs" when it has ended.
     """
 
     #: What messages say it is computed in, and whether that is wider than what any configuration has.
@@ -152,8 +152,7 @@ class OwnAnswer:
                     stepper.write(argument.name, inputs[argument.name], memory[argument.name])
                 else:
                     memory[argument.name].write(poisoned(shape, dtype))
-            if not self.is_wide:  # in which nothing else has to run in time
-                self._announce("reference")
+            self._announce("wide reference" if self.is_wide else "reference")
             _, left = stepper.run(memory, scalars)
             outputs = {output.name: stepper.read(output.name, left[output.name]) for output in application.outputs}
             with np.errstate(all="ignore"):

@@ -29,6 +29,7 @@ from mptune.evaluators.protocol import (
     Rounds,
     together,
 )
+from mptune.precision import WIDE
 from mptune.processes import ChildEnded, PythonChild
 from mptune.results import Measurement, Status, Trial
 
@@ -50,9 +51,13 @@ _ENDED_BY_ITSELF: Final = (
 _ENDED_BY_FUNCTIONS: Final = "inputs, a reference or the steps of an application that end the process, as os._exit does"
 #: Times as long as a trial may run, an application may as its own reference; and what messages call it.
 _UNTUNED: Final = 4
+#: And so many times longer in long double.
+_WIDER: Final = 3
 _STEPS: Final = "a run of the application's steps"
 #: Phases in which functions of the definition run, and those in which no kernel does.
 _OF_FUNCTIONS: Final = ("start", "inputs")
+#: Those in which the steps of an application run to make a reference, and in what.
+_OF_REFERENCES: Final = {"reference": "its widest types", "wide reference": WIDE.name}
 _BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
 
@@ -171,8 +176,8 @@ class WorkerProcess:
         except TimeoutError:
             longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"
             message = f"the {self._phase} phase did not end within {limit_s:g} s{longer}"
-            if self._phase == "reference":
-                message = f"{_STEPS} did not end within {limit_s:g} s, in its widest types: an endless loop?{longer}"
+            if types := _OF_REFERENCES.get(self._phase):
+                message = f"{_STEPS} did not end within {limit_s:g} s, in {types}: an endless loop?{longer}"
             raise WorkerDied(Status.TIMEOUT, message) from None
         except ChildEnded as ended:
             raise WorkerDied(Status.CRASH, self._cause_of_death(ended)) from None
@@ -180,9 +185,10 @@ class WorkerProcess:
     def _limit_s(self) -> float:
         if self._phase in _OF_FUNCTIONS:
             return self._limits.start_s
-        if self._phase == "reference":
+        if self._phase in _OF_REFERENCES:
             # It compiles, too, and is not tuned.
-            return self._limits.compile_s + _UNTUNED * self._limits.run_s
+            times = _UNTUNED if self._phase == "reference" else _UNTUNED * _WIDER
+            return self._limits.compile_s + times * self._limits.run_s
         # The compiler has a limit of its own; the worker's is only there in case that one fails.
         return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
 
@@ -191,7 +197,7 @@ class WorkerProcess:
         if ended.code is None:
             self.kill()
         is_exit = ended.code is not None and ended.code >= 0
-        if is_exit and self._phase in (*_OF_FUNCTIONS, "reference"):
+        if is_exit and self._phase in (*_OF_FUNCTIONS, *_OF_REFERENCES):
             return f"{what}: {_ENDED_BY_FUNCTIONS}"
         if self._phase in _BEFORE_KERNELS:
             return what

@@ -43,6 +43,16 @@ _STACK_STORES: Final = _any(
     r"v?mov(?:[au]p[sd]|s[sdh]|dq[au](?:8|16|32|64)?)\s+%[xyz]mm\d+,\s*-?\d*\(%r[sb]p\)",
     r"(?:str|stur|stp)\s+[qdsh]\d+,.*\[sp",
 )
+#: Functions that the C library has for fp64, and with an f for fp32; processors have no instruction for them.
+_FUNCTIONS: Final = (
+    r"(?:a?(?:sin|cos|tan)h?|atan2|sincos|exp(?:2|m1|10)?|log(?:2|10|1p)?|pow|cbrt|hypot|fmod|erfc?|[lt]gamma"
+    r"|[jy][01n])"
+)
+_CALL: Final = r"(?:callq?|jmp|bl?)\s+\*?"
+_END: Final = r"(?:@\w+)?(?:\(%rip\))?\s*$"
+#: On x86 and AArch64, one that takes vectors has their kind before its name: _ZGVeN8v_exp.
+_FP64_CALLS: Final = _any(rf"{_CALL}_?(?:_ZGV\w+?_)?{_FUNCTIONS}{_END}")
+_SINGLE_CALLS: Final = _any(rf"{_CALL}_?{_FUNCTIONS}f?{_END}")
 _PTX: Final = re.compile(r"^\.version\s", re.MULTILINE)
 
 
@@ -55,12 +65,16 @@ class Instructions:
         vector_operations: floating-point arithmetic on several numbers at a time.
         scalar_operations: on one number at a time.
         stack_stores: floating-point registers written to the stack; None where the listing does not tell (PTX).
+        fp64_calls: of the C library's mathematical functions in fp64, whatever type the kernel has their arguments in.
+        single_calls: of such functions, in any type, for one number each.
     """
 
     conversions: int
     vector_operations: int
     scalar_operations: int
     stack_stores: int | None
+    fp64_calls: int = 0
+    single_calls: int = 0
 
 
 def count_arithmetic(listing: str) -> tuple[int, int]:
@@ -70,6 +84,7 @@ def count_arithmetic(listing: str) -> tuple[int, int]:
 
 def count_instructions(listing: str) -> Instructions:
     """Count the instructions of an assembly listing."""
-    conversions, stores = (len(kind.findall(listing)) for kind in (_CONVERSIONS, _STACK_STORES))
+    kinds = (_CONVERSIONS, _STACK_STORES, _FP64_CALLS, _SINGLE_CALLS)
+    conversions, stores, *calls = (len(kind.findall(listing)) for kind in kinds)
     vectors, numbers = count_arithmetic(listing)
-    return Instructions(conversions, vectors, numbers, None if _PTX.search(listing) else stores)
+    return Instructions(conversions, vectors, numbers, None if _PTX.search(listing) else stores, *calls)

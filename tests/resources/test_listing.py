@@ -61,12 +61,26 @@ PTX = """
 """
 
 
+CALLS = """
+\tcall\t_ZGVeN8v_exp@PLT
+\tcall\t_ZGVeN16v_logf@PLT
+\tcall\tcosf@PLT
+\tcall\t*pow@GOTPCREL(%rip)
+\tcallq\tatan2@PLT
+\tbl\terff
+\tcall\texpand@PLT
+\tcall\t__tls_get_addr@PLT
+\tjmp\t.L12
+"""
+
+
 @pytest.mark.parametrize(
     ("listing", "expected"),
     [
         (X86, Instructions(conversions=5, vector_operations=4, scalar_operations=2, stack_stores=2)),
         (ARM, Instructions(conversions=2, vector_operations=1, scalar_operations=1, stack_stores=2)),
         (PTX, Instructions(conversions=3, vector_operations=1, scalar_operations=2, stack_stores=None)),
+        (CALLS, Instructions(0, 0, 0, 0, fp64_calls=3, single_calls=4)),
         ("", Instructions(0, 0, 0, 0)),
     ],
 )
@@ -74,8 +88,8 @@ def test_known_listings(listing: str, expected: Instructions) -> None:
     assert count_instructions(listing) == expected
 
 
-def counted(backend: str, architecture: str = "", **types: str) -> Instructions:
-    kernel = load_kernel("axpy")
+def counted(backend: str, architecture: str = "", name: str = "axpy", **types: str) -> Instructions:
+    kernel = load_kernel(name)
     sizes = kernel.resolve_sizes("smoke")
     configuration = kernel.configuration(types)
     source = render(kernel, configuration, sizes)
@@ -98,6 +112,16 @@ def check_axpy(backend: str, architecture: str) -> None:
 def test_compilers_of_the_host(program: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HostCompiler, "program", program)
     check_axpy("host", "")
+
+
+@pytest.mark.parametrize("program", installed_compilers(), ids=lambda program: program.label)
+def test_accurate_functions_of_fp32_are_computed_in_fp64(program: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is what the accurate policy costs in fp32 on the host, and what a listing says of it."""
+    monkeypatch.setattr(HostCompiler, "program", program)
+    types = dict.fromkeys(("input_type", "d_type", "price_type", "output_type"), "fp32")
+    accurate, fast = (counted("host", "", "black_scholes", **types, policy=policy) for policy in ("accurate", "fast"))
+    assert accurate.fp64_calls > 0
+    assert (fast.fp64_calls, fast.single_calls) == (0, 0)
 
 
 @pytest.mark.nvrtc
