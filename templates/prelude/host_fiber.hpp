@@ -79,9 +79,13 @@ __asm__(
     ".size mptune_switch, .-mptune_switch\n");
 #endif
 
+#if !defined(MPTUNE_STACK_BYTES)
+#define MPTUNE_STACK_BYTES (64 * 1024)
+#endif
+
 namespace mptune_host {
 
-constexpr unsigned long stack_bytes = 64 * 1024;
+constexpr unsigned long stack_bytes = MPTUNE_STACK_BYTES;
 constexpr unsigned long guard_bytes = 64 * 1024;
 
 // Maps zeroed memory that costs nothing until it is touched; null where there is none.

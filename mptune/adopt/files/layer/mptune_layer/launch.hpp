@@ -1,0 +1,150 @@
+// What `kernel<<<grid, block, shared, stream>>>(arguments)` becomes: a grid whose blocks a pool of threads runs. The
+// threads of a block run one after the other in a loop or, where they wait for each other, as fibers.
+#pragma once
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "mptune_layer/device.hpp"
+
+namespace mptune_layer {
+
+struct site {
+    const char* kernel;
+    const char* file;
+    int line;
+};
+
+struct extents {
+    dim3 grid, block;
+    size_t shared;
+
+    template <class G, class B>
+    extents(G grid, B block, size_t shared = 0, cudaStream_t = nullptr) : grid(grid), block(block), shared(shared) {}
+};
+
+// One argument of a launch: 'p' a pointer, 'f' a floating-point number, 'i', 'u' and 'b' other numbers, 's' the rest.
+struct argument {
+    const void* address;
+    unsigned bytes;
+    char kind;
+};
+
+// How a kernel is run. A kernel whose atomics decide over the order of its sums runs block by block, for the same
+// numbers each time.
+struct code {
+    void (*row)(const void* call, uint3 first, unsigned count, uint3 grid, uint3 block);  // null: as fibers
+    void (*enter)(uint3 index, uint3 grid, uint3 block);
+    void (*thread)(const void* call, uint3 index);
+    bool in_order;
+};
+
+void launch(const site& at, const code& run, const void* call, const argument* arguments, unsigned count,
+            const extents& shape);
+
+template <class T>
+constexpr char kind_of = std::is_pointer_v<T>           ? 'p'
+                         : std::is_floating_point_v<T>  ? 'f'
+                         : std::is_same_v<T, bool>      ? 'b'
+                         : std::is_enum_v<T>            ? 'i'
+                         : !std::is_integral_v<T>       ? 's'
+                         : std::is_signed_v<T>          ? 'i'
+                                                        : 'u';
+
+template <class F, class... P>
+struct call {
+    F function;
+    std::tuple<P...> arguments;
+
+    template <class G>
+    static void with(const void* self, G given) {
+        std::apply(given, static_cast<const call*>(self)->arguments);
+    }
+
+    // Arguments are copied to where the compiler sees that nobody changes them.
+    static __attribute__((flatten)) void row(const void* self, uint3 first, unsigned count, uint3 grid, uint3 block) {
+        const F& function = static_cast<const call*>(self)->function;
+        with(self, [&](P... arguments) {
+            gridDim = grid;
+            blockDim = block;
+            for (unsigned i = 0; i < count; ++i) {
+                blockIdx = uint3{first.x + i, first.y, first.z};
+                for (unsigned z = 0; z < block.z; ++z) {
+                    for (unsigned y = 0; y < block.y; ++y) {
+                        // The threads of a block may run in any order.
+#if defined(__clang__)
+                        _Pragma("clang loop vectorize(assume_safety)")
+#else
+                        _Pragma("GCC ivdep")
+#endif
+                        for (unsigned x = 0; x < block.x; ++x) {
+                            threadIdx = uint3{x, y, z};
+                            function(arguments...);
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    static void thread(const void* self, uint3 index) {
+        threadIdx = index;
+        const F& function = static_cast<const call*>(self)->function;
+        with(self, [&](P... arguments) { function(arguments...); });
+    }
+};
+
+inline void enter(uint3 index, uint3 grid, uint3 block) {
+    blockIdx = index;
+    gridDim = grid;
+    blockDim = block;
+}
+
+// Facts about a kernel, from its source: whether its threads wait for each other, whether it has atomics.
+enum : int { waits = 1, counts = 2 };
+
+template <int Facts, class F, class... P>
+void launch_call(const site& at, const extents& shape, F function, P... parameters) {
+    using made = call<F, P...>;
+    const made self{function, std::tuple<P...>(parameters...)};
+    const code run{Facts & waits ? nullptr : made::row, enter, made::thread, (Facts & counts) != 0};
+    std::apply(
+        [&](const P&... kept) {
+            const argument arguments[] = {argument{&kept, sizeof kept, kind_of<P>}..., argument{}};
+            launch(at, run, &self, arguments, sizeof...(P), shape);
+        },
+        self.arguments);
+}
+
+// A kernel by its address converts its arguments as a call does.
+template <auto Kernel, int Facts, class Signature = decltype(Kernel)>
+struct launcher;
+template <auto Kernel, int Facts, class... P>
+struct launcher<Kernel, Facts, void (*)(P...)> {
+    site at;
+    extents shape;
+
+    void operator()(P... parameters) const {
+        launch_call<Facts>(at, shape, [](auto&... p) { Kernel(p...); }, parameters...);
+    }
+};
+
+// A kernel whose template arguments follow from the call, or one known when the program runs.
+template <int Facts, class F>
+struct caller {
+    F function;
+    site at;
+    extents shape;
+
+    template <class... P>
+    void operator()(P... parameters) const {
+        launch_call<Facts>(at, shape, function, parameters...);
+    }
+};
+template <int Facts, class F>
+caller<Facts, F> calling(F function, site at, extents shape) {
+    return {function, at, shape};
+}
+
+}  // namespace mptune_layer

@@ -1,0 +1,202 @@
+// CUDA's functions on numbers that the C and C++ libraries lack, and its overloads of those they have. What CUDA calls
+// fast is computed as exactly as the rest.
+#pragma once
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "mptune_layer/device.hpp"
+
+#define MPTUNE_PAIR(name)                                                                               \
+    MPTUNE_DEVICE int name(int a, int b) { return MPTUNE_CHOSEN; }                                      \
+    MPTUNE_DEVICE unsigned name(unsigned a, unsigned b) { return MPTUNE_CHOSEN; }                       \
+    MPTUNE_DEVICE unsigned name(int x, unsigned b) { const unsigned a = x; return MPTUNE_CHOSEN; }      \
+    MPTUNE_DEVICE unsigned name(unsigned a, int x) { const unsigned b = x; return MPTUNE_CHOSEN; }      \
+    MPTUNE_DEVICE long name(long a, long b) { return MPTUNE_CHOSEN; }                                   \
+    MPTUNE_DEVICE unsigned long name(unsigned long a, unsigned long b) { return MPTUNE_CHOSEN; }        \
+    MPTUNE_DEVICE unsigned long name(long x, unsigned long b) { const unsigned long a = x; return MPTUNE_CHOSEN; } \
+    MPTUNE_DEVICE unsigned long name(unsigned long a, long x) { const unsigned long b = x; return MPTUNE_CHOSEN; } \
+    MPTUNE_DEVICE long long name(long long a, long long b) { return MPTUNE_CHOSEN; }                    \
+    MPTUNE_DEVICE unsigned long long name(unsigned long long a, unsigned long long b) { return MPTUNE_CHOSEN; } \
+    MPTUNE_DEVICE unsigned long long name(long long x, unsigned long long b) { const unsigned long long a = x; return MPTUNE_CHOSEN; } \
+    MPTUNE_DEVICE unsigned long long name(unsigned long long a, long long x) { const unsigned long long b = x; return MPTUNE_CHOSEN; }
+#define MPTUNE_CHOSEN a < b ? a : b
+MPTUNE_PAIR(min)
+#undef MPTUNE_CHOSEN
+#define MPTUNE_CHOSEN a > b ? a : b
+MPTUNE_PAIR(max)
+#undef MPTUNE_CHOSEN
+#undef MPTUNE_PAIR
+MPTUNE_DEVICE float min(float a, float b) { return fminf(a, b); }
+MPTUNE_DEVICE double min(double a, double b) { return fmin(a, b); }
+MPTUNE_DEVICE double min(float a, double b) { return fmin(static_cast<double>(a), b); }
+MPTUNE_DEVICE double min(double a, float b) { return fmin(a, static_cast<double>(b)); }
+MPTUNE_DEVICE float max(float a, float b) { return fmaxf(a, b); }
+MPTUNE_DEVICE double max(double a, double b) { return fmax(a, b); }
+MPTUNE_DEVICE double max(float a, double b) { return fmax(static_cast<double>(a), b); }
+MPTUNE_DEVICE double max(double a, float b) { return fmax(a, static_cast<double>(b)); }
+MPTUNE_DEVICE unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
+MPTUNE_DEVICE unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
+MPTUNE_DEVICE long long llmin(long long a, long long b) { return a < b ? a : b; }
+MPTUNE_DEVICE long long llmax(long long a, long long b) { return a > b ? a : b; }
+
+MPTUNE_DEVICE double rsqrt(double x) { return 1.0 / sqrt(x); }
+MPTUNE_DEVICE float rsqrtf(float x) { return static_cast<float>(1.0 / sqrt(static_cast<double>(x))); }
+MPTUNE_DEVICE float rsqrt(float x) { return rsqrtf(x); }
+MPTUNE_DEVICE double rcbrt(double x) { return 1.0 / cbrt(x); }
+MPTUNE_DEVICE float rcbrtf(float x) { return 1.0f / cbrtf(x); }
+MPTUNE_DEVICE double sinpi(double x) { return sin(M_PI * fmod(x, 2.0)); }
+MPTUNE_DEVICE double cospi(double x) { return cos(M_PI * fmod(x, 2.0)); }
+MPTUNE_DEVICE float sinpif(float x) { return static_cast<float>(sinpi(static_cast<double>(x))); }
+MPTUNE_DEVICE float cospif(float x) { return static_cast<float>(cospi(static_cast<double>(x))); }
+MPTUNE_DEVICE void sincospi(double x, double* s, double* c) { *s = sinpi(x), *c = cospi(x); }
+MPTUNE_DEVICE void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }
+MPTUNE_DEVICE void sincos(float x, float* s, float* c) { sincosf(x, s, c); }
+MPTUNE_DEVICE double rhypot(double x, double y) { return 1.0 / hypot(x, y); }
+MPTUNE_DEVICE float rhypotf(float x, float y) { return 1.0f / hypotf(x, y); }
+MPTUNE_DEVICE double norm3d(double x, double y, double z) { return sqrt(x * x + y * y + z * z); }
+MPTUNE_DEVICE float norm3df(float x, float y, float z) { return sqrtf(x * x + y * y + z * z); }
+MPTUNE_DEVICE double rnorm3d(double x, double y, double z) { return 1.0 / norm3d(x, y, z); }
+MPTUNE_DEVICE float rnorm3df(float x, float y, float z) { return 1.0f / norm3df(x, y, z); }
+MPTUNE_DEVICE double norm4d(double x, double y, double z, double w) { return sqrt(x * x + y * y + z * z + w * w); }
+MPTUNE_DEVICE float norm4df(float x, float y, float z, float w) { return sqrtf(x * x + y * y + z * z + w * w); }
+MPTUNE_DEVICE double rnorm4d(double x, double y, double z, double w) { return 1.0 / norm4d(x, y, z, w); }
+MPTUNE_DEVICE float rnorm4df(float x, float y, float z, float w) { return 1.0f / norm4df(x, y, z, w); }
+MPTUNE_DEVICE double norm(int n, const double* p) {
+    double sum = 0;
+    for (int i = 0; i < n; ++i) sum += p[i] * p[i];
+    return sqrt(sum);
+}
+MPTUNE_DEVICE float normf(int n, const float* p) {
+    float sum = 0;
+    for (int i = 0; i < n; ++i) sum += p[i] * p[i];
+    return sqrtf(sum);
+}
+MPTUNE_DEVICE double normcdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
+MPTUNE_DEVICE float normcdff(float x) { return static_cast<float>(normcdf(x)); }
+inline double normcdfinv(double p) {
+    if (!(p > 0 && p < 1)) return p == 0 ? -INFINITY : p == 1 ? INFINITY : NAN;
+    // Acklam's rational approximation, then two steps of Halley.
+    const double q = p < 0.5 ? p : 1 - p, t = sqrt(-2 * log(q));
+    double x = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
+    x = -x;
+    for (int i = 0; i < 4; ++i) {
+        const double e = (normcdf(x) - q) * sqrt(2 * M_PI) * exp(x * x / 2);
+        x -= e / (1 + x * e / 2);
+    }
+    return p < 0.5 ? x : -x;
+}
+inline float normcdfinvf(float p) { return static_cast<float>(normcdfinv(p)); }
+inline double erfinv(double y) { return normcdfinv((y + 1) / 2) * M_SQRT1_2; }
+inline float erfinvf(float y) { return static_cast<float>(erfinv(y)); }
+inline double erfcinv(double y) { return -normcdfinv(y / 2) * M_SQRT1_2; }
+inline float erfcinvf(float y) { return static_cast<float>(erfcinv(y)); }
+MPTUNE_DEVICE float fdividef(float a, float b) { return a / b; }
+MPTUNE_DEVICE double fdivide(double a, double b) { return a / b; }
+MPTUNE_DEVICE float saturate(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
+MPTUNE_DEVICE float __saturatef(float x) { return saturate(x); }
+
+// Macros: the C library declares functions of these names, for itself.
+#define __expf(x) expf(x)
+#define __exp10f(x) exp10f(x)
+#define __logf(x) logf(x)
+#define __log2f(x) log2f(x)
+#define __log10f(x) log10f(x)
+#define __powf(x, y) powf(x, y)
+#define __sinf(x) sinf(x)
+#define __cosf(x) cosf(x)
+#define __tanf(x) tanf(x)
+#define __sincosf(x, s, c) sincosf(x, s, c)
+MPTUNE_DEVICE float __fdividef(float a, float b) { return a / b; }
+MPTUNE_DEVICE float __frsqrt_rn(float x) { return rsqrtf(x); }
+
+#define MPTUNE_ROUNDED(mode)                                                                      \
+    MPTUNE_DEVICE float __fadd_##mode(float a, float b) { return a + b; }                         \
+    MPTUNE_DEVICE float __fsub_##mode(float a, float b) { return a - b; }                         \
+    MPTUNE_DEVICE float __fmul_##mode(float a, float b) { return a * b; }                         \
+    MPTUNE_DEVICE float __fdiv_##mode(float a, float b) { return a / b; }                         \
+    MPTUNE_DEVICE float __frcp_##mode(float a) { return 1.0f / a; }                               \
+    MPTUNE_DEVICE float __fsqrt_##mode(float a) { return sqrtf(a); }                              \
+    MPTUNE_DEVICE float __fmaf_##mode(float a, float b, float c) { return fmaf(a, b, c); }        \
+    MPTUNE_DEVICE double __dadd_##mode(double a, double b) { return a + b; }                      \
+    MPTUNE_DEVICE double __dsub_##mode(double a, double b) { return a - b; }                      \
+    MPTUNE_DEVICE double __dmul_##mode(double a, double b) { return a * b; }                      \
+    MPTUNE_DEVICE double __ddiv_##mode(double a, double b) { return a / b; }                      \
+    MPTUNE_DEVICE double __drcp_##mode(double a) { return 1.0 / a; }                              \
+    MPTUNE_DEVICE double __dsqrt_##mode(double a) { return sqrt(a); }                             \
+    MPTUNE_DEVICE double __fma_##mode(double a, double b, double c) { return fma(a, b, c); }
+// Only to nearest: a program that asks for another direction is told so by the compiler.
+MPTUNE_ROUNDED(rn)
+#undef MPTUNE_ROUNDED
+
+#define MPTUNE_TO_INTEGER(mode, round)                                                                       \
+    MPTUNE_DEVICE int __float2int_##mode(float x) { return static_cast<int>(round##f(x)); }                  \
+    MPTUNE_DEVICE unsigned __float2uint_##mode(float x) { return x < 0 ? 0u : static_cast<unsigned>(round##f(x)); } \
+    MPTUNE_DEVICE long long __float2ll_##mode(float x) { return static_cast<long long>(round##f(x)); }       \
+    MPTUNE_DEVICE unsigned long long __float2ull_##mode(float x) { return x < 0 ? 0 : static_cast<unsigned long long>(round##f(x)); } \
+    MPTUNE_DEVICE int __double2int_##mode(double x) { return static_cast<int>(round(x)); }                   \
+    MPTUNE_DEVICE unsigned __double2uint_##mode(double x) { return x < 0 ? 0u : static_cast<unsigned>(round(x)); } \
+    MPTUNE_DEVICE long long __double2ll_##mode(double x) { return static_cast<long long>(round(x)); }        \
+    MPTUNE_DEVICE unsigned long long __double2ull_##mode(double x) { return x < 0 ? 0 : static_cast<unsigned long long>(round(x)); }
+MPTUNE_TO_INTEGER(rn, rint)
+MPTUNE_TO_INTEGER(rz, trunc)
+MPTUNE_TO_INTEGER(ru, ceil)
+MPTUNE_TO_INTEGER(rd, floor)
+#undef MPTUNE_TO_INTEGER
+MPTUNE_DEVICE float __int2float_rn(int x) { return static_cast<float>(x); }
+MPTUNE_DEVICE float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
+MPTUNE_DEVICE float __ll2float_rn(long long x) { return static_cast<float>(x); }
+MPTUNE_DEVICE float __ull2float_rn(unsigned long long x) { return static_cast<float>(x); }
+MPTUNE_DEVICE float __double2float_rn(double x) { return static_cast<float>(x); }
+MPTUNE_DEVICE double __int2double_rn(int x) { return x; }
+MPTUNE_DEVICE double __uint2double_rn(unsigned x) { return x; }
+MPTUNE_DEVICE double __ll2double_rn(long long x) { return static_cast<double>(x); }
+MPTUNE_DEVICE double __ull2double_rn(unsigned long long x) { return static_cast<double>(x); }
+
+namespace mptune_layer {
+template <class To, class From>
+MPTUNE_DEVICE To bits_as(From from) {
+    To to;
+    __builtin_memcpy(&to, &from, sizeof to);
+    return to;
+}
+}  // namespace mptune_layer
+MPTUNE_DEVICE int __float_as_int(float x) { return mptune_layer::bits_as<int>(x); }
+MPTUNE_DEVICE unsigned __float_as_uint(float x) { return mptune_layer::bits_as<unsigned>(x); }
+MPTUNE_DEVICE float __int_as_float(int x) { return mptune_layer::bits_as<float>(x); }
+MPTUNE_DEVICE float __uint_as_float(unsigned x) { return mptune_layer::bits_as<float>(x); }
+MPTUNE_DEVICE long long __double_as_longlong(double x) { return mptune_layer::bits_as<long long>(x); }
+MPTUNE_DEVICE double __longlong_as_double(long long x) { return mptune_layer::bits_as<double>(x); }
+MPTUNE_DEVICE int __double2hiint(double x) { return static_cast<int>(__double_as_longlong(x) >> 32); }
+MPTUNE_DEVICE int __double2loint(double x) { return static_cast<int>(__double_as_longlong(x)); }
+MPTUNE_DEVICE double __hiloint2double(int high, int low) {
+    return __longlong_as_double(static_cast<long long>(high) << 32 | static_cast<unsigned>(low));
+}
+MPTUNE_DEVICE int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
+MPTUNE_DEVICE unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
+MPTUNE_DEVICE int __mulhi(int a, int b) { return static_cast<int>(static_cast<long long>(a) * b >> 32); }
+MPTUNE_DEVICE unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned long long>(a) * b >> 32; }
+MPTUNE_DEVICE long long __mul64hi(long long a, long long b) { return static_cast<__int128>(a) * b >> 64; }
+MPTUNE_DEVICE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+    return static_cast<unsigned __int128>(a) * b >> 64;
+}
+MPTUNE_DEVICE int __clz(int x) { return x == 0 ? 32 : __builtin_clz(x); }
+MPTUNE_DEVICE int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(x); }
+MPTUNE_DEVICE int __popc(unsigned x) { return __builtin_popcount(x); }
+MPTUNE_DEVICE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+MPTUNE_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
+MPTUNE_DEVICE int __ffsll(long long x) { return __builtin_ffsll(x); }
+MPTUNE_DEVICE unsigned __brev(unsigned x) {
+    x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
+    x = (x >> 2 & 0x33333333u) | (x & 0x33333333u) << 2;
+    x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
+    return __builtin_bswap32(x);
+}
+MPTUNE_DEVICE unsigned long long __brevll(unsigned long long x) {
+    return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 | __brev(static_cast<unsigned>(x >> 32));
+}
+MPTUNE_DEVICE unsigned __sad(int a, int b, unsigned c) { return (a > b ? a - b : b - a) + c; }
