@@ -20,8 +20,8 @@ struct extents {
     dim3 grid, block;
     size_t shared;
 
-    template <class G, class B>
-    extents(G grid, B block, size_t shared = 0, cudaStream_t = nullptr) : grid(grid), block(block), shared(shared) {}
+    extents(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t = nullptr)
+        : grid(grid), block(block), shared(shared) {}
 };
 
 // One argument of a launch: 'p' a pointer, 'f' a floating-point number, 'i', 'u' and 'b' other numbers, 's' the rest.
@@ -38,6 +38,7 @@ struct code {
     void (*enter)(uint3 index, uint3 grid, uint3 block);
     void (*thread)(const void* call, uint3 index);
     bool in_order;
+    const char* const* types;  // of the arguments, as spelled() gives them
 };
 
 void launch(const site& at, const code& run, const void* call, const argument* arguments, unsigned count,
@@ -51,6 +52,23 @@ constexpr char kind_of = std::is_pointer_v<T>           ? 'p'
                          : !std::is_integral_v<T>       ? 's'
                          : std::is_signed_v<T>          ? 'i'
                                                         : 'u';
+
+// What a type or a number is, in the compiler's words: "... [with T = double]".
+template <class T>
+inline const char* spelled() {
+    return __PRETTY_FUNCTION__;
+}
+template <auto Value>
+inline const char* spelled() {
+    return __PRETTY_FUNCTION__;
+}
+
+// The name of a kernel with its template arguments; the same place for the same name, for good.
+const char* label(const char* name, const char* const* arguments, unsigned count);
+template <unsigned N>
+const char* label(const char* name, const char* const (&arguments)[N]) {
+    return label(name, arguments, N);
+}
 
 template <class F, class... P>
 struct call {
@@ -108,7 +126,8 @@ template <int Facts, class F, class... P>
 void launch_call(const site& at, const extents& shape, F function, P... parameters) {
     using made = call<F, P...>;
     const made self{function, std::tuple<P...>(parameters...)};
-    const code run{Facts & waits ? nullptr : made::row, enter, made::thread, (Facts & counts) != 0};
+    static const char* const types[] = {spelled<P>()..., nullptr};
+    const code run{Facts & waits ? nullptr : made::row, enter, made::thread, (Facts & counts) != 0, types};
     std::apply(
         [&](const P&... kept) {
             const argument arguments[] = {argument{&kept, sizeof kept, kind_of<P>}..., argument{}};

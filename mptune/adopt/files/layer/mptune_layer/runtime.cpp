@@ -77,6 +77,7 @@ struct code {
     void (*enter)(uint3 index, uint3 grid, uint3 block);
     void (*thread)(const void* call, uint3 index);
     bool in_order;
+    const char* const* types;
 };
 
 namespace {
@@ -175,6 +176,13 @@ std::string quoted(const char* s) {
         else out += *s;
     }
     return out + '"';
+}
+
+// The type or number in what a compiler calls a function: "const char* spelled() [with T = double]".
+std::string after_equals(const char* function) {
+    const std::string whole = function;
+    const size_t start = whole.find("= ") + 2, end = whole.find(';', start);
+    return whole.substr(start, (end == std::string::npos ? whole.rfind(']') : end) - start);
 }
 
 class recorder {
@@ -340,10 +348,11 @@ std::string place(const allocation& a, const void* p) {
 void note_copy(const char* kind, const std::string& to, const std::string& from, const void* content, size_t bytes) {
     recorder& r = record();
     if (!r.is_on()) return;
-    const bool is_input = kind[3] == 'd';  // "to_device"
+    const bool is_input = strcmp(kind, "to_device") == 0, is_output = strcmp(kind, "to_host") == 0;
     const std::string key = (is_input ? r.keeps_inputs() : r.wants()) ? r.keep(content, bytes) : "null";
-    r.note(text("{\"op\": \"copy\", \"kind\": \"%s\", \"to\": %s, \"from\": %s, \"bytes\": %zu, \"contents\": %s}", kind,
-                to.c_str(), from.c_str(), bytes, key.c_str()));
+    const std::string digest = is_output ? text(", \"digest\": \"%016llx\"", digest_of(content, bytes).a) : "";
+    r.note(text("{\"op\": \"copy\", \"kind\": \"%s\", \"to\": %s, \"from\": %s, \"bytes\": %zu, \"contents\": %s%s}", kind,
+                to.c_str(), from.c_str(), bytes, key.c_str(), digest.c_str()));
 }
 
 // The host may write memory that it shares with the device whenever no kernel runs; that is a copy to the device.
@@ -488,6 +497,7 @@ struct waiting {
 
 // The block that a worker runs as fibers.
 struct block_state {
+    bool counted;  // whether a thread has waited for its warp: from then on those that wait are counted
     waiting all, warps[32];
     unsigned alive_lanes[32];
     alignas(16) char slots[32][32 * 16];
@@ -523,8 +533,9 @@ void wait_for(waiting& group, unsigned expected_absent) {
 void fiber_thread() {
     const mptune_host::job& work = *static_cast<mptune_host::job*>(mptune_host::active_block->argument);
     const auto& grid = *reinterpret_cast<const running_grid*>(work.arguments);
-    grid.run->thread(grid.call, mptune_host::active_block->current->thread);
-    const unsigned number = thread_number();
+    const dim3 self = mptune_host::active_block->current->thread;
+    grid.run->thread(grid.call, self);
+    const unsigned number = self.x + work.block.x * (self.y + work.block.y * self.z);
     --block->all.alive;
     --block->warps[number / 32].alive;
     block->alive_lanes[number / 32] &= ~(1u << number % 32);
@@ -540,6 +551,7 @@ void run_fibers(mptune_host::job& work, mptune_host::worker& self, mptune_host::
     const auto& grid = *reinterpret_cast<const running_grid*>(work.arguments);
     const unsigned threads = work.block.x * work.block.y * work.block.z;
     for (int i = 0; i < part.count; ++i) {
+        own->counted = false;
         own->all = waiting{threads, 0, 0};
         for (unsigned warp = 0; warp * 32 < threads; ++warp) {
             const unsigned left = threads - warp * 32;
@@ -631,6 +643,14 @@ std::string kept(const std::vector<allocation*>& all) {
 
 }  // namespace
 
+const char* label(const char* name, const char* const* arguments, unsigned count) {
+    static auto* const known = new std::set<std::string>;
+    const held now(turn);
+    std::string whole = std::string(name) + "<";
+    for (unsigned i = 0; i < count; ++i) whole += (i > 0 ? ", " : "") + after_equals(arguments[i]);
+    return known->insert(whole + ">").first->c_str();
+}
+
 void launch(const site& at, const code& run, const void* call, const argument* arguments, unsigned count,
             const extents& shape) {
     const held now(turn);
@@ -650,7 +670,9 @@ void launch(const site& at, const code& run, const void* call, const argument* a
         line = "{\"op\": \"launch\", \"kernel\": " + quoted(at.kernel) + ", \"file\": " + quoted(at.file) +
                text(", \"line\": %d, \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], \"shared_bytes\": %zu, ", at.line, grid.x,
                     grid.y, grid.z, threads.x, threads.y, threads.z, shape.shared);
-        line += "\"arguments\": [";
+        line += "\"types\": [";
+        for (unsigned i = 0; i < count; ++i) line += (i > 0 ? ", " : "") + quoted(after_equals(run.types[i]).c_str());
+        line += "], \"arguments\": [";
         for (unsigned i = 0; i < count; ++i) line += (i > 0 ? ", " : "") + described(arguments[i]);
         line += "]";
         if (r.wants()) {
@@ -691,9 +713,14 @@ using namespace mptune_layer;
 
 extern "C" {
 
-void mptune_wait_for_block() { wait_for(block->all, 0); }
+void mptune_wait_for_block() {
+    // Taking turns, a thread comes back when every other one has come as far.
+    if (!block->counted) mptune_host::wait_for_block();
+    else wait_for(block->all, 0);
+}
 
 void mptune_wait_for_warp(unsigned mask) {
+    block->counted = true;
     const unsigned warp = thread_number() / 32;
     wait_for(block->warps[warp], __builtin_popcount(block->alive_lanes[warp] & ~mask));
 }

@@ -1,0 +1,539 @@
+"""What a program does on the device, recorded while it ran: its memory, the sequence of operations, and data.
+
+A program is run twice. The first run says what there is to record, and that it does the same again: only then is the
+second run's record one of the program and not of the moment. Data are kept of what comes to the device, of the first
+and the last launch of every kernel and some between, and of what the program takes back last.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from mptune.adopt.parsing import ProgramError
+from mptune.adopt.running import Built, Ran, run
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Allocation",
+    "Capture",
+    "Copy",
+    "Fill",
+    "Launch",
+    "Operation",
+    "Place",
+    "Release",
+    "Scalar",
+    "Structure",
+    "capture",
+]
+
+#: Launches of a kernel whose data are kept, besides the first and the last.
+_SAMPLED: Final = 2
+#: Lines about time and speed differ from run to run.
+_TIMES: Final = re.compile(
+    r"(?i)time|second|elapsed|\b[munµ]?s\b|\([munµ]?s\)|ms\b|/s\b|flops?|bandwidth|throughput|speed|perf|rate|lups|cycles|clock"
+)
+_NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_RECORD: Final = "capture.json"
+_DATA: Final = "capture.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Somewhere in the device's memory.
+
+    Attributes:
+        allocation: its id.
+        offset: from its beginning, in bytes.
+    """
+
+    allocation: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Memory of the device, or a variable in it. No two allocations of a run have one id.
+
+    Attributes:
+        id: a number.
+        bytes: how much.
+        kind: "device", "managed" (shared with the host), "mapped" (the host's, that kernels use), or "symbol" (a
+            ``__device__`` or ``__constant__`` variable).
+        name: of a symbol, as the program writes it.
+    """
+
+    id: int
+    bytes: int
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An allocation is given back."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Bytes set to one value (``cudaMemset``)."""
+
+    target: Place
+    byte: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy to, from or on the device. What the host writes to memory it shares is a copy to the device, too.
+
+    Attributes:
+        kind: "to_device", "to_host" or "on_device".
+        target: None on the host.
+        source: None on the host.
+        bytes: how many.
+        contents: the key of what was copied; None if it was not kept.
+        digest: of what came to the host, the same for the same bytes; "" otherwise.
+    """
+
+    kind: str
+    target: Place | None
+    source: Place | None
+    bytes: int
+    contents: int | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number that a kernel is given.
+
+    Attributes:
+        type: "f8", "i4", "u8", "b1", ...: floating-point, signed, unsigned or bool, and its bytes.
+        data: its bytes.
+    """
+
+    type: str
+    data: bytes
+
+    @property
+    def value(self) -> float | int | bool:
+        """The number; NaN for a floating-point type of another size than 4 or 8."""
+        if self.type[0] == "f":
+            return (
+                float(struct.unpack({4: "<f", 8: "<d"}[len(self.data)], self.data)[0])
+                if len(self.data) in (4, 8)
+                else float("nan")
+            )
+        found = int.from_bytes(self.data, "little", signed=self.type[0] == "i")
+        return bool(found) if self.type[0] == "b" else found
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A struct that a kernel is given by value.
+
+    Attributes:
+        data: its bytes; those of pointers to the device are zeros.
+        pointers: what these point at, by their offset in bytes.
+    """
+
+    data: bytes
+    pointers: Mapping[int, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch of a kernel.
+
+    Attributes:
+        kernel: its name at the launch with the template arguments written there, resolved (``find_wall<19>``).
+        types: of its arguments, as the compiler spells them (``const double*``).
+        file: the source the launch is in.
+        line: and the line.
+        grid: blocks along x, y and z.
+        block: threads of a block along x, y and z.
+        shared_bytes: of dynamic shared memory.
+        arguments: in order; None for a null pointer, "unknown" for one to nowhere on the device.
+        before: for a launch whose data are kept: the key of what every allocation held that it can reach, by id; None
+            for what was left out.
+        after: the same when it was done.
+    """
+
+    kernel: str
+    types: tuple[str, ...]
+    file: Path
+    line: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    arguments: tuple[Scalar | Structure | Place | str | None, ...]
+    before: Mapping[int, int | None]
+    after: Mapping[int, int | None]
+
+    @property
+    def has_contents(self) -> bool:
+        """Whether its data were kept."""
+        return bool(self.before)
+
+    @property
+    def changed(self) -> frozenset[int]:
+        """The allocations that held something else when it was done; of a launch whose data were kept."""
+        return frozenset(
+            id for id, key in self.before.items() if key is not None and self.after.get(id, key) not in (key, None)
+        )
+
+
+Operation = Allocation | Release | Fill | Copy | Launch
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The record of a run.
+
+    Attributes:
+        folder: where it lies (``capture.json`` and ``capture.npz``).
+        arguments: of the program's command line.
+        different: the operations that there are, each once.
+        sequence: the run: indices into ``different``.
+        output: what the program printed.
+        check: what it says of its results: "passed", "failed", or "" if nothing.
+        files: what it wrote, by the names it gave them: keys of the contents.
+        seconds: how long it ran without data being kept.
+        differences: how the second run differed from the first, in words; empty if it did not.
+        left_out: what had no room, in words; empty if nothing.
+    """
+
+    folder: Path
+    arguments: tuple[str, ...]
+    different: tuple[Operation, ...]
+    sequence: NDArray[np.uint32]
+    output: str
+    check: str
+    files: Mapping[str, int]
+    seconds: float
+    differences: tuple[str, ...]
+    left_out: tuple[str, ...]
+    _arrays: dict[int, NDArray[np.uint8]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def load(cls, folder: Path) -> Capture:
+        """Open a capture.
+
+        Raises:
+            ProgramError: there is none, or none that this version wrote.
+        """
+        import numpy as np
+
+        try:
+            said = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+            with np.load(folder / _DATA, allow_pickle=False) as arrays:
+                sequence = arrays["sequence"]
+            return cls(
+                folder,
+                tuple(said["arguments"]),
+                tuple(map(_operation, said["operations"])),
+                sequence,
+                said["output"],
+                said["check"],
+                said["files"],
+                said["seconds"],
+                tuple(said["differences"]),
+                tuple(said["left_out"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ProgramError(f"{folder} holds no capture of a program that can be read: {error}") from None
+
+    def operations(self) -> Iterator[Operation]:
+        """Give the run's operations, in order."""
+        return (self.different[i] for i in self.sequence)
+
+    @cached_property
+    def allocations(self) -> Mapping[int, Allocation]:
+        """Every allocation of the run, by id."""
+        return {found.id: found for found in self.different if isinstance(found, Allocation)}
+
+    def launches(self, kernel: str | None = None) -> Iterator[Launch]:
+        """Give the launches in order, of one kernel or of all."""
+        for found in self.operations():
+            if isinstance(found, Launch) and kernel in (None, found.kernel):
+                yield found
+
+    def kept_launches(self, kernel: str) -> tuple[Launch, ...]:
+        """Return the launches of a kernel whose data were kept, in order."""
+        return tuple(found for found in self.launches(kernel) if found.has_contents)
+
+    @property
+    def outputs(self) -> tuple[Copy, ...]:
+        """What the program took back last: of each allocation the last copies of its parts to the host."""
+        last: dict[tuple[int, int], Copy] = {}
+        for found in self.operations():
+            if isinstance(found, Copy) and found.kind == "to_host" and found.source is not None:
+                last[(found.source.allocation, found.source.offset)] = found
+        return tuple(last.values())
+
+    def contents(self, key: int) -> NDArray[np.uint8]:
+        """Return data by their key, as bytes."""
+        import numpy as np
+
+        if key not in self._arrays:
+            with np.load(self.folder / _DATA, allow_pickle=False) as arrays:
+                self._arrays[key] = arrays[f"c{key}"]
+        return self._arrays[key]
+
+
+def capture(
+    built: Built,
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    run_in: Path | None = None,
+    time_limit_s: float = 300.0,
+    memory_limit_bytes: int | None = None,
+    limit_bytes: int = 1 << 29,
+) -> Capture:
+    """Run a program twice and record what it does.
+
+    Args:
+        built: the program.
+        arguments: of its command line.
+        folder: where the record goes; made if need be.
+        run_in: where the program runs; by default where this process does.
+        time_limit_s: how long each run may take.
+        memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
+        limit_bytes: of the data that are kept.
+
+    Raises:
+        ProgramError: a run failed, its own check did, or it does nothing on the device.
+    """
+    import numpy as np
+
+    with tempfile.TemporaryDirectory(prefix="mptune-", dir=_made(folder)) as name:
+        work = Path(name)
+
+        def ran(number: int, plan: Sequence[int] | None) -> tuple[Ran, Path]:
+            record, writes = _made(work / f"record{number}"), _made(work / f"files{number}")
+            found = run(
+                built,
+                arguments,
+                writes=writes,
+                record=record,
+                plan=plan,
+                folder=run_in,
+                time_limit_s=time_limit_s,
+                memory_limit_bytes=memory_limit_bytes,
+                capture_limit_bytes=limit_bytes,
+            )
+            if found.check == "failed":
+                line = next(
+                    line
+                    for line in f"{found.output}\n{found.errors}".splitlines()
+                    if re.search("(?i)fail|wrong|incorrect|unsucc", line)
+                )
+                raise ProgramError(
+                    f"{built.name} runs, but its own check fails on this machine's processor: {line.strip()[:200]}"
+                )
+            return found, record
+
+        first, counted = ran(1, None)
+        before, order = _read(counted)
+        if not any(isinstance(operation, Launch) for operation in before):
+            raise ProgramError(
+                f"{built.name}, run with arguments {' '.join(arguments) or '(none)'}, launches no kernel: "
+                "does it need other arguments?"
+            )
+        second, record = ran(2, _plan(before, order))
+        different, sequence = _read(record)
+        differences = _differences(first, second, (before, order), (different, sequence))
+        arrays = _data(record)
+        files = {}
+        left_out = _left_out(second.record)
+        for asked, path in second.files.items():
+            if path.stat().st_size + sum(array.nbytes for array in arrays.values()) > limit_bytes:
+                left_out.append(f"the file {asked}")
+                continue
+            files[asked] = len(arrays)
+            arrays[len(arrays)] = np.fromfile(path, np.uint8)
+        said = {
+            "arguments": list(arguments),
+            "operations": _lines(record),
+            "output": second.output,
+            "check": second.check,
+            "files": files,
+            "seconds": first.seconds,
+            "differences": differences,
+            "left_out": left_out,
+        }
+        named: dict[str, Any] = {f"c{key}": array for key, array in arrays.items()}
+        try:
+            np.savez(work / _DATA, sequence=sequence, **named)
+            (work / _RECORD).write_text(json.dumps(said), encoding="utf-8")
+            for file in (_DATA, _RECORD):
+                shutil.move(work / file, folder / file)
+        except OSError as error:
+            raise ProgramError(f"cannot write to {folder}: {error.strerror or error}") from error
+    return Capture.load(folder)
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ProgramError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+    return folder
+
+
+def _plan(different: Sequence[Operation], sequence: NDArray[np.uint32]) -> list[int]:
+    """Return the operations whose data are to be kept, by number."""
+    launches: dict[str, list[int]] = {}
+    copies: dict[tuple[int, int], int] = {}
+    for number, index in enumerate(sequence):
+        found = different[index]
+        if isinstance(found, Launch):
+            launches.setdefault(found.kernel, []).append(number)
+        elif isinstance(found, Copy) and found.kind == "to_host" and found.source is not None:
+            copies[(found.source.allocation, found.source.offset)] = number
+    wanted = set(copies.values())
+    for numbers in launches.values():
+        last = len(numbers) - 1
+        wanted |= {numbers[last * i // (_SAMPLED + 1)] for i in range(_SAMPLED + 2)}
+    return sorted(wanted)
+
+
+def _differences(
+    first: Ran,
+    second: Ran,
+    before: tuple[Sequence[Operation], NDArray[np.uint32]],
+    after: tuple[Sequence[Operation], NDArray[np.uint32]],
+) -> list[str]:
+    """Say how a second run differs from the first one, but for times."""
+    found = []
+    for what, one, two in (("prints", first.output, second.output), ("complains", first.errors, second.errors)):
+        lines = zip(one.splitlines(), two.splitlines(), strict=False)
+        changed = next(((a, b) for a, b in lines if a != b and not _differ_in_times(a, b, one)), None)
+        if changed is not None:
+            found.append(f"it {what} {changed[1].strip()[:80]!r} instead of {changed[0].strip()[:80]!r}")
+        elif len(one.splitlines()) != len(two.splitlines()):
+            found.append(f"it {what} {len(two.splitlines())} lines instead of {len(one.splitlines())}")
+    if len(before[1]) != len(after[1]):
+        found.append(f"it does {len(after[1])} things on the device instead of {len(before[1])}")
+    else:
+        for i, j in zip(before[1], after[1], strict=True):
+            if _bare(before[0][i]) != _bare(after[0][j]):
+                found.append(f"it does something else on the device: {_in_words(after[0][j])}")
+                break
+    if first.files.keys() != second.files.keys():
+        found.append("it writes other files")
+    both = sorted(first.files.keys() & second.files.keys())
+    changed_files = [name for name in both if first.files[name].read_bytes() != second.files[name].read_bytes()]
+    return found + [f"it writes something else to {name}" for name in changed_files]
+
+
+def _differ_in_times(one: str, two: str, whole: str) -> bool:
+    """Whether two lines tell a time each: they say so, or are of numbers alone below a heading that does."""
+    if _NUMBER.sub("", one) != _NUMBER.sub("", two):
+        return False
+    if _TIMES.search(one):
+        return True
+    alone = re.fullmatch(r"[\s,;|]*", _NUMBER.sub("", one)) is not None
+    above = whole[: whole.find(one)].splitlines()
+    heading = next((line for line in reversed(above) if re.search(r"[A-Za-z]{3}", line)), "")
+    return alone and _TIMES.search(heading) is not None
+
+
+def _bare(operation: Operation) -> Operation:
+    """Return an operation without the keys of its data."""
+    import dataclasses
+
+    if isinstance(operation, Launch):
+        return dataclasses.replace(operation, before={}, after={})
+    if isinstance(operation, Copy):
+        return dataclasses.replace(operation, contents=None)
+    return operation
+
+
+def _in_words(operation: Operation) -> str:
+    if isinstance(operation, Launch):
+        return f"the launch of {operation.kernel} at {operation.file.name}:{operation.line}"
+    if isinstance(operation, Copy):
+        return f"a copy {operation.kind.replace('_', ' ').replace('to host', 'to the host')} of {operation.bytes} bytes"
+    return f"a {type(operation).__name__.lower()}"
+
+
+def _left_out(ended: Mapping[str, Any]) -> list[str]:
+    found = []
+    if ended.get("operations_left_out"):
+        found.append(f"the last {ended['operations_left_out']} operations")
+    if ended.get("contents_left_out"):
+        found.append(f"data of {ended['contents_left_out']} buffers, {ended['bytes_left_out']} bytes")
+    return found
+
+
+def _lines(record: Path) -> list[dict[str, Any]]:
+    text = (record / "operations.jsonl").read_text(encoding="utf-8", errors="replace")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _read(record: Path) -> tuple[tuple[Operation, ...], NDArray[np.uint32]]:
+    import numpy as np
+
+    return tuple(map(_operation, _lines(record))), np.fromfile(record / "sequence.bin", np.uint32)
+
+
+def _data(record: Path) -> dict[int, NDArray[np.uint8]]:
+    import numpy as np
+
+    lines = (record / "contents.jsonl").read_text().splitlines()
+    whole = record / "contents.bin"
+    data = np.memmap(whole, np.uint8, "r") if whole.stat().st_size else np.empty(0, np.uint8)
+    places = [json.loads(line) for line in lines]
+    return {key: data[p["offset"] : p["offset"] + p["bytes"]] for key, p in enumerate(places)}
+
+
+def _operation(said: Mapping[str, Any]) -> Operation:
+    kind = said["op"]
+    if kind == "allocate":
+        return Allocation(said["id"], said["bytes"], said["kind"], said["name"])
+    if kind == "free":
+        return Release(said["id"])
+    if kind == "fill":
+        return Fill(Place(*said["to"]), said["byte"], said["bytes"])
+    if kind == "copy":
+        target, source = (Place(*said[side]) if said[side] is not None else None for side in ("to", "from"))
+        return Copy(said["kind"], target, source, said["bytes"], said["contents"], said.get("digest", ""))
+    return Launch(
+        said["kernel"],
+        tuple(said["types"]),
+        Path(said["file"]),
+        said["line"],
+        cast(tuple[int, int, int], tuple(said["grid"])),
+        cast(tuple[int, int, int], tuple(said["block"])),
+        said["shared_bytes"],
+        tuple(map(_argument, said["arguments"])),
+        {int(id): key for id, key in said.get("before", {}).items()},
+        {int(id): key for id, key in said.get("after", {}).items()},
+    )
+
+
+def _argument(said: Mapping[str, Any]) -> Scalar | Structure | Place | str | None:
+    if said["kind"] == "pointer":
+        to = said["to"]
+        return Place(*to) if isinstance(to, list) else to
+    data = bytes.fromhex(said["value"])
+    if said["kind"] == "struct":
+        return Structure(data, {offset: Place(*to) for offset, to in said["pointers"]})
+    return Scalar(said["kind"], data)

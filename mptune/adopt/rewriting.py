@@ -1,0 +1,318 @@
+"""What CUDA adds to the syntax of C++, put into the words of the layer (``files/layer``).
+
+This goes by the text, not by what clang makes of it: launches in macros and templates are rewritten where they stand,
+and a program that clang cannot read may still run. No line moves, so that a compiler's messages fit the original.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["KernelFacts", "facts_of", "has_device_code", "rewritten"]
+
+_BLANKED: Final = re.compile(
+    r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
+)
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_CALL: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
+_NO_FUNCTIONS: Final = frozenset(
+    ("if", "for", "while", "switch", "catch", "return", "sizeof", "alignof", "decltype", "defined", "noexcept")
+)
+#: What may stand between the parameters of a function and its body.
+_BEFORE_BODY: Final = re.compile(r"\s*(?:const|noexcept|override|final|volatile|__restrict__|\s)*(?::(?!:)[^;{}]*)?\{")
+_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE)
+_WAITS: Final = re.compile(
+    r"__sync(?:threads|warp)\w*|__shfl\w*|__ballot\w*|__any(?:_sync)?|__all(?:_sync)?|__activemask|__match_\w+"
+    r"|__reduce_\w+|__barrier_sync\w*"
+)
+_COUNTS: Final = re.compile(r"atomic[A-Z]\w*|__atomic_\w+")
+_DYNAMIC_SHARED: Final = re.compile(
+    r"\b(?:extern\b[^;{}()=]*?\b__shared__|__shared__\b[^;{}()=]*?\bextern)\b"
+    r"(?:[^;{}()=]|__align__\s*\([^()]*\)|alignas\s*\([^()]*\)|__attribute__\s*\(\([^;]*?\)\))*?;"
+)
+_DECORATION: Final = re.compile(
+    r"\b(?:extern|__shared__|__align__\s*\([^()]*\)|alignas\s*\([^()]*\)|__attribute__\s*\(\(.*?\)\)(?!\)))", re.DOTALL
+)
+_HIP_SHARED: Final = re.compile(r"\bHIP_DYNAMIC_SHARED\s*\(([^;]*),\s*(\w+)\s*\)")
+_HIP_LAUNCH: Final = re.compile(r"\bhipLaunchKernelGGL\s*\(")
+_DEVICE_CODE: Final = re.compile(r"__global__|__device__|<<<|hipLaunchKernelGGL")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """What a launch has to know of a kernel.
+
+    Attributes:
+        has_address: whether its name alone says which function it is; not if it is a template or overloaded.
+        waits: whether its threads wait for each other.
+        counts: whether there are atomic functions in it.
+    """
+
+    has_address: bool
+    waits: bool
+    counts: bool
+
+
+#: Of what is launched through a pointer.
+_UNKNOWN: Final = KernelFacts(has_address=False, waits=True, counts=True)
+
+
+@functools.lru_cache(maxsize=256)
+def blanked(text: str) -> str:
+    """Return a text with comments, strings and characters blanked, every other character at its place."""
+    return _BLANKED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def has_device_code(text: str) -> bool:
+    """Whether a source needs the language extensions of CUDA."""
+    return _DEVICE_CODE.search(blanked(text)) is not None
+
+
+def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
+    """Find the kernels in the files of a program, by name.
+
+    What a kernel uses is found by names, so that of two functions of one name it is assumed to use both.
+    """
+    uses: dict[str, set[str]] = {}
+    marks: dict[str, tuple[bool, bool]] = {}
+    templates: set[str] = set()
+    definitions: dict[str, int] = {}
+
+    def note(name: str, body: str) -> None:
+        uses.setdefault(name, set()).update(_NAME.findall(body))
+        waits, counts = marks.get(name, (False, False))
+        marks[name] = (waits or _WAITS.search(body) is not None, counts or _COUNTS.search(body) is not None)
+
+    for text in map(blanked, texts):
+        for macro in _MACRO.finditer(text):
+            note(macro[1], macro[2])
+        for call in _CALL.finditer(text):
+            if call[1] in _NO_FUNCTIONS:
+                continue
+            end = _closed(text, call.end() - 1)
+            body = _BEFORE_BODY.match(text, end) if end else None
+            if body:
+                note(call[1], text[body.end() - 1 : _closed(text, body.end() - 1) or len(text)])
+        for start in re.finditer(r"\b__global__\b", text):
+            name, end = _declared(text, start.end())
+            if name:
+                definitions.setdefault(name, 0)
+                definitions[name] += text[end:].lstrip()[:1] == "{"
+                if re.search(
+                    r"\btemplate\b", re.split(r"[;{}]", text[max(0, start.start() - 2000) : start.start()])[-1]
+                ):
+                    templates.add(name)
+    facts = {}
+    for name, count in definitions.items():
+        reached, waiting = {name}, [name]
+        while waiting:
+            found = uses.get(waiting.pop(), set()) & uses.keys() - reached
+            reached |= found
+            waiting += found
+        known = [marks[used] for used in reached if used in marks]
+        facts[name] = KernelFacts(
+            has_address=name not in templates and count <= 1,
+            waits=any(waits for waits, _ in known),
+            counts=any(counts for _, counts in known),
+        )
+    return facts
+
+
+def rewritten(text: str, kernels: Mapping[str, KernelFacts]) -> str:
+    """Return a file of a program as C++ that includes the layer's headers.
+
+    Args:
+        text: the file.
+        kernels: of the whole program, by name.
+    """
+    code = blanked(text)
+    changes: list[tuple[int, int, str]] = []
+    for found in re.finditer("<<<", code):
+        start = _callee(code, found.start())
+        end = _configuration(code, found.end())
+        if start is None or end is None:
+            continue
+        head, tail = _launch(text[start : found.start()].strip(), kernels)
+        changes += [(start, found.end(), head), (end, end + 3, tail)]
+    for found in _HIP_LAUNCH.finditer(code):
+        commas = _commas(code, found.end())
+        if len(commas) < 5:
+            continue
+        name = re.sub(r"^HIP_KERNEL_NAME\s*\((.*)\)$", r"\1", text[found.end() : commas[0]].strip(), flags=re.DOTALL)
+        head, tail = _launch(name.removeprefix("(").removesuffix(")") if name.startswith("(") else name, kernels)
+        # hipLaunchKernelGGL(k, grid, block, shared, stream, arguments...): its last parenthesis closes the call.
+        has_arguments = text[commas[4]] == ","
+        changes += [(found.start(), commas[0] + 1, head), (commas[4], commas[4] + has_arguments, tail + "(")]
+    for found in _DYNAMIC_SHARED.finditer(code):
+        declared = re.fullmatch(
+            r"(.*?)(\w+)\s*\[\s*\]\s*;", _DECORATION.sub("", text[found.start() : found.end()]), re.DOTALL
+        )
+        if declared:
+            changes.append((found.start(), found.end(), _dynamic(declared[1], declared[2], code, found.start())))
+    changes += [
+        (found.start(), found.end(), _dynamic(found[1], found[2], code, found.start()))
+        for found in _HIP_SHARED.finditer(code)
+    ]
+    for pattern, new in (
+        (r"\bstatic\s+(?=__shared__\b)", ""),
+        (r"(?<=\b__shared__)\s+static\b", ""),
+        # The C++ library has attributes of this name.
+        (r"\b__noinline__\b", "__attribute__((noinline))"),
+    ):
+        changes += [(found.start(), found.end(), new) for found in re.finditer(pattern, code)]
+    parts, done = [], 0
+    for start, end, new in sorted(changes):
+        if start >= done:
+            lines = text.count("\n", start, end) - new.count("\n")
+            parts += [text[done:start], new, "\n" * lines]
+            done = end
+    return "".join(parts) + text[done:]
+
+
+def _launch(name: str, kernels: Mapping[str, KernelFacts]) -> tuple[str, str]:
+    """Return what stands for ``name<<<`` and for ``>>>``."""
+    plain = re.split(r"<", name)[0].split("::")[-1].strip()
+    facts = kernels.get(plain, _UNKNOWN)
+    bits = facts.waits | facts.counts << 1
+    site = f"{{{_label(name)}, __FILE__, __LINE__}}"
+    if facts.has_address:
+        return f"::mptune_layer::launcher<&{name}, {bits}>{{{site}, ::mptune_layer::extents(", ")}"
+    call = f"[=](auto&... mptune_arguments) {{ {name}(mptune_arguments...); }}"
+    return f"::mptune_layer::calling<{bits}>({call}, {site}, ::mptune_layer::extents(", "))"
+
+
+def _label(name: str) -> str:
+    """Return the expression for what a record calls a kernel: its template arguments are known to the compiler."""
+    start = name.find("<")
+    if start < 0 or not name.endswith(">"):
+        called = " ".join(name.split()).replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{called}"'
+    inside = name[start + 1 : -1]
+    cuts = [-1, *_commas(f"{blanked(inside)})", 0)]
+    arguments = [inside[a + 1 : b].strip() for a, b in itertools.pairwise(cuts)]
+    spelled = ", ".join(f"::mptune_layer::spelled<{argument}>()" for argument in arguments if argument)
+    return f'::mptune_layer::label("{name[:start].strip()}", {{{spelled}}})' if spelled else f'"{name[:start].strip()}"'
+
+
+def _dynamic(type_text: str, name: str, code: str, at: int) -> str:
+    """Return the declaration of shared memory whose size a launch gives."""
+    element = " ".join(type_text.split())
+    if _is_in_function(code, at):
+        return f"{element}* const {name} = static_cast<{element}*>(::mptune_host::dynamic_shared);"
+    return f"static const ::mptune_layer::dynamic_array<{element}> {name}{{}};"
+
+
+def _is_in_function(code: str, at: int) -> bool:
+    """Whether a place is within braces other than those of namespaces and ``extern "C"``."""
+    opened: list[bool] = []
+    for brace in re.finditer(r"[{}]", code[:at]):
+        if brace[0] == "{":
+            before = code[max(0, brace.start() - 200) : brace.start()]
+            opened.append(re.search(r"\bnamespace\b[\s\w:]*$|\bextern\s*$", before) is None)
+        elif opened:
+            opened.pop()
+    return any(opened)
+
+
+def _closed(code: str, opening: int) -> int | None:
+    """Return the place after the bracket that closes the one at a place."""
+    depth = 0
+    pattern = re.compile(r"[{}]" if code[opening] == "{" else r"[()]")
+    for bracket in pattern.finditer(code, opening):
+        depth += 1 if bracket[0] in "({" else -1
+        if depth == 0:
+            return bracket.end()
+    return None
+
+
+def _declared(code: str, at: int) -> tuple[str, int]:
+    """Return the name of the function whose declaration goes on at a place, and where its parameters end."""
+    while (call := _CALL.search(code, at)) is not None:
+        end = _closed(code, call.end() - 1)
+        if end is None or ";" in code[at : call.start()]:
+            return "", at
+        if not call[1].startswith("__"):
+            return call[1], end
+        at = end
+    return "", at
+
+
+def _callee(code: str, end: int) -> int | None:
+    """Return where the name begins, with its template arguments, that ends before a place."""
+    while end > 0 and code[end - 1].isspace():
+        end -= 1
+    at = end
+    if at > 0 and code[at - 1] == ">":
+        depth = 0
+        while at > 0:
+            at -= 1
+            if code[at] in ">)":
+                depth += 1
+            elif code[at] in "<(":
+                depth -= 1
+                if depth == 0:
+                    break
+        while at > 0 and code[at - 1].isspace():
+            at -= 1
+    elif at > 0 and code[at - 1] == ")":  # (*kernel)<<<...>>>
+        depth = 0
+        while at > 0:
+            at -= 1
+            depth += {")": 1, "(": -1}.get(code[at], 0)
+            if depth == 0:
+                return at
+    name = re.search(r"[\w:]+$", code[:at])
+    return name.start() if name else None
+
+
+def _configuration(code: str, at: int) -> int | None:
+    """Return where the ``>>>`` begins that ends a launch's configuration."""
+    depth = 0
+    for found in re.compile(r"[()\[\]{}]|>>>").finditer(code, at):
+        if found[0] == ">>>":
+            if depth == 0:
+                return found.start()
+        else:
+            depth += 1 if found[0] in "([{" else -1
+    return None
+
+
+def _commas(code: str, at: int) -> list[int]:
+    """Return the commas between the arguments of a call or a template, and its end."""
+    depth = 0
+    found: list[int] = []
+    while at < len(code):
+        if code[at] in "([{":
+            depth += 1
+        elif code[at] in ")]}":
+            if depth == 0:
+                return [*found, at]
+            depth -= 1
+        elif code[at] == "<" and (inner := _closing_angle(code, at)) is not None:
+            at = inner
+        elif code[at] == "," and depth == 0:
+            found.append(at)
+        at += 1
+    return []
+
+
+def _closing_angle(code: str, at: int) -> int | None:
+    """Return where the template arguments end that may begin at a ``<``; None if it is a comparison."""
+    if re.search(r"\w\s*$", code[:at][-80:]) is None:
+        return None
+    depth = inside = 0
+    for found in re.compile(r"[<>();{}]|&&|\|\|").finditer(code, at):
+        if found[0] in "()":
+            inside += 1 if found[0] == "(" else -1
+        elif inside == 0 and found[0] in "<>":
+            depth += 1 if found[0] == "<" else -1
+            if depth == 0:
+                return found.start()
+        if inside < 0 or found[0] in (";", "{", "}", "&&", "||"):
+            return None
+    return None

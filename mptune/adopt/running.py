@@ -1,0 +1,339 @@
+"""Programs on this machine's processor: compiled with headers of ours in place of CUDA's, run within limits.
+
+The headers and what stands behind them are in ``files/layer``; :mod:`mptune.adopt.rewriting` puts launches into C++.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mptune.adopt.parsing import ProgramError, SourceFile
+from mptune.adopt.rewriting import facts_of, has_device_code, rewritten
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.host_compiler import find_compiler, host_architecture
+from mptune.folders import bundled_folder
+from mptune.memory import available_memory_bytes, in_words
+from mptune.processes import Child
+from mptune.processes import in_words as how_it_ended
+
+__all__ = ["Built", "Ran", "build", "run"]
+
+#: No contraction: what a program computes on the host to check its kernels is then computed alike. Programs read
+#: numbers as others (aliasing) and count over the end of an int.
+_FLAGS: Final = (
+    *("-w", "-pipe", "-Wno-narrowing", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
+    *("-fno-strict-aliasing", "-fwrapv", "-fpermissive"),
+)
+_LANGUAGES: Final = {".c": ("c", "gnu17")}
+_COMPILE_LIMIT_S: Final = 300.0
+_WATCHING_S: Final = 0.02
+#: Of what a program prints.
+_OUTPUT_LIMIT_BYTES: Final = 1 << 26
+_PASSED: Final = re.compile(
+    r"(?i)\b(?:PASS(?:ED)?|test(?:s)? passed|verification (?:is )?success\w*|results? (?:is |are )?correct)\b"
+)
+_FAILED: Final = re.compile(
+    r"(?i)(?<!\b0 )\b(?:FAIL(?:ED|URE)?|verification (?:was )?unsuccess\w*|results? (?:is |are )?(?:wrong|incorrect))\b"
+    r"(?!\s*[:=]\s*0\b)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A program that runs on this machine's processor.
+
+    Attributes:
+        image: the executable.
+        name: what to call it in messages.
+        seconds: what compiling it took; 0 if it was at hand.
+    """
+
+    image: bytes = field(repr=False)
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run of a program that ended as it should.
+
+    Attributes:
+        output: what it printed on standard output.
+        errors: what it printed on standard error.
+        seconds: how long it ran, on the wall clock.
+        files: those it wrote, by the names it gave them, and where they lie.
+        record: what the layer says of the record at its end, empty without one.
+    """
+
+    output: str
+    errors: str
+    seconds: float
+    files: Mapping[str, Path]
+    record: Mapping[str, Any]
+
+    @property
+    def check(self) -> str:
+        """What the program says of its own results: "passed", "failed", or "" if nothing."""
+        printed = f"{self.output}\n{self.errors}"
+        return "failed" if _FAILED.search(printed) else "passed" if _PASSED.search(printed) else ""
+
+
+# -- compiling -----------------------------------------------------------------------------------
+
+
+def build(
+    sources: Sequence[Path],
+    files: Sequence[SourceFile],
+    defines: Mapping[str, str] | None = None,
+    includes: Sequence[Path] = (),
+    *,
+    optimisation: str = "-O3",
+    cache: BinaryCache | None = None,
+) -> Built:
+    """Compile a program for this machine's processor.
+
+    Args:
+        sources: the files a compiler is given.
+        files: all files of the program with their texts, which need not be those on disk.
+        defines: macros of the command line (``-D``), by name; "" for one without a value.
+        includes: folders of headers (``-I``).
+        optimisation: the compiler's level.
+        cache: where executables are kept; by default the user's cache folder.
+
+    Raises:
+        ProgramError: it does not compile; names file and line.
+        BackendUnavailableError: there is no C++ compiler.
+    """
+    cache = cache or BinaryCache()
+    compiler = find_compiler()
+    texts = {file.path: file.text for file in files}
+    kernels = facts_of(texts.values())
+    portable = {path: rewritten(text, kernels) for path, text in texts.items()}
+    device = [path for path in sources if path.suffix in (".cu", ".hip") or has_device_code(texts[path])]
+    is_hip = any("hip/hip_runtime" in text for text in texts.values())
+    target = f"-march={host_architecture() or 'native'}"
+    common = (
+        *(optimisation, target, *_FLAGS),
+        *(f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()),
+        *(("-DMPTUNE_SEVERAL_FILES",) if len(device) > 1 else ()),
+        *(("-fopenmp",) if any("omp.h" in text for text in texts.values()) else ()),
+    )
+    layer = _layer()
+    own = [path.read_text(encoding="utf-8") for path in sorted(layer.rglob("*")) if path.is_file()]
+    own += [(_prelude() / name).read_text(encoding="utf-8") for name in ("host_fiber.hpp", "host_pool.hpp")]
+    told = [*map(str, sources), *map(str, includes), *common]
+    key = cache.key(["program", compiler.version, *told, *(f"{p}\n{t}" for p, t in sorted(portable.items())), *own])
+    name = sources[0].name
+    image = cache.get(key)
+    if image is not None:
+        return Built(image, name, 0.0)
+    began = time.monotonic()
+    with cache.workspace() as work:
+        root, places = _mirrored(portable, work)
+        folders = [*(f"-I{_moved(folder, root, work)}" for folder in includes), *(f"-I{folder}" for folder in includes)]
+        # What is not among the program's files is still found beside those it is included from.
+        beside = [f"-iquote{folder}" for folder in dict.fromkeys(path.parent for path in texts)]
+        objects = [_runtime_object(cache, compiler.command, compiler.version, target, own, work)]
+        children = []
+        for number, path in enumerate(sources):
+            language, standard = _LANGUAGES.get(path.suffix, ("c++", "gnu++17"))
+            made = work / f"{number}.o"
+            flags = ["-x", language, f"-std={standard}", *common, *folders, *beside, f"-I{layer}"]
+            if path in device:
+                macro = ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__") if is_hip else ("-D__CUDACC__", "-D__NVCC__")
+                flags += [*macro, "-include", str(layer / "cuda_runtime.h")]
+            children.append((path, made, [*compiler.command, *flags, "-c", str(places[path]), "-o", str(made)]))
+        for path, made, command in children:
+            _compiled(command, path.name, work)
+            objects.append(made)
+        program = work / "program"
+        link = [*compiler.command, *map(str, objects), "-o", str(program), "-lpthread", "-ldl", "-lm"]
+        _compiled([*link, *(("-fopenmp",) if "-fopenmp" in common else ())], name, work)
+        image = program.read_bytes()
+    cache.put(key, image)
+    return Built(image, name, time.monotonic() - began)
+
+
+def _mirrored(texts: Mapping[Path, str], work: Path) -> tuple[Path, dict[Path, Path]]:
+    """Write the files of a program to a folder, as they lie to each other; return the folder they share, and where."""
+    root = Path(os.path.commonpath([path.parent for path in texts]))
+    places = {}
+    for path, text in texts.items():
+        place = _moved(path, root, work)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        line = f'#line 1 "{path}"\n'
+        place.write_bytes((line + text).encode("utf-8", "surrogateescape"))
+        places[path] = place
+    return root, places
+
+
+def _moved(path: Path, root: Path, work: Path) -> Path:
+    absolute = path.resolve()
+    return work / "program.d" / absolute.relative_to(root) if absolute.is_relative_to(root) else absolute
+
+
+def _runtime_object(
+    cache: BinaryCache, command: Sequence[str], version: str, target: str, own: Sequence[str], work: Path
+) -> Path:
+    """Return the object of what stands behind the headers, compiled once and for all."""
+    key = cache.key(["layer", *command, version, target, *own])
+    path = work / "layer.o"
+    image = cache.get(key)
+    if image is None:
+        source = _layer() / "mptune_layer" / "runtime.cpp"
+        flags = ["-std=gnu++17", "-O2", target, "-w", "-Wno-narrowing", f"-I{_layer()}", f"-I{_prelude()}"]
+        _compiled([*command, *flags, "-c", str(source), "-o", str(path)], source.name, work)
+        cache.put(key, path.read_bytes())
+    else:
+        path.write_bytes(image)
+    return path
+
+
+def _compiled(command: Sequence[str], name: str, work: Path) -> None:
+    """Run a compiler.
+
+    Raises:
+        ProgramError: it rejects what it is given, or does not end.
+    """
+    environment = {**os.environ, "TMPDIR": str(work), "LC_ALL": "C"}
+    with Child(
+        command, environment=environment, folder=str(work), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as child:
+        try:
+            output = child.communicate(None, _COMPILE_LIMIT_S).decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            raise ProgramError(f"{name} was not compiled within {_COMPILE_LIMIT_S:g} s") from None
+        if child.wait() == 0:
+            return
+    errors = [
+        line.strip()
+        for line in output.splitlines()
+        if re.search(r"\berror:|undefined reference|multiple definition", line)
+    ]
+    shown = "\n  ".join(list(dict.fromkeys(errors or output.strip().splitlines()[-3:]))[:5])
+    raise ProgramError(f"{name} does not compile for this machine's processor:\n  {shown}")
+
+
+def _layer() -> Path:
+    return Path(__file__).resolve().parent / "files" / "layer"
+
+
+def _prelude() -> Path:
+    return bundled_folder("templates") / "prelude"
+
+
+# -- running -------------------------------------------------------------------------------------
+
+
+def run(
+    built: Built,
+    arguments: Sequence[str] = (),
+    *,
+    writes: Path,
+    record: Path | None = None,
+    plan: Sequence[int] | None = None,
+    folder: Path | None = None,
+    time_limit_s: float = 300.0,
+    memory_limit_bytes: int | None = None,
+    capture_limit_bytes: int = 1 << 29,
+) -> Ran:
+    """Run a program to its end.
+
+    Args:
+        built: the program.
+        arguments: of its command line.
+        writes: an empty folder for the files it writes; what it opens there by its own names is found again.
+        record: an empty folder for the record of what it does on the device (see :mod:`mptune.adopt.capture`).
+        plan: the operations whose data are recorded, too, by number; None for no data at all.
+        folder: where it runs; by default where this process does.
+        time_limit_s: how long it may run.
+        memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
+        capture_limit_bytes: of the data in the record.
+
+    Raises:
+        ProgramError: it ran out of time or memory, crashed, or exited with another code than 0.
+    """
+    limit = memory_limit_bytes or available_memory_bytes() * 9 // 10
+    with tempfile.TemporaryDirectory(prefix="mptune-") as name:
+        work = Path(name)
+        program = work / re.sub(r"\W+", "_", built.name)
+        program.write_bytes(built.image)
+        program.chmod(0o700)
+        environment = {**os.environ, "MPTUNE_WRITES": str(writes), "MPTUNE_MEMORY_BYTES": str(limit)}
+        environment.pop("MPTUNE_CAPTURE_PLAN", None)
+        ended = record if record is not None else work
+        environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_CAPTURE_BYTES": str(capture_limit_bytes)}
+        if plan is not None:
+            (work / "plan").write_text("\n".join(map(str, plan)))
+            environment["MPTUNE_CAPTURE_PLAN"] = str(work / "plan")
+        command = [str(program), *arguments]
+        output, errors = work / "output", work / "errors"
+        began = time.monotonic()
+        with (
+            output.open("wb") as out,
+            errors.open("wb") as err,
+            Child(
+                command, environment=environment, folder=str(folder) if folder else None, stdout=out, stderr=err
+            ) as child,
+        ):
+            code = _watched(child, output, built.name, time_limit_s, limit)
+        seconds = time.monotonic() - began
+        said = _said(ended / "ended.json")
+        printed, complaints = (path.read_text(encoding="utf-8", errors="replace") for path in (output, errors))
+    if code != 0:
+        where = (
+            f" in {said['kernel']}, launched at {Path(said['file']).name}:{said['line']}" if "kernel" in said else ""
+        )
+        last = next((line.strip() for line in reversed((printed + "\n" + complaints).splitlines()) if line.strip()), "")
+        told = f"; the last it printed: {last[:200]}" if last else ""
+        with_arguments = f" with arguments {' '.join(arguments)}" if arguments else " without arguments"
+        raise ProgramError(f"{built.name}, run{with_arguments}, {how_it_ended(code)}{where}{told}")
+    files = {asked: Path(real) for asked, real in said.get("files", {}).items() if Path(real).is_file()}
+    return Ran(printed, complaints, seconds, files, said)
+
+
+def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_limit_bytes: int) -> int:
+    """Wait for the end of a program.
+
+    Raises:
+        ProgramError: it runs for longer, uses more memory, or prints too much.
+    """
+    deadline = time.monotonic() + time_limit_s
+    page = os.sysconf("SC_PAGE_SIZE")
+    pause = 0.001
+    while (code := child.poll()) is None:
+        try:
+            used = int(Path(f"/proc/{child.process_id}/statm").read_text().split()[1]) * page
+        except (OSError, IndexError, ValueError):
+            used = 0
+        if used > memory_limit_bytes:
+            raise ProgramError(
+                f"{name} used more than {in_words(memory_limit_bytes)} of memory and was ended; "
+                "give it a smaller problem"
+            )
+        if time.monotonic() > deadline:
+            raise ProgramError(
+                f"{name} did not end within {time_limit_s:g} s and was ended; give it a smaller problem or more time"
+            )
+        if output.stat().st_size > _OUTPUT_LIMIT_BYTES:
+            raise ProgramError(f"{name} printed more than {in_words(_OUTPUT_LIMIT_BYTES)} and was ended")
+        time.sleep(pause)
+        pause = min(2 * pause, _WATCHING_S)
+    return code
+
+
+def _said(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
