@@ -4,19 +4,22 @@ PROMISE searches the types of C++ variables by delta debugging, compiling and ru
 that CADNA computes with random rounding. Here it gets the bodies of the same kernels: each type written in device code
 is a variable of its own for it to decide, except vectors, which are copied whole and share one.
 
-It is an own program (GPL) that is only run, from the environment it is installed in::
+It is a program of its own (GPL) that is only run, from the environment it is installed in; it needs rsync and perl, and
+CADNA, which is built once::
 
-    python -m venv promise && promise/bin/pip install cadnaPromise && promise/bin/activate-promise --CXX=g++
+    pip install cadnaPromise && activate-promise --CXX=g++
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -37,7 +40,7 @@ _DEVICE: Final = re.compile(r"__(?:global|device)__[^;{]*\{")
 _LAUNCH: Final = re.compile(r"(\w+)\s*<<<(.*?)>>>\s*\((.*?)\)\s*;", re.DOTALL)
 _POINTERS: Final = re.compile(r"\b(?:double4?)\s*((?:\*\s*\w+(?:\[\w+\])?\s*,\s*)*\*\s*\w+(?:\[\w+\])?)\s*;")
 _TIME: Final = re.compile(r"^TIME_MS (\S+)$", re.MULTILINE)
-_TALLY: Final = re.compile(r"(\d+) (compilations|executions)\s+\((\d+) failed\) for ([\d.]+)s")
+_TALLY: Final = re.compile(r"(\d+) compilations\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +50,12 @@ class Found:
     Attributes:
         types: the type of each variable.
         compilations: how many it took.
-        executions: as many runs.
         wall_s: seconds altogether.
         text: the program with these types, to be timed.
     """
 
     types: dict[str, str]
     compilations: int
-    executions: int
     wall_s: float
     text: str
 
@@ -174,15 +175,15 @@ def search(environment: Path, program: Path, arguments: tuple[str, ...], digits:
         if not found.exists():
             reasons = [line for line in told.splitlines() if line.strip()]
             raise MptuneError(f"PROMISE found nothing for {program.stem}: {reasons[-1] if reasons else 'no output'}")
-        tally = {kind: int(count) for count, kind, _, _ in _TALLY.findall(told)}
-        text = found.read_text()
-        return Found(
-            types_of((work / "program.cc").read_text(), text),
-            tally["compilations"],
-            tally["executions"],
-            wall_s,
-            timed(text),
-        )
+        text, tally = found.read_text(), _TALLY.search(told)
+        assert tally is not None, told
+        types = types_of((work / "program.cc").read_text(), text)
+        return Found(types, int(tally[1]), wall_s, in_own_types(text))
+
+
+def in_double(program: Path) -> str:
+    """Return a program as it is before PROMISE, to be timed."""
+    return re.sub(r"__PR_\w+?__", "double", as_cplusplus(program.read_text()))
 
 
 def types_of(tagged: str, found: str) -> dict[str, str]:
@@ -197,19 +198,24 @@ def types_of(tagged: str, found: str) -> dict[str, str]:
     return dict(zip(pieces[1::2], match.groups(), strict=True))
 
 
-def timed(text: str) -> str:
+def in_own_types(text: str) -> str:
     """Return a program found by PROMISE in the processor's own types, without PROMISE's headers."""
     text = re.sub(r"#include <(?:half|floatx)\.hpp>\n", "", text)
     return text.replace("half_float::half", "_Float16")
 
 
-def time_ms(text: str, arguments: tuple[str, ...]) -> float:
-    """Compile a program as the host backend would, run it, and return the shortest time of its launch."""
+@contextlib.contextmanager
+def built(text: str, arguments: tuple[str, ...]) -> Iterator[Callable[[], float]]:
+    """Compile a program as the host backend would, and give what runs it and returns its launch's shortest time."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "program.cc").write_text(text)
         shutil.copy(HEADER, work)
         subprocess.run([*find_compiler().command, *_TIMED, "program.cc", "-o", "program"], cwd=work, check=True)
-        # What a program says of its own check is of no interest: the digits were asked for are fewer.
-        answer = subprocess.run([work / "program", *arguments], capture_output=True, text=True, check=False)
-    return sum(float(value) for value in _TIME.findall(answer.stdout))
+
+        def time_ms() -> float:
+            # What a program says of its own check is of no interest: fewer digits were asked for.
+            answer = subprocess.run([work / "program", *arguments], capture_output=True, text=True, check=False)
+            return sum(float(value) for value in _TIME.findall(answer.stdout))
+
+        yield time_ms

@@ -59,7 +59,10 @@ int main(int argc, char** argv) {
         double best = INFINITY;
         for (int c = 0; c < CLUSTERS; c++) {
             double sum = 0.0;
-            for (int f = 0; f < FEATURES; f++) sum += pow(points[f * n + i] - centres[c * FEATURES + f], 2);
+            for (int f = 0; f < FEATURES; f++) {
+                double difference = points[f * n + i] - centres[c * FEATURES + f];
+                sum += difference * difference;
+            }
             best = fmin(best, sum);
         }
         worst = fmax(worst, fabs(distance[i] - best) / best);

@@ -1,0 +1,758 @@
+"""What ``mptune adopt`` makes of CUDA programs as they stand: which it takes, how fast they become, and at which error.
+
+    python benchmarks/adopt.py FOLDER [--parts programs,traced] [--programs heat,...] [--resume]
+    python benchmarks/adopt.py --parts handwritten,promise [--promise ENVIRONMENT] --resume
+
+``programs``: every program of a folder is adopted and tuned at three thresholds of its answer, with no edit by hand.
+The folder is ``benchmarks/programs``, or a checkout of the HeCBench collection, whose programs are the folders
+``src/NAME-cuda``. ``traced``: errors from the instrumented build beside measured ones. ``handwritten``: plain CUDA
+versions of bundled kernels, adopted and tuned, beside their hand-written templates, tuned at the same threshold and
+size; both winners take turns in one process. ``promise``: the same programs for PROMISE (``benchmarks/promise.py``),
+at as many correct digits.
+
+What is found is kept beside the page as JSON after each piece; ``--resume`` goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import promise  # noqa: E402
+from benchmarks.in_turn import measure_in_turn  # noqa: E402
+from mptune.backends import get_backend  # noqa: E402
+from mptune.backends.host_compiler import find_compiler  # noqa: E402
+from mptune.backends.processor import processor, usable_cores  # noqa: E402
+from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
+from mptune.evaluators.bench import Bench  # noqa: E402
+from mptune.kernel_times import kernel_times  # noqa: E402
+from mptune.registry import load_tunable  # noqa: E402
+from mptune.results import Trial  # noqa: E402
+from mptune.run import Run, json_document  # noqa: E402
+from mptune.space.configuration import Configuration  # noqa: E402
+
+PAGE: Final = ROOT / "benchmarks" / "results" / "adopt.md"
+PROGRAMS: Final = ROOT / "benchmarks" / "programs"
+PARTS: Final = ("programs", "traced", "handwritten", "promise")
+#: Programs of the collection that the issue names: their arguments, and the one that is to be refused.
+NAMED: Final[Mapping[str, str]] = {
+    "heat": "256 50",
+    "gabor": "270 480 3",
+    "hellinger": "2",
+    "cooling": "10000 3",
+    "rainflow": "1000 3",
+    "lci": "",
+    "lid-driven-cavity": "",
+    "d3q19-bgk": "16",
+    "damage": "10000 1",
+}
+REFUSED: Final = "damage"
+#: Plain CUDA versions of bundled kernels, by name.
+HANDWRITTEN: Final = ("black_scholes", "convolution2d", "coulombic", "gemm", "mriq", "newton_raphson")
+#: Programs whose numbers all have digits of their own (none is near 0), and sizes at which CADNA, which is slow, takes
+#: seconds.
+DIGITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "black_scholes": ("100000",),
+    "convolution2d": ("320", "240"),
+    "coulombic": ("128", "80", "400"),
+    "gemm": ("256", "256", "256"),
+    "kmeans": ("30000",),
+    "newton_raphson": ("100000",),
+}
+TARGETS: Final = {
+    "adopted": 7,
+    "seconds": 60.0,
+    "handwritten": 0.95,
+    "least": 0.8,
+    "agree": 0.95,
+    "decided": 0.8,
+    "faster": 1.3,
+    "compilations": 10.0,
+}
+#: Rounds in which two winners take turns.
+_ROUNDS: Final = 15
+#: Files a program may consist of; the others are headers.
+_SOURCES: Final = (".cu", ".cpp", ".cc", ".cxx", ".hip")
+#: No command takes longer.
+_TIMEOUT_S: Final = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program of the folder.
+
+    Attributes:
+        name: of the program.
+        source: its only file, or its folder.
+        arguments: those of its ``main``.
+    """
+
+    name: str
+    source: Path
+    arguments: tuple[str, ...]
+
+
+def programs_in(folder: Path) -> dict[str, Program]:
+    """Return the programs of a folder by name.
+
+    Raises:
+        MptuneError: there are none.
+    """
+    if (folder / "src").is_dir():
+        folder = folder / "src"
+    found = {path.stem: Program(path.stem, path, ()) for path in sorted(folder.glob("*.cu"))}
+    for path in sorted(folder.glob("*-cuda")):
+        name = path.name.removesuffix("-cuda")
+        given = NAMED.get(name, None)
+        sources = [file for file in path.iterdir() if file.suffix in _SOURCES]
+        source = sources[0] if len(sources) == 1 else path
+        found[name] = Program(name, source, tuple(shlex.split(of_makefile(path) if given is None else given)))
+    if not found:
+        raise MptuneError(f"{folder} has no programs: expected NAME.cu files, or folders NAME-cuda")
+    return found
+
+
+def of_makefile(folder: Path) -> str:
+    """Return the arguments that a program's makefile runs it with; "" if it says nothing."""
+    makefile = folder / "Makefile"
+    text = makefile.read_text(errors="replace") if makefile.exists() else ""
+    match = re.search(r"^run:.*\n\t.*\./\S+[ \t]*(.*)$", text, re.MULTILINE)
+    return match[1].strip() if match and "$" not in match[1] else ""
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command of mptune said.
+
+    Attributes:
+        code: its exit code.
+        document: the JSON document it printed; empty if none.
+        message: the last lines of what else it said.
+        wall_s: how long it took.
+    """
+
+    code: int
+    document: dict[str, Any]
+    message: str
+    wall_s: float
+
+
+def mptune(words: Sequence[str | Path], cache: Path) -> Answer:
+    """Run a command of mptune with compiled kernels in a folder of its own."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", "mptune", *map(str, words)]
+    environment = {**os.environ, "MPTUNE_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=_TIMEOUT_S, cwd=cache.parent, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Answer(-1, {}, f"took more than {_TIMEOUT_S} s", time.monotonic() - start)
+    wall_s = time.monotonic() - start
+    try:
+        document = json.loads(done.stdout)
+    except ValueError:
+        document = {}
+    return Answer(done.returncode, document, in_short(done.stderr), wall_s)
+
+
+def in_short(text: str) -> str:
+    """Return an error message as one line without folders."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [n for n, line in enumerate(lines) if line.lower().startswith("error")]
+    chosen = " ".join(lines[errors[0] :] if errors else lines[-1:])
+    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+", "", chosen)[:400]
+
+
+def compiled(cache: Path) -> int:
+    """Return how many kernels were compiled into a folder of compiled ones."""
+    return sum(1 for path in cache.rglob("*") if path.is_file() and path.suffix in ("", ".so", ".bin"))
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+def adopted(program: Program, work: Path) -> tuple[Answer, Path]:
+    """Adopt a program; return what the command said, and the folder it wrote."""
+    folder = work / re.sub(r"\W", "_", program.name)
+    words: list[str | Path] = ["adopt", program.source.resolve(), "--output", folder, "--json"]
+    return mptune([*words, "--", *program.arguments], work / "cache"), folder
+
+
+def tuned(definition: Path, max_error: float, budget: int, seed: int, *words: str) -> tuple[Answer, Path]:
+    """Tune what was adopted; return what the command said, and its run file."""
+    run = definition.parent / f"{definition.stem}-{max_error:g}.db"
+    options = ["--backend", "host", "--max-error", f"{max_error:g}", "--budget", str(budget), "--seed", str(seed)]
+    words = ("tune", str(definition), *options, "--output", str(run), "--json", *words)
+    return mptune(words, definition.parent / "cache"), run
+
+
+def measured(program: Program, thresholds: Sequence[float], budget: int, seed: int) -> dict[str, Any]:
+    """Return what becomes of a program: adopted or refused and why, and what each threshold allows."""
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        answer, definition = adopted(program, work)
+        found: dict[str, Any] = {
+            "arguments": shlex.join(program.arguments),
+            "adopted": answer.code == 0,
+            "why": "" if answer.code == 0 else answer.message,
+            "adopt_s": answer.wall_s,
+            "document": facts(answer.document),
+            "thresholds": {},
+        }
+        if answer.code == 0:
+            for tau in thresholds:
+                said, _ = tuned(definition, tau, budget, seed)
+                found["thresholds"][f"{tau:g}"] = result_of(said)
+    return found
+
+
+def facts(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page says of an adopted program."""
+    parameters = document.get("parameters", ())
+    return {
+        "kernels": len(document.get("kernels", ())),
+        "classes": sum(len(parameter["classes"]) for parameter in parameters) + len(document.get("kept", ())),
+        "parameters": len(parameters),
+        "check": document.get("program", {}).get("check", ""),
+        "refused": [in_short(each) for each in document.get("refused", ())],
+    }
+
+
+def result_of(answer: Answer) -> dict[str, Any]:
+    """Return what the page says of a threshold."""
+    document = answer.document
+    best = document.get("best")
+    return {
+        "code": answer.code,
+        "why": "" if answer.code == 0 else answer.message,
+        "wall_s": answer.wall_s,
+        "evaluations": document.get("evaluations", 0),
+        "metric": document.get("metric", ""),
+        "statuses": document.get("statuses", {}),
+        "traced": document.get("traced", {}),
+        "speedup": None if best is None else best.get("speedup"),
+        "interval": None if best is None else best.get("speedup_interval"),
+        "error": None if best is None else best.get("error"),
+        "verified": None if best is None else best.get("verified"),
+    }
+
+
+# -- instrumented errors ---------------------------------------------------------------------------
+
+
+def traced(program: Program, signatures: int, seed: int) -> dict[str, Any]:
+    """Return how many of some signatures have an instrumented error within a factor of two of the measured one."""
+    from benchmarks.instrument import compare
+
+    with tempfile.TemporaryDirectory() as temporary:
+        answer, definition = adopted(program, Path(temporary))
+        if answer.code != 0:
+            return {"signatures": 0, "agree": 0, "failed": 0, "why": answer.message}
+        pairs, failed, compilations = compare(load_tunable(str(definition)), "default", signatures, seed)
+    return {
+        "signatures": len(pairs),
+        "agree": sum(pair.agrees for pair in pairs),
+        "failed": failed,
+        "compilations": compilations,
+        "run_ms": 1e3 * statistics.median([pair.traced_s for pair in pairs]) if pairs else math.nan,
+    }
+
+
+# -- beside hand-written templates -----------------------------------------------------------------
+
+
+def handwritten(name: str, max_error: float, budget: int, seed: int) -> dict[str, Any]:
+    """Return how long the winner of an adopted program takes beside that of the bundled kernel."""
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        bundled = load_tunable(name)
+        answer, definition = adopted(Program(name, PROGRAMS / f"{name}.cu", ()), work)
+        if answer.code != 0:
+            return {"why": answer.message}
+        metric = str(bundled.metric)
+        ours, ours_db = tuned(definition, max_error, budget, seed, "--metric", metric)
+        run = work / "bundled.db"
+        options = ["--backend", "host", "--max-error", f"{max_error:g}", "--budget", str(budget), "--seed", str(seed)]
+        theirs = mptune(["tune", name, *options, "--output", run, "--json"], work / "cache")
+        if ours.code or theirs.code:
+            return {"why": ours.message if ours.code else theirs.message}
+        winners = {"adopted": (str(definition), ours_db), "handwritten": (name, run)}
+        times = in_turn({way: (of, best_of(path)) for way, (of, path) in winners.items()})
+        return {
+            "metric": metric,
+            "times_ms": times,
+            "speed": statistics.median(
+                there / here for there, here in zip(times["handwritten"], times["adopted"], strict=True)
+            ),
+            "speedup": {"adopted": ours.document["best"]["speedup"], "handwritten": theirs.document["best"]["speedup"]},
+            "error": {"adopted": ours.document["best"]["error"], "handwritten": theirs.document["best"]["error"]},
+            "configuration": {way: dict(best_of(path)) for way, (_, path) in winners.items()},
+        }
+
+
+def best_of(path: Path) -> Configuration:
+    """Return the winner of a run; of several that may be, the first."""
+    run = Run.load(path)
+    best = run.best or next(iter(run.undecided))
+    return best.configuration
+
+
+def in_turn(ways: Mapping[str, tuple[str, Configuration]]) -> dict[str, list[float]]:
+    """Return the times of configurations of several definitions, which take turns in this process."""
+    backend = get_backend("host")
+    benches = {}
+    for way, (name, _) in ways.items():
+        tunable = load_tunable(name)
+        benches[way] = Bench(tunable, tunable.resolve_sizes("default"), backend)
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(_ROUNDS):
+        for way in list(ways) if turn % 2 == 0 else reversed(list(ways)):
+            (one,) = measure_in_turn(benches[way], [ways[way][1]], 1).values()
+            times[way].append(launches_ms(one.trial))
+    for bench in benches.values():
+        bench.close()
+    return times
+
+
+def launches_ms(trial: Trial) -> float:
+    """Return how long the launches of a trial took: of an application without what lies between them."""
+    return math.fsum(each.time_ms for each in kernel_times(trial).values()) or trial.time_ms
+
+
+# -- beside PROMISE --------------------------------------------------------------------------------
+
+
+def beside_promise(
+    name: str, digits: int, budget: int, seed: int, environment: Path, precisions: str
+) -> dict[str, Any]:
+    """Return what PROMISE and ``mptune`` find for a program at so many digits, and what it took them."""
+    source, arguments = PROGRAMS / f"{name}.cu", DIGITS[name]
+    try:
+        theirs = promise.search(environment, source, arguments, digits, precisions)
+    except MptuneError as error:
+        return {"why": str(error)}
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        start = time.monotonic()
+        answer, definition = adopted(Program(name, source, arguments), work)
+        if answer.code != 0:
+            return {"why": answer.message}
+        # The digits of every number, as PROMISE counts them.
+        said, run = tuned(definition, 10.0**-digits, budget, seed, "--metric", "MaxRE")
+        wall_s = time.monotonic() - start
+        if said.code != 0:
+            return {"why": said.message}
+        ours_ms: list[float] = []
+        double_ms: list[float] = []
+        theirs_ms: list[float] = []
+        way = {"adopted": (str(definition), best_of(run))}
+        tunable = load_tunable(str(definition))
+        with (
+            promise.built(promise.in_double(source), arguments) as in_double,
+            promise.built(theirs.text, arguments) as found,
+        ):
+            bench = Bench(tunable, tunable.resolve_sizes("default"), get_backend("host"))
+            for _ in range(_ROUNDS):
+                double_ms.append(in_double())
+                theirs_ms.append(found())
+                (one,) = measure_in_turn(bench, [way["adopted"][1]], 1).values()
+                ours_ms.append(launches_ms(one.trial))
+            bench.close()
+        return {
+            "double_ms": statistics.median(double_ms),
+            "promise": {
+                "time_ms": statistics.median(theirs_ms),
+                "compilations": theirs.compilations,
+                "variables": len(theirs.types),
+                "types": theirs.types,
+                "wall_s": theirs.wall_s,
+            },
+            "mptune": {
+                "time_ms": statistics.median(ours_ms),
+                "compilations": compiled(work / "cache"),
+                "variables": facts(answer.document)["classes"],
+                "types": dict(way["adopted"][1]),
+                "error": said.document["best"]["error"],
+                "wall_s": wall_s,
+            },
+            "faster": statistics.median(t / o for t, o in zip(theirs_ms, ours_ms, strict=True)),
+        }
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the geometric mean, NaN of nothing."""
+    return statistics.geometric_mean(values) if values else math.nan
+
+
+def target(what: str, value: str, wanted: str, is_met: bool) -> str:
+    """Return a line about a target."""
+    return f"- {what}: {value} (target {wanted}: {'met' if is_met else 'missed'})"
+
+
+def cell(text: str) -> str:
+    """Return text that stays in its cell of a table."""
+    return text.replace("|", "\\|").replace("\n", " ") or "-"
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """Return the results as a page."""
+    lines = ["# Programs as they stand", ""]
+    parts = {
+        "programs": _programs_lines,
+        "traced": _traced_lines,
+        "handwritten": _handwritten_lines,
+        "promise": _promise_lines,
+    }
+    if not any(document[part] for part in parts):
+        return "\n".join([*lines, "Not measured yet: `python benchmarks/adopt.py` writes this page.", ""])
+    for part, lines_of in parts.items():
+        if document[part]:
+            lines += [*lines_of(document[part], document), ""]
+    lines += [f"Machine: {document['machine']}. Commands: {', '.join(f'`{c}`' for c in document['commands'])}."]
+    return "\n".join(lines) + "\n"
+
+
+def _programs_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+    taus = document["thresholds"]
+    named = {name: entry for name, entry in entries.items() if name in NAMED and name != REFUSED}
+    lines = [
+        "`mptune adopt` of programs without an edit, and `mptune tune` of what it wrote, with "
+        f"{document['budget']} evaluations at each threshold. Speedups, with 95% intervals, are against the fastest "
+        "configuration in the program's own types; errors are those of the program's answer, here the worst of fresh "
+        "inputs that no search had.",
+        "",
+    ]
+    if named:
+        good = sum(entry["adopted"] and bool(best_results(entry)) for entry in named.values())
+        slowest = max(entry["adopt_s"] for entry in named.values())
+        lines += [
+            target(
+                f"programs adopted of the {len(named)} named ones that are to be",
+                str(good),
+                f"≥ {TARGETS['adopted']}",
+                good >= TARGETS["adopted"],
+            ),
+            target(
+                "longest adoption", f"{slowest:.0f} s", f"≤ {TARGETS['seconds']:g} s", slowest <= TARGETS["seconds"]
+            ),
+        ]
+    if REFUSED in entries:
+        is_refused = not entries[REFUSED]["adopted"] or bool(entries[REFUSED]["document"]["refused"])
+        lines.append(target(f"{REFUSED}, which uses cub", "refused" if is_refused else "taken", "refused", is_refused))
+    lines += [
+        "",
+        "| program | arguments | adopted | edits | kernels | classes | parameters | own check | s | "
+        + " | ".join(f"speedup at {tau:g} | error" for tau in taus)
+        + " |",
+        "|" + "---|" * (9 + 2 * len(taus)),
+    ]
+    for name, entry in entries.items():
+        of = entry["document"]
+        start = f"| {name} | {cell(entry['arguments'])} | {'yes' if entry['adopted'] else 'no'} | 0 | "
+        if not entry["adopted"]:
+            lines.append(f"{start}- | - | - | - | {entry['adopt_s']:.0f} |" + " - | - |" * len(taus))
+            continue
+        cells = [speed_cells(entry["thresholds"].get(f"{tau:g}", {})) for tau in taus]
+        numbers = f"{of['kernels']} | {of['classes']} | {of['parameters']} | {cell(str(of['check']))}"
+        lines.append(f"{start}{numbers} | {entry['adopt_s']:.0f} | {' | '.join(cells)} |")
+    reasons = [f"- {name}: {entry['why']}" for name, entry in entries.items() if entry["why"]]
+    reasons += [f"- {name}: {why}" for name, entry in entries.items() for why in entry["document"]["refused"]]
+    reasons += [
+        f"- {name} at {tau}: {result['why']}"
+        for name, entry in entries.items()
+        for tau, result in entry["thresholds"].items()
+        if result["code"] not in (0, 1)
+    ]
+    return [*lines, *(["", "What was refused, or failed:", "", *reasons] if reasons else [])]
+
+
+def best_results(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the results of a program's thresholds that ended well."""
+    return [result for result in entry["thresholds"].values() if result["code"] == 0]
+
+
+def speed_cells(result: Mapping[str, Any]) -> str:
+    """Return the speedup and the error on fresh inputs at a threshold."""
+    if result.get("speedup") is None:
+        return "none | -"
+    low, high = result.get("interval") or (math.nan, math.nan)
+    interval = f" ({low:.2f} to {high:.2f})" if low == low and low != high else ""
+    verified = result.get("verified") or {}
+    worst = verified.get("worst_error")
+    broken = f", {verified['violations']} of {verified['inputs']} break it" if verified.get("violations") else ""
+    return f"{result['speedup']:.2f}{interval} | {'-' if worst is None else f'{worst:.2g}{broken}'}"
+
+
+def _traced_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+    total = sum(entry["signatures"] for entry in entries.values())
+    agree = sum(entry["agree"] for entry in entries.values()) / total if total else math.nan
+    lines = [
+        "## Errors from the instrumented build",
+        "",
+        "Signatures drawn at random, compiled in their types and run in the instrumented build, whose types are chosen "
+        "when it runs. Errors agree if they are within a factor of 2, or nothing but roundings of fp64.",
+        "",
+        target("signatures that agree", f"{agree:.1%}", f"≥ {TARGETS['agree']:.0%}", agree >= TARGETS["agree"]),
+    ]
+    counts = decided(document["programs"])
+    if counts[1]:
+        share = counts[0] / counts[1]
+        lines.append(
+            target(
+                "signatures that searches decided without compiling",
+                f"{share:.1%} of {counts[1]:,}",
+                f"≥ {TARGETS['decided']:.0%}",
+                share >= TARGETS["decided"],
+            )
+        )
+    lines += ["", "| program | signatures | agree | failed | compilations | a run (ms) |", "|---|---|---|---|---|---|"]
+    for name, entry in entries.items():
+        if entry.get("why"):
+            lines.append(f"| {name} | {cell(entry['why'])} | - | - | - | - |")
+            continue
+        share_text = f"{entry['agree'] / entry['signatures']:.0%}" if entry["signatures"] else "-"
+        lines.append(
+            f"| {name} | {entry['signatures']} | {share_text} | {entry['failed']} | {entry['compilations']} | "
+            f"{entry['run_ms'] or math.nan:.1f} |"
+        )
+    return lines
+
+
+def decided(programs: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many signatures the searches of all programs decided without compiling, and of how many."""
+    traces = [result["traced"] for entry in programs.values() for result in entry["thresholds"].values()]
+    return (
+        sum(trace.get("hopeless", 0) for trace in traces if trace),
+        sum(trace.get("signatures", 0) for trace in traces if trace),
+    )
+
+
+def _handwritten_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+    speeds = [entry["speed"] for entry in entries.values() if "speed" in entry]
+    middle = mean(speeds) if len(speeds) == len(entries) else math.nan
+    least = min(speeds) if len(speeds) == len(entries) else math.nan
+    lines = [
+        "## Beside hand-written templates",
+        "",
+        "Plain CUDA versions of bundled kernels (`benchmarks/programs`), written from what the kernels compute without "
+        f"a look at their templates. Both are tuned for an error of {document['handwritten_error']:g} at the same "
+        f"size, with {document['budget']} evaluations; their winners take turns in one process, in {_ROUNDS} rounds.",
+        "",
+        target(
+            "speed of the adopted beside the hand-written, geometric mean",
+            f"{middle:.2f}",
+            f"≥ {TARGETS['handwritten']:g}",
+            middle >= TARGETS["handwritten"],
+        ),
+        target("the least", f"{least:.2f}", f"≥ {TARGETS['least']:g}", least >= TARGETS["least"]),
+        "",
+        "| program | metric | adopted (ms) | hand-written (ms) | speed | speedups over fp64 | errors |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, entry in entries.items():
+        if "speed" not in entry:
+            lines.append(f"| {name} | {cell(entry['why'])} | - | - | - | - | - |")
+            continue
+        times = {way: statistics.median(values) for way, values in entry["times_ms"].items()}
+        pairs = [", ".join(f"{entry[what][way]:.3g}" for way in times) for what in ("speedup", "error")]
+        lines.append(
+            f"| {name} | {entry['metric']} | {times['adopted']:.3g} | {times['handwritten']:.3g} | "
+            f"{entry['speed']:.2f} | {pairs[0]} | {pairs[1]} |"
+        )
+    return lines
+
+
+def _promise_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+    compared = {name: entry for name, entry in entries.items() if "faster" in entry}
+    faster = [entry["faster"] for entry in compared.values()]
+    fewer = [per_variable(entry["promise"]) / per_variable(entry["mptune"]) for entry in compared.values()]
+    names = {name.partition(",")[0] for name in compared}
+    lines = [
+        "## Beside PROMISE",
+        "",
+        f"cadnaPromise {document['promise_version']} with the types {document['precisions']}, on C++ versions of the "
+        "same kernels, which `benchmarks/promise.py` writes and compiles for timing as the host backend compiles, with "
+        "the processor's own half type. Both are asked for as many digits of every number of the answer; `mptune` "
+        f"searches types, blocks and whatever else adoption found, with {document['budget']} evaluations. Of its "
+        "compilations all are counted, also those of the instrumented build and of configurations that differ in "
+        "speed alone; variables are the type classes of the program, and the types that are written in its device "
+        "code for PROMISE.",
+        "",
+        target("programs compared", str(len(names)), "≥ 6", len(names) >= 6),
+        target(
+            "speed beside PROMISE's code, geometric mean",
+            f"{mean(faster):.2f}",
+            f"≥ {TARGETS['faster']:g}",
+            mean(faster) >= TARGETS["faster"],
+        ),
+        target("the least of that", f"{min(faster, default=math.nan):.2f}", "≥ 1", min(faster, default=0) >= 1),
+        target(
+            "times as few compilations for each variable, geometric mean",
+            f"{mean(fewer):.2f}",
+            f"≥ {TARGETS['compilations']:g}",
+            mean(fewer) >= TARGETS["compilations"],
+        ),
+        "",
+        "| program, digits | double C++ (ms) | PROMISE (ms) | mptune (ms) | faster | compilations | variables | s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, entry in entries.items():
+        if "faster" not in entry:
+            lines.append(f"| {name} | {cell(entry['why'])} | - | - | - | - | - | - |")
+            continue
+        both = [entry["promise"], entry["mptune"]]
+        lines.append(
+            f"| {name} | {entry['double_ms']:.3g} | {both[0]['time_ms']:.3g} | {both[1]['time_ms']:.3g} | "
+            f"{entry['faster']:.2f} | "
+            + " | ".join(", ".join(str(of[what]) for of in both) for what in ("compilations", "variables"))
+            + f" | {both[0]['wall_s']:.0f}, {both[1]['wall_s']:.0f} |"
+        )
+    return lines
+
+
+def per_variable(of: Mapping[str, Any]) -> float:
+    """Return how many compilations each variable took."""
+    return float(of["compilations"] / max(1, of["variables"]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 0 when it ended well, 2 for wrong input."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        document = run(parser().parse_args(given), given)
+    except MptuneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(markdown(document))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("folder", type=Path, nargs="?", default=PROGRAMS, help="programs (default: benchmarks/programs)")
+    found.add_argument("--parts", default="programs,traced", metavar="PART,...", help=", ".join(PARTS))
+    found.add_argument("--programs", metavar="NAME,...", help="only these (default: those named here, or all)")
+    found.add_argument("--thresholds", default="1e-3,1e-6,1e-9", metavar="X,...", help="of the program's answer")
+    found.add_argument("--handwritten-error", type=float, default=1e-4, help="threshold beside hand-written templates")
+    found.add_argument("--digits", default="3,6", metavar="N,...", help="correct digits beside PROMISE")
+    found.add_argument("--promise", type=Path, default=Path(sys.prefix), metavar="ENVIRONMENT", help="where PROMISE is")
+    found.add_argument("--precisions", default="hsd", help="types PROMISE may choose from, by its letters")
+    found.add_argument("--budget", type=int, default=60, help="evaluations of each search")
+    found.add_argument("--signatures", type=int, default=100, help="of each program, for the part traced")
+    found.add_argument("--seed", type=int, default=0)
+    found.add_argument("--output", type=Path, default=PAGE, help="write the page to this file, the figures beside it")
+    found.add_argument("--resume", action="store_true", help="keep what the figures beside the page have")
+    return found
+
+
+def run(options: argparse.Namespace, given: Sequence[str]) -> dict[str, Any]:
+    """Measure what is asked for, write page and figures after each piece, and return the figures.
+
+    Raises:
+        MptuneError: something that was given is wrong.
+    """
+    parts = options.parts.split(",")
+    for part in parts:
+        if part not in PARTS:
+            raise UnknownNameError("part", part, PARTS)
+    thresholds = [float(text) for text in options.thresholds.split(",")]
+    kept = options.output.with_suffix(".json")
+    document: dict[str, Any] = {
+        "machine": f"{processor().name}, {usable_cores()} of {os.cpu_count()} cores, {find_compiler().version}",
+        "commands": [],
+        "budget": options.budget,
+        "thresholds": thresholds,
+        "handwritten_error": options.handwritten_error,
+        "precisions": options.precisions,
+        "promise_version": "",
+        **{part: {} for part in PARTS},
+    }
+    if options.resume and kept.exists():
+        before = json.loads(kept.read_text())
+        if any(before[name] != document[name] for name in ("budget", "thresholds", "handwritten_error", "precisions")):
+            raise MptuneError(f"{kept} has other settings: leave out --resume, or give another --output")
+        document |= {name: before[name] for name in ("commands", "promise_version", *PARTS)}
+    command = shlex.join(["python", "benchmarks/adopt.py", *without_folders(given)])
+    document["commands"] = list(dict.fromkeys([*document["commands"], command]))
+    for part, name, measure in jobs(options, parts, thresholds, document):
+        if name in document[part]:
+            continue
+        start = time.monotonic()
+        found = measure()
+        document[part][name] = json_document(found | {"took_s": time.monotonic() - start})
+        print(f"{part} {name}: {document[part][name]['took_s']:.0f} s", file=sys.stderr, flush=True)
+        kept.write_text(json.dumps(document, indent=1) + "\n")
+        options.output.write_text(markdown(document))
+    options.output.write_text(markdown(document))
+    return document
+
+
+def jobs(
+    options: argparse.Namespace, parts: Sequence[str], thresholds: Sequence[float], document: dict[str, Any]
+) -> list[tuple[str, str, Callable[[], dict[str, Any]]]]:
+    """Return the pieces to measure: the part, the name of the entry, and what measures it."""
+    known = programs_in(options.folder) if {"programs", "traced"} & set(parts) else {}
+    every = [*known, *HANDWRITTEN, *DIGITS]
+    chosen = options.programs.split(",") if options.programs else every
+    for name in chosen:
+        if name not in every:
+            raise UnknownNameError("program", name, every)
+    search = (options.budget, options.seed)
+    found: list[tuple[str, str, Callable[[], dict[str, Any]]]] = []
+    # Of a whole collection, those the issue names.
+    of_folder = [name for name in known if options.programs or name in NAMED] or list(known)
+    for name in [name for name in of_folder if name in chosen]:
+        if "programs" in parts:
+            found.append(("programs", name, partial(measured, known[name], thresholds, *search)))
+        if "traced" in parts and name != REFUSED:
+            found.append(("traced", name, partial(traced, known[name], options.signatures, options.seed)))
+    if "handwritten" in parts:
+        found += [
+            ("handwritten", name, partial(handwritten, name, options.handwritten_error, *search))
+            for name in HANDWRITTEN
+            if name in chosen
+        ]
+    if "promise" in parts:
+        document["promise_version"] = promise.installed(options.promise)
+        peer = (options.promise, options.precisions)
+        found += [
+            ("promise", f"{name}, {digits}", partial(beside_promise, name, digits, *search, *peer))
+            for name in DIGITS
+            if name in chosen
+            for digits in map(int, options.digits.split(","))
+        ]
+    return found
+
+
+def without_folders(given: Sequence[str]) -> list[str]:
+    """Return the words of a command line without the folders of a machine."""
+    return [Path(word).name if word.startswith("/") else word for word in given]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

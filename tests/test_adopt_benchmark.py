@@ -1,0 +1,132 @@
+"""The benchmark of adoption: which programs a folder has, what PROMISE is given, and what the page says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks import adopt, promise  # noqa: E402
+from mptune.backends.host_compiler import find_compiler  # noqa: E402
+from mptune.errors import MptuneError  # noqa: E402
+
+
+def test_programs_of_a_folder_and_of_a_collection(tmp_path: Path) -> None:
+    ours = adopt.programs_in(adopt.PROGRAMS)
+    assert set(adopt.HANDWRITTEN) | set(adopt.DIGITS) == set(ours)
+    for name, files in {"heat": ["heat.cu"], "lci": ["main.cu", "more.cu"], "other": ["main.cu", "tables.h"]}.items():
+        folder = tmp_path / "src" / f"{name}-cuda"
+        folder.mkdir(parents=True)
+        for file in files:
+            (folder / file).touch()
+    (tmp_path / "src" / "other-cuda" / "Makefile").write_text("run: $(program)\n\t$(LAUNCHER) ./$(program) 64 3\n")
+    found = adopt.programs_in(tmp_path)
+    assert found["heat"].arguments == ("256", "50")
+    assert found["heat"].source.name == "heat.cu"
+    assert found["lci"].source.name == "lci-cuda"
+    assert (found["other"].source.name, found["other"].arguments) == ("main.cu", ("64", "3"))
+    with pytest.raises(MptuneError, match="no programs"):
+        adopt.programs_in(tmp_path / "src" / "heat-cuda" / "..")
+
+
+@pytest.mark.parametrize("types", ["double", "float"])
+def test_a_program_for_promise_computes_what_the_program_does(types: str, tmp_path: Path) -> None:
+    tagged = promise.as_cplusplus((adopt.PROGRAMS / "coulombic.cu").read_text())
+    found = tagged
+    for number in range(9):
+        found = found.replace(f"__PR_t{number}__", "double" if number == 2 else types)
+    found = found.replace("__PR_vectors__", types)
+    assert promise.types_of(tagged, found) == {
+        "vectors": types,
+        **{f"t{number}": "double" if number == 2 else types for number in range(1, 6)},
+    }
+    (tmp_path / "program.cc").write_text(found)
+    command = [*find_compiler().command, "-std=c++17", "-O1", "-w", f"-I{promise.HEADER.parent}", "-DTIMED"]
+    subprocess.run([*command, tmp_path / "program.cc", "-o", tmp_path / "program"], check=True)
+    answer = subprocess.run([tmp_path / "program", "64", "40", "100"], capture_output=True, text=True, check=False)
+    # Its own check asks for six digits.
+    assert answer.stdout.splitlines()[-1].endswith("PASS" if types == "double" else "FAIL")
+    assert answer.stdout.startswith("TIME_MS ")
+
+
+def test_an_error_in_a_line_without_folders() -> None:
+    text = "reading\nerror: /home/me/code/main.cu:12: uses cub\n  remedy: write the reduction\n"
+    assert adopt.in_short(text) == "error: main.cu:12: uses cub remedy: write the reduction"
+    assert adopt.in_short("Traceback\n  x\nKeyError: 3\n") == "KeyError: 3"
+
+
+def entry(speedup: float | None, *, is_adopted: bool = True, adopt_s: float = 10.0) -> dict[str, Any]:
+    verified = {"inputs": 20, "violations": 0, "worst_error": 3e-7}
+    result = {"code": 0 if speedup else 1, "why": "", "speedup": speedup, "interval": [1.9, 2.1], "verified": verified}
+    result["traced"] = {"signatures": 100, "hopeless": 90}
+    return {
+        "arguments": "256 50",
+        "adopted": is_adopted,
+        "why": "" if is_adopted else "error: main.cu:3: cub is not read",
+        "adopt_s": adopt_s,
+        "document": {"kernels": 2, "classes": 9, "parameters": 5, "check": "passed", "refused": []},
+        "thresholds": {"1e-06": result} if is_adopted else {},
+    }
+
+
+def document(**parts: Any) -> dict[str, Any]:
+    settings = {
+        "machine": "a machine",
+        "commands": ["a command"],
+        "budget": 60,
+        "thresholds": [1e-6],
+        "handwritten_error": 1e-4,
+        "precisions": "hsd",
+        "promise_version": "0.4.1",
+    }
+    return {**settings, **{part: {} for part in adopt.PARTS}, **parts}
+
+
+def test_the_page_says_what_became_of_each_program() -> None:
+    names = [name for name in adopt.NAMED if name != adopt.REFUSED]
+    programs = {name: entry(2.0) for name in names[:-1]}
+    programs[names[-1]] = entry(None, adopt_s=70.0)
+    programs[adopt.REFUSED] = entry(None, is_adopted=False)
+    text = adopt.markdown(document(programs=programs))
+    assert "programs adopted of the 8 named ones that are to be: 7 (target ≥ 7: met)" in text
+    assert "longest adoption: 70 s (target ≤ 60 s: missed)" in text
+    assert "damage, which uses cub: refused (target refused: met)" in text
+    assert "| heat | 256 50 | yes | 0 | 2 | 9 | 5 | passed | 10 | 2.00 (1.90 to 2.10) | 3e-07 |" in text
+    assert f"| {names[-1]} | 256 50 | yes | 0 | 2 | 9 | 5 | passed | 70 | none | - |" in text
+    assert "- damage: error: main.cu:3: cub is not read" in text
+
+
+def test_the_page_compares_with_its_peers() -> None:
+    hand = {"metric": "NRMSE", "speedup": {"adopted": 2.0, "handwritten": 2.1}, "error": {"adopted": 1.0}}
+    hand["error"] = {"adopted": 1e-5, "handwritten": 2e-5}
+    times = {"adopted": [1.0, 2.0], "handwritten": [0.9, 1.8]}
+    peer = {
+        "double_ms": 4.0,
+        "promise": {"time_ms": 3.0, "compilations": 30, "variables": 6, "wall_s": 60.0},
+        "mptune": {"time_ms": 1.5, "compilations": 12, "variables": 6, "wall_s": 30.0},
+        "faster": 2.0,
+    }
+    agreeing = {"signatures": 50, "agree": 49, "failed": 0, "compilations": 1, "run_ms": 2.0}
+    text = adopt.markdown(
+        document(
+            programs={"heat": entry(2.0)},
+            traced={"heat": agreeing, "lci": {"signatures": 50, "agree": 50, "failed": 0, "why": "error: no"}},
+            handwritten={"gemm": {**hand, "times_ms": times, "speed": 0.9}, "mriq": {"why": "error: refused"}},
+            promise={"gemm, 3": peer},
+        )
+    )
+    assert "signatures that agree: 99.0% (target ≥ 95%: met)" in text
+    assert "signatures that searches decided without compiling: 90.0% of 100 (target ≥ 80%: met)" in text
+    # What was not adopted is no success.
+    assert "geometric mean: nan (target ≥ 0.95: missed)" in text
+    assert "| gemm | NRMSE | 1.5 | 1.35 | 0.90 | 2, 2.1 | 1e-05, 2e-05 |" in text
+    assert "speed beside PROMISE's code, geometric mean: 2.00 (target ≥ 1.3: met)" in text
+    assert "times as few compilations for each variable, geometric mean: 2.50 (target ≥ 10: missed)" in text
+    assert "| gemm, 3 | 4 | 3 | 1.5 | 2.00 | 30, 12 | 6, 6 | 60, 30 |" in text
