@@ -138,7 +138,9 @@ def _names(
         found[members] = kind if alone == 1 and kind != "values" else f"{kind}_like_{leader}"
     taken: set[str] = set()
     for members, name in found.items():
-        unique = next(n for n in (name, *(f"{name}_{k}" for k in itertools.count(2))) if n not in taken)
+        unique, number = name, 2
+        while unique in taken:
+            unique, number = f"{name}_{number}", number + 1
         taken.add(unique)
         found[members] = unique
     return found
