@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import math
 import mmap
 import os
@@ -57,6 +58,8 @@ _MAX_PARAMETERS: Final = 256
 _ENDING_S: Final = 0.02
 #: Room for an fenv_t; x86-64 takes 4, others fewer.
 _FENV_WORDS: Final = 16
+#: Counts the libraries that were opened.
+_OPENED: Final = itertools.count()
 _POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
 #: An argument's slot in a structure.
 _POINTER: Final = f"Q{SLOT - 8}x"
@@ -141,12 +144,12 @@ class HostFunction(Function):
         self._has_run = False
         self._workers = workers
         self._lock = threading.Lock()
-        library, handle = _open(function, image)
+        library = _open(function, image)
         try:
             self._codes = _parameter_codes(library)
             launch = library.mptune_launch
         except AttributeError as error:
-            _close(library, handle)
+            _close(library)
             raise LaunchError(f"the library of {function} has no host entry: {error}") from error
         launch.restype = ctypes.c_longlong
         launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
@@ -160,7 +163,7 @@ class HostFunction(Function):
         slots = range(first, first + self._packing.size, SLOT)
         self._pointers = (ctypes.c_void_p * len(self._codes))(*slots)
         self._environment = (ctypes.c_longlong * _FENV_WORDS)()
-        self._finalizer = weakref.finalize(self, _close, library, handle)
+        self._finalizer = weakref.finalize(self, _close, library)
         self._finalizer.atexit = False
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
@@ -195,10 +198,11 @@ class HostFunction(Function):
         return elapsed_ns * 1e-6
 
     def _run_first(self, shaped: _Shaped) -> int:
-        """Launch, and see what that leaves running besides the pool, which stays for the next launch."""
-        threads, forked = _threads(), _forked()
+        """Launch, and see what that leaves running besides the threads of grids, which stay for the next launch."""
+        assert self._library is not None
+        threads, forked = _threads() - _threads_of_grids(self._library), _forked()
         elapsed_ns = self._run(shaped)
-        self.left_running = _left_running(threads + shaped.workers - 1, forked)
+        self.left_running = _left_running(threads + _threads_of_grids(self._library), forked)
         self._has_run = True
         return elapsed_ns
 
@@ -371,19 +375,20 @@ def _parameter_codes(library: ctypes.CDLL) -> list[int]:
     return list(codes[: library.mptune_describe(codes)])
 
 
-def _open(function: str, image: bytes) -> tuple[ctypes.CDLL, int]:
-    """Open a library from memory, so that nothing of it is left on disk; return it and its file descriptor.
+def _open(function: str, image: bytes) -> ctypes.CDLL:
+    """Open a library from memory, so that nothing of it is left on disk.
 
-    The descriptor stays open with the library: the loader takes an equal path for the same library.
+    The loader takes an equal path for the same library, and one of them stays that was closed: that whose code the
+    threads of all run. So none is opened by the path of another.
     """
-    handle = os.memfd_create("mptune-kernel", os.MFD_CLOEXEC)
+    new = format(next(_OPENED), "b").replace("1", "/.").replace("0", "/")
     try:
-        with os.fdopen(handle, "wb", closefd=False) as file:
+        with os.fdopen(os.memfd_create("mptune-kernel", os.MFD_CLOEXEC), "wb") as file:
             file.write(image)
-        with _float_environment_kept():
-            return ctypes.CDLL(f"/proc/self/fd/{handle}", mode=os.RTLD_NOW | os.RTLD_LOCAL), handle
+            file.flush()
+            with _float_environment_kept():
+                return ctypes.CDLL(f"/proc/self/fd{new}/{file.fileno()}", mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        os.close(handle)
         raise LaunchError(f"the library of {function} cannot be opened: {error}") from error
 
 
@@ -419,6 +424,12 @@ def _threads() -> int:
         return 0
 
 
+def _threads_of_grids(library: ctypes.CDLL) -> int:
+    """Return how many threads there are in this process for the grids of all libraries."""
+    process, threads = (ctypes.c_int * 2).in_dll(library, "mptune_threads_1")
+    return int(threads) if process == os.getpid() else 0
+
+
 def _forked() -> int:
     """Return how many children are in this process's group, as what a kernel forks is; mptune's lead their own."""
     group, found = os.getpgrp(), 0
@@ -439,12 +450,9 @@ def _left_running(threads: int, processes: int) -> str:
     return " and ".join(f"{count} {one if count == 1 else many}" for count, one, many in left if count > 0)
 
 
-def _close(library: ctypes.CDLL, handle: int) -> None:
+def _close(library: ctypes.CDLL) -> None:
     with contextlib.suppress(AttributeError):
         library.mptune_release()
     dlclose = ctypes.CDLL(None).dlclose
     dlclose.argtypes = [ctypes.c_void_p]
     dlclose(library._handle)
-    # A kernel may have closed it.
-    with contextlib.suppress(OSError):
-        os.close(handle)

@@ -54,9 +54,10 @@ def _answer(bench: Bench, request: Any) -> Finished:
         for trial in remeasure(bench, request.requests, request.rounds, request.visit):
             trials.append(trial)
             if bench.is_on_processor:
-                tasks.append(other_tasks_per_core())
                 launch_ms = min(trial.measurement.times_ms, default=0.0)
                 calibration_ms.append(fixed_work_ms(min(max(launch_ms, _LEAST_WORK_MS), _MOST_WORK_MS)))
+                # Last: the threads of a launch stay awake for a moment, and are no other tasks.
+                tasks.append(other_tasks_per_core())
     elif isinstance(request, OnDraws):
         return run_on_draws(bench, request)
     elif isinstance(request, LeastTimes):

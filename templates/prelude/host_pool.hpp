@@ -1,4 +1,5 @@
-// The threads a grid runs on: blocks are handed out to a pool of them.
+// The threads a grid runs on: blocks are handed out to a pool of them, which all kernels of a process share. An application
+// launches its kernels in turn, and a pool for each of them would be asleep whenever its turn comes.
 
 #if defined(MPTUNE_HOST)
 
@@ -39,16 +40,16 @@ struct job {
 };
 
 // Runs a grid on so many workers; the time in ns runs from when every thread waits for the start until the last block is
-// done, or is what that takes where no other task takes a processor away. A failure instead where there is one. Threads
-// that launch at once take turns.
+// done, or is what that takes where no other task takes a processor away. A failure instead where there is one. Calls in
+// several threads take turns.
 MPTUNE_RUNTIME long long launch(const entry& kernel, void** arguments, const unsigned* grid, const unsigned* block,
                                 unsigned shared_bytes, unsigned workers);
 
 // Gives what the launching side checks its arguments against: the codes of the parameters, and how many there are.
 MPTUNE_RUNTIME unsigned describe(const entry& kernel, int* codes);
 
-// Ends the threads; the next job starts them again.
-MPTUNE_RUNTIME void release_pool();
+// Gives back what the workers of the library keep; the next job starts anew.
+MPTUNE_RUNTIME void release_workers();
 
 #if defined(MPTUNE_RUNTIME_APART)
 // The kernel of the library; MPTUNE_HOST_ENTRY defines it.
@@ -66,7 +67,7 @@ extern __attribute__((visibility("hidden"))) const entry launched;
     extern "C" __attribute__((visibility("default"))) unsigned mptune_describe(int* codes) {                       \
         return mptune_host::describe(mptune_host::launched, codes);                                                \
     }                                                                                                              \
-    extern "C" __attribute__((visibility("default"))) void mptune_release() { mptune_host::release_pool(); }
+    extern "C" __attribute__((visibility("default"))) void mptune_release() { mptune_host::release_workers(); }
 
 #if MPTUNE_RUNTIME_HERE
 
@@ -76,7 +77,6 @@ struct mptune_timespec {
 };
 int mptune_clock_gettime(int, mptune_timespec*) __asm__("clock_gettime");
 int mptune_pthread_create(unsigned long*, const void*, void* (*)(void*), void*) __asm__("pthread_create");
-int mptune_pthread_join(unsigned long, void**) __asm__("pthread_join");
 int mptune_sched_yield() __asm__("sched_yield");
 int mptune_usleep(unsigned) __asm__("usleep");
 int mptune_getpid() __asm__("getpid");
@@ -87,8 +87,40 @@ int mptune_sched_setaffinity(int, unsigned long, const void*) __asm__("sched_set
 #endif
 int mptune_sem_init(void*, int, unsigned) __asm__("sem_init");
 int mptune_sem_post(void*) __asm__("sem_post");
+int mptune_sem_trywait(void*) __asm__("sem_trywait");
 int mptune_sem_wait(void*) __asm__("sem_wait");
+
+// The threads of the process. The symbol is unique: the loader gives all libraries that of the first one, even where they
+// are to see nothing of each other, and never unloads the library it is of, whose code the threads run. What is linked
+// together has one in any case. A loader that knows no such symbols leaves each library to threads of its own.
+// The number in the names is another one wherever this struct or what it means is.
+struct mptune_threads {
+    int process;     // they are of, to tell a forked child, which has none of them
+    unsigned count;  // how many were started
+    // Has workers 1, 2... do a task, and the calling thread, which is worker 0. Returns ns from when all wait for the
+    // start until all are done, or a failure.
+    long long (*run)(unsigned workers, void (*task)(void* context, unsigned worker), void* context);
+};
+extern __attribute__((visibility("default"))) mptune_threads mptune_threads_1;
+__attribute__((weak, used, visibility("hidden"))) long long mptune_run_1(unsigned, void (*)(void*, unsigned), void*);
 }
+
+#if __SIZEOF_POINTER__ == 8
+#define MPTUNE_POINTER ".quad"
+#else
+#define MPTUNE_POINTER ".long"
+#endif
+// clang++ has no other way to say that a symbol is unique.
+__asm__(
+    ".pushsection .data.rel.mptune_threads_1, \"awG\", %progbits, mptune_threads_1, comdat\n"
+    ".weak mptune_threads_1\n"
+    ".type mptune_threads_1, %gnu_unique_object\n"
+    ".balign 8\n"
+    "mptune_threads_1:\n"
+    "    .long 0, 0\n"
+    "    " MPTUNE_POINTER " mptune_run_1\n"
+    ".size mptune_threads_1, .-mptune_threads_1\n"
+    ".popsection\n");
 
 MPTUNE_ONCE_A_LAUNCH
 
@@ -150,46 +182,84 @@ struct processors {
     }
 };
 
-struct alignas(128) member : worker {
-    unsigned long thread;
+// How a thread rounds and treats denormals. Where there is nothing here, threads begin with how the one did it that
+// started them.
+struct float_environment {
+    unsigned control;
+    unsigned short x87;
+
+    static float_environment of_this_thread() {
+        float_environment found{};
+#if defined(__x86_64__)
+        __asm__ volatile("stmxcsr %0" : "=m"(found.control));
+        __asm__ volatile("fnstcw %0" : "=m"(found.x87));
+#elif defined(__aarch64__)
+        unsigned long control;
+        __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+        found.control = static_cast<unsigned>(control);
+#endif
+        return found;
+    }
+
+    void set() const {
+#if defined(__x86_64__)
+        __asm__ volatile("ldmxcsr %0" : : "m"(control));
+        __asm__ volatile("fnclex\n\tfldcw %0" : : "m"(x87));
+#elif defined(__aarch64__)
+        __asm__ volatile("msr fpcr, %0" : : "r"(static_cast<unsigned long>(control)));
+#endif
+    }
+};
+
+// So soon after another launch one comes close to it.
+constexpr long long closely_ns = 250000;
+
+// A thread of the process; it does what the worker of its number is to do.
+struct alignas(128) hand {
+    hand* next;
+    unsigned number;
     processors home;
-    job* work;
-    long long worked, waited;  // ns of the last long job: on a processor, and without one though there was work to do
-    bool slept;                // then it counts as worked all the time
-    void* shared;
-    unsigned long shared_bytes;
+    bool moves;  // there, before it goes on
+    long preempted;       // how often it has been
+    long long calm_from;  // ns; until then others want its processor
     alignas(16) unsigned char wake[64];  // a sem_t
 };
 
 struct pool {
-    member* workers;
-    unsigned count;
-    int process;
-    unsigned ready, finished;
-    bool go, stop;
+    hand* first;
+    hand* last;
     // A thread that is woken tends to be put on the processor of the one that wakes it, and to stay there for the few
-    // milliseconds a launch takes. With a worker for each processor, each keeps to its own.
+    // milliseconds a launch takes. With a thread for each processor, each of the first ones keeps to its own.
     bool at_home;
+    processors allowed, home;  // what the thread that launches may use, and keeps to meanwhile
+    unsigned usable;  // processors
+
+    void (*task)(void* context, unsigned worker);
+    void* context;
+    float_environment environment;
+    unsigned ready, finished;
+    bool go;
+    bool is_close;  // to the launch before
+    long long ended;
 };
 static pool threads;
 
-// The process of the thread that has its turn; 0 if none has.
-static int launching;
-
-// The pool runs one launch at a time: the calling thread has its turn as long as this lives.
+// Threads that launch at once take turns: the calling one has its turn as long as this lives.
 struct turn {
-    turn() {
-        const int own = mptune_getpid();
+    int* const taken;  // by which process; 0 by none
+    const int process;
+
+    explicit turn(int* of) : taken(of), process(mptune_getpid()) {
         // A forked child takes it from a thread it does not have.
         int seen = 0;
-        while (!__atomic_compare_exchange_n(&launching, &seen, own, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-            if (seen != own) continue;
+        while (!__atomic_compare_exchange_n(taken, &seen, process, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+            if (seen != process) continue;
             seen = 0;
             mptune_usleep(50);
         }
     }
     turn(const turn&) = delete;
-    ~turn() { __atomic_store_n(&launching, 0, __ATOMIC_RELEASE); }
+    ~turn() { __atomic_store_n(taken, 0, __ATOMIC_RELEASE); }
 };
 
 static long long clock_ns(int clock) {
@@ -209,17 +279,22 @@ static long long processor_ns() {
     return clock_ns(of_this_thread);
 }
 
-// How often the calling thread has given its processor up of its own accord: to sleep, or to wait for something.
-static long given_up() {
+// How often the calling thread has given its processor up of its own accord, to sleep or to wait for something, and how
+// often it had to.
+struct switches {
+    long given_up, preempted;
+
+    static switches of_this_thread() {
 #if defined(__linux__)
-    constexpr int of_this_thread = 1, voluntary_switches = 16;
-    long usage[18] = {};
-    mptune_getrusage(of_this_thread, usage);
-    return usage[voluntary_switches];
+        constexpr int of_this_thread = 1;
+        long usage[18] = {};
+        mptune_getrusage(of_this_thread, usage);
+        return {usage[16], usage[17]};
 #else
-    return 0;
+        return {};
 #endif
-}
+    }
+};
 
 static void pause() {
 #if defined(__x86_64__)
@@ -238,14 +313,77 @@ static void spin_until(const T* counter, T wanted) {
     }
 }
 
-static bool prepare_worker(job& work, member& self, unsigned long shared_bytes) {
-    if (self.shared_bytes < shared_bytes) {
-        if (self.shared != nullptr) mptune_munmap(self.shared, self.shared_bytes);
-        self.shared = map_pages(shared_bytes);
-        self.shared_bytes = self.shared != nullptr ? shared_bytes : 0;
-        if (self.shared == nullptr) return false;
+// A launch often follows another one closely, and to fall asleep and be woken takes longer than many a one: the threads
+// stay awake for a while, if the last launch came that soon and nobody else wants the processors.
+static void wait_until_woken(hand& self, bool is_awaited) {
+    constexpr long long crowded_ns = 10000000;
+    const long long start = now_ns();
+    const long preempted = switches::of_this_thread().preempted;
+    if (preempted != self.preempted) self.calm_from = start + crowded_ns;
+    self.preempted = preempted;
+    if (is_awaited && start >= self.calm_from) {
+        while (now_ns() - start < closely_ns) {
+            if (mptune_sem_trywait(self.wake) == 0) return;
+            pause();
+        }
     }
-    return work.kernel->prepare == nullptr || work.kernel->prepare(work, self);
+    while (mptune_sem_wait(self.wake) != 0) {
+    }
+}
+
+static void* hand_main(void* argument) {
+    hand& self = *static_cast<hand*>(argument);
+    bool is_awaited = false;
+    for (;;) {
+        wait_until_woken(self, is_awaited);
+        if (self.moves) self.home.hold_this_thread();
+        self.moves = false;
+        is_awaited = threads.is_close;
+        threads.environment.set();
+        __atomic_fetch_add(&threads.ready, 1u, __ATOMIC_RELEASE);
+        spin_until(&threads.go, true);
+        threads.task(threads.context, self.number);
+        __atomic_fetch_add(&threads.finished, 1u, __ATOMIC_RELEASE);
+    }
+    return nullptr;
+}
+
+// Starts threads until there are so many; they stay as long as the process.
+static bool start_threads(unsigned count, int process) {
+    if (mptune_threads_1.process != process) {
+        threads = pool{};
+        mptune_threads_1.process = process;
+        mptune_threads_1.count = 0;
+    }
+    for (; mptune_threads_1.count < count; ++mptune_threads_1.count) {
+        hand* const added = static_cast<hand*>(map_pages(sizeof(hand)));
+        if (added == nullptr) return false;
+        added->number = mptune_threads_1.count + 1;
+        mptune_sem_init(added->wake, 0, 0);
+        unsigned long thread;
+        if (mptune_pthread_create(&thread, nullptr, hand_main, added) != 0) {
+            mptune_munmap(added, sizeof(hand));
+            return false;
+        }
+        (threads.last != nullptr ? threads.last->next : threads.first) = added;
+        threads.last = added;
+        threads.allowed = processors{};
+    }
+    return true;
+}
+
+// Says where threads are to run, if that has changed.
+static void place_threads() {
+    const processors allowed = processors::of_this_thread();
+    if (__builtin_memcmp(&allowed, &threads.allowed, sizeof allowed) == 0) return;
+    threads.allowed = allowed;
+    threads.usable = allowed.count();
+    threads.at_home = threads.usable > 0 && threads.usable <= mptune_threads_1.count + 1;
+    if (threads.at_home) threads.home = allowed.only(0);
+    for (hand* one = threads.first; one != nullptr; one = one->next) {
+        one->home = threads.at_home && one->number < threads.usable ? allowed.only(one->number) : allowed;
+        one->moves = true;
+    }
 }
 
 // Runs blocks until none is left.
@@ -267,69 +405,70 @@ static void work_off(job& work, worker& self) {
     }
 }
 
+// A worker of the library.
+struct alignas(128) member : worker {
+    long long worked, waited;  // ns of the last long job: on a processor, and without one though there was work to do
+    bool slept;                // then it counts as worked all the time
+    void* shared;
+    unsigned long shared_bytes;
+};
+
+// The workers of the library, whichever threads they are.
+struct library {
+    member* workers;
+    unsigned count;
+    int process;
+};
+static library here;
+
 static void work_off_timed(job& work, member& self) {
     if (!work.is_long) return work_off(work, self);
-    const long before = given_up();
+    const long before = switches::of_this_thread().given_up;
     const long long start = now_ns(), worked = processor_ns();
     work_off(work, self);
     const long long elapsed = now_ns() - start;
     // A kernel that waits takes that time; only what another task took is none of its own.
-    self.slept = given_up() != before;
+    self.slept = switches::of_this_thread().given_up != before;
     self.worked = self.slept ? elapsed : processor_ns() - worked;
     self.waited = elapsed - self.worked;
 }
 
-static void* worker_main(void* argument) {
-    member& self = *static_cast<member*>(argument);
-    if (threads.at_home) self.home.hold_this_thread();
-    for (;;) {
-        while (mptune_sem_wait(self.wake) != 0) {
-        }
-        if (threads.stop) return nullptr;
-        job& work = *self.work;
-        __atomic_fetch_add(&threads.ready, 1u, __ATOMIC_RELEASE);
-        spin_until(&threads.go, true);
-        dynamic_shared = self.shared;
-        work_off_timed(work, self);
-        __atomic_fetch_add(&threads.finished, 1u, __ATOMIC_RELEASE);
+static void work_as(void* context, unsigned number) {
+    member& self = here.workers[number];
+    dynamic_shared = self.shared;
+    work_off_timed(*static_cast<job*>(context), self);
+}
+
+MPTUNE_RUNTIME void release_workers() {
+    for (unsigned i = 0; i < here.count; ++i) {
+        here.workers[i].fibers.release();
+        if (here.workers[i].shared != nullptr) mptune_munmap(here.workers[i].shared, here.workers[i].shared_bytes);
     }
+    if (here.workers != nullptr) mptune_munmap(here.workers, sizeof(member) * here.count);
+    here = library{};
 }
 
-static void release_worker(member& self) {
-    self.fibers.release();
-    if (self.shared != nullptr) mptune_munmap(self.shared, self.shared_bytes);
-}
-
-MPTUNE_RUNTIME void release_pool() {
-    if (threads.workers == nullptr) return;
-    // A forked child has the pool's memory but not its threads.
-    if (threads.process == mptune_getpid()) {
-        threads.stop = true;
-        for (unsigned i = 1; i < threads.count; ++i) mptune_sem_post(threads.workers[i].wake);
-        for (unsigned i = 1; i < threads.count; ++i) mptune_pthread_join(threads.workers[i].thread, nullptr);
+static bool prepare_worker(job& work, member& self, unsigned long shared_bytes) {
+    if (self.shared_bytes < shared_bytes) {
+        if (self.shared != nullptr) mptune_munmap(self.shared, self.shared_bytes);
+        self.shared = map_pages(shared_bytes);
+        self.shared_bytes = self.shared != nullptr ? shared_bytes : 0;
+        if (self.shared == nullptr) return false;
     }
-    for (unsigned i = 0; i < threads.count; ++i) release_worker(threads.workers[i]);
-    mptune_munmap(threads.workers, sizeof(member) * threads.count);
-    threads = pool{};
+    return work.kernel->prepare == nullptr || work.kernel->prepare(work, self);
 }
 
-// Makes the pool `count` workers strong, the calling thread being the first.
-static bool start_pool(unsigned count) {
-    if (threads.workers != nullptr && threads.count == count && threads.process == mptune_getpid()) return true;
-    release_pool();
-    threads.workers = static_cast<member*>(map_pages(sizeof(member) * count));
-    if (threads.workers == nullptr) return false;
-    threads.process = mptune_getpid();
-    const processors allowed = processors::of_this_thread();
-    threads.at_home = allowed.count() == count && count > 1;
-    for (unsigned i = 0; threads.at_home && i < count; ++i) threads.workers[i].home = allowed.only(i);
-    for (threads.count = 1; threads.count < count; ++threads.count) {
-        member& added = threads.workers[threads.count];
-        mptune_sem_init(added.wake, 0, 0);
-        if (mptune_pthread_create(&added.thread, nullptr, worker_main, &added) != 0) {
-            release_pool();
-            return false;
-        }
+static bool prepare_workers(job& work, unsigned long shared_bytes, unsigned workers, int process) {
+    // In a forked child they may be in the middle of a launch.
+    if (here.count < workers || here.process != process) {
+        release_workers();
+        here.workers = static_cast<member*>(map_pages(sizeof(member) * workers));
+        if (here.workers == nullptr) return false;
+        here.count = workers;
+        here.process = process;
+    }
+    for (unsigned i = 0; i < workers; ++i) {
+        if (!prepare_worker(work, here.workers[i], shared_bytes)) return false;
     }
     return true;
 }
@@ -341,7 +480,7 @@ static long long undisturbed_ns(const job& work, unsigned workers, long long ela
     constexpr int seldom = 50;
     long long worked = 0, waited = 0, slept = 0;
     for (unsigned i = 0; i < workers; ++i) {
-        const member& one = threads.workers[i];
+        const member& one = here.workers[i];
         worked += one.worked;
         if (one.waited > waited) waited = one.waited;
         if (one.slept && one.worked > slept) slept = one.worked;
@@ -354,30 +493,23 @@ static long long undisturbed_ns(const job& work, unsigned workers, long long ela
     return undisturbed < elapsed ? undisturbed : elapsed;
 }
 
+static long long run_alone(job& work) {
+    const long long start = now_ns();
+    work_as(&work, 0);
+    return now_ns() - start;
+}
+
 static long long run_job(job& work, unsigned long shared_bytes, unsigned workers) {
     // Asking for a thread's time on its processor takes a system call, which a short launch would notice. As long as the
     // launch before: the first one warms up.
     constexpr long long long_ns = 200000;
     static long long before_ns = 0;
+    static int launching;
+    const turn held(&launching);
+    if (!prepare_workers(work, shared_bytes, workers, held.process)) return no_memory;
     work.is_long = before_ns >= long_ns;
-    if (!start_pool(workers)) return no_threads;
-    for (unsigned i = 0; i < workers; ++i) {
-        threads.workers[i].work = &work;
-        if (!prepare_worker(work, threads.workers[i], shared_bytes)) return no_memory;
-    }
-    threads.ready = threads.finished = 0;
-    threads.go = false;
-    const processors before = threads.at_home ? processors::of_this_thread() : processors{};
-    if (threads.at_home) threads.workers[0].home.hold_this_thread();
-    for (unsigned i = 1; i < workers; ++i) mptune_sem_post(threads.workers[i].wake);
-    spin_until(&threads.ready, workers - 1);
-    dynamic_shared = threads.workers[0].shared;
-    const long long start = now_ns();
-    __atomic_store_n(&threads.go, true, __ATOMIC_RELEASE);
-    work_off_timed(work, threads.workers[0]);
-    spin_until(&threads.finished, workers - 1);
-    const long long elapsed = now_ns() - start;
-    if (threads.at_home) before.hold_this_thread();
+    const long long elapsed = workers > 1 ? mptune_threads_1.run(workers, work_as, &work) : run_alone(work);
+    if (elapsed < 0) return elapsed;
     before_ns = elapsed;
     const long long counted = work.is_long ? undisturbed_ns(work, workers, elapsed) : elapsed;
     return counted > 0 ? counted : 1;
@@ -396,7 +528,6 @@ MPTUNE_RUNTIME long long launch(const entry& kernel, void** arguments, const uns
     work.blocks = static_cast<unsigned long long>(grid[0]) * grid[1] * grid[2];
     const unsigned long long share = work.blocks / (16ull * workers);
     work.chunk = share > 0 ? share : 1;
-    const turn held;
     return run_job(work, shared_bytes, workers);
 }
 
@@ -406,6 +537,31 @@ MPTUNE_RUNTIME unsigned describe(const entry& kernel, int* codes) {
 }
 
 }  // namespace mptune_host
+
+long long mptune_run_1(unsigned workers, void (*task)(void*, unsigned), void* context) {
+    using namespace mptune_host;
+    static int launching;
+    const turn held(&launching);
+    if (!start_threads(workers - 1, held.process)) return no_threads;
+    place_threads();
+    threads.task = task;
+    threads.context = context;
+    threads.environment = float_environment::of_this_thread();
+    threads.ready = threads.finished = 0;
+    threads.go = false;
+    threads.is_close = workers <= threads.usable && now_ns() - threads.ended < closely_ns;
+    if (threads.at_home) threads.home.hold_this_thread();
+    hand* one = threads.first;
+    for (unsigned i = 1; i < workers; ++i, one = one->next) mptune_sem_post(one->wake);
+    spin_until(&threads.ready, workers - 1);
+    const long long start = now_ns();
+    __atomic_store_n(&threads.go, true, __ATOMIC_RELEASE);
+    task(context, 0);
+    spin_until(&threads.finished, workers - 1);
+    threads.ended = now_ns();
+    if (threads.at_home) threads.allowed.hold_this_thread();
+    return threads.ended - start;
+}
 
 #if defined(MPTUNE_RUNTIME_APART)
 MPTUNE_ENTRY_POINTS

@@ -399,6 +399,8 @@ def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: 
         r"""
         #include "tuned_poly.hpp"
         #include <cstdio>
+        #include <filesystem>
+        #include <iterator>
         int main() {
             const auto* one = tuned_poly::select("host", "one \"quoted\" \\ device");
             const auto* other = tuned_poly::select("cuda", "other <device>");
@@ -417,8 +419,11 @@ def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: 
             void* narrow[] = {&py16, &px16, &n};
             const unsigned wide_grid[] = {one->grid(sizes).x, 1, 1}, wide_block[] = {one->block.x, 1, 1};
             const unsigned narrow_grid[] = {grid.x, 1, 1}, narrow_block[] = {other->block.x, 1, 1};
-            if (tuned_poly_one_quoted_device_launch(wide, wide_grid, wide_block, 0, 1) < 0) return 2;
-            if (tuned_poly_other_device_launch(narrow, narrow_grid, narrow_block, 0, 1) < 0) return 3;
+            if (tuned_poly_one_quoted_device_launch(wide, wide_grid, wide_block, 0, 3) < 0) return 2;
+            if (tuned_poly_other_device_launch(narrow, narrow_grid, narrow_block, 0, 3) < 0) return 3;
+            // Both run on the same threads.
+            const std::filesystem::directory_iterator threads("/proc/self/task");
+            if (std::distance(begin(threads), end(threads)) != 3) return 4;
             std::printf("%.17g %x\n", y[63], y16[63]);
         }
         """
