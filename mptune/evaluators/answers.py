@@ -57,14 +57,18 @@ class OwnAnswer:
         metrics: Metrics,
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self._made_from = (application, backend, options, metrics, announce)
         self._announce = announce
         self._application = application
         self._anew = StepsAnew.of(application)
         self._steps = application.steps
-        self._backend = backend
-        self._options = options
+        self._backend, self._options = self._runs_with(backend, options)
         self._metrics = metrics
         self._known: Configuration | None = None
+
+    def _runs_with(self, backend: Backend, options: CompileOptions) -> tuple[Backend, CompileOptions]:
+        """Return what compiles and launches, and how, where trials have these."""
+        return backend, options
 
     def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         """Return the outputs in fp64.
@@ -177,27 +181,19 @@ class WideAnswer(OwnAnswer):
     types = WIDE.name
     is_wide = True
 
-    def __init__(
-        self,
-        application: Application,
-        backend: Backend,
-        options: CompileOptions,
-        metrics: Metrics,
-        announce: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    def _runs_with(self, backend: Backend, options: CompileOptions) -> tuple[Backend, CompileOptions]:
         if WIDE.significand_bits <= PRECISIONS["fp64"].significand_bits:
             raise KernelError(
-                f'{application.called}: reference="wide" needs a long double with more digits than fp64, and here it '
-                f"has {WIDE.significand_bits}; give reference=None, which is the application in fp64"
+                f'{self._application.called}: reference="wide" needs a long double with more digits than fp64, and '
+                f"here it has {WIDE.significand_bits}; give reference=None, which is the application in fp64"
             )
-        host, flags = backend, options.flags
+        flags = options.flags
         if backend.name != "host":
-            host = get_backend("host")
+            backend = get_backend("host")
             flags = tuple(flag for flag in flags if flag.startswith(_DEFINITIONS) and flag not in _DEFINITIONS)
         defined = (widened(flag) if flag.startswith("-D") else flag for flag in flags)
         wide = (*defined, "-fno-fast-math", f"-DMPTUNE_WIDE={WIDE.significand_bits}")
-        super().__init__(application, host, CompileOptions(flags=wide, timeout_s=options.timeout_s), metrics, announce)
-        self._in_fp64 = OwnAnswer(application, backend, options, metrics, announce)
+        return backend, CompileOptions(flags=wide, timeout_s=options.timeout_s)
 
     def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         """Return the outputs, rounded to fp64, of one run: whether runs differ shows in fp64 (:meth:`fp64_errors`).
@@ -224,7 +220,7 @@ class WideAnswer(OwnAnswer):
         Raises:
             KernelError: two runs in fp64 differ.
         """
-        outputs = self._in_fp64(inputs, sizes)
+        outputs = OwnAnswer(*self._made_from)(inputs, sizes)
         errors = evaluate_outputs(outputs, references, self._metrics, inputs).metrics
         is_real = [name for name, values in references.items() if values.dtype.kind == "f"]
         remarks = []

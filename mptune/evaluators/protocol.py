@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import pickle
 import statistics
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from mptune.buffers import Draw
 from mptune.capturing import CapturedLaunch
 from mptune.errors import KernelError
 from mptune.evaluators.bench import Request
+from mptune.evaluators.steps_anew import pickled
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.registry import load_tunable, loaded_modules, loaded_version
@@ -40,18 +40,8 @@ __all__ = [
     "PhaseBegins",
     "Quiet",
     "Rounds",
-    "pickled",
     "together",
 ]
-
-
-def pickled(value: object) -> bytes:
-    """Return what another interpreter can load, functions of a script or a notebook included."""
-    with warnings.catch_warnings():
-        # To find where a function comes from, every imported module is looked into, deprecated ones too.
-        warnings.simplefilter("ignore")
-        packed: bytes = cloudpickle.dumps(value)
-    return packed
 
 
 @dataclass(frozen=True, slots=True)

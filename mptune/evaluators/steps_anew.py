@@ -17,10 +17,20 @@ import cloudpickle
 from mptune.kernel import Application
 from mptune.registry import loaded_modules
 
-__all__ = ["StepsAnew"]
+__all__ = ["StepsAnew", "pickled"]
 
 #: What steps refer to is copied for each run, unless it is more than this many bytes.
 _MOST_BYTES: Final = 1 << 26
+
+
+def pickled(value: object, pickler: type[cloudpickle.Pickler] = cloudpickle.Pickler) -> bytes:
+    """Return what another interpreter can load, functions of a script or a notebook included."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        # To find where a function comes from, every imported module is looked into, deprecated ones too.
+        warnings.simplefilter("ignore")
+        pickler(file).dump(value)
+    return file.getvalue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +78,11 @@ def _packed(steps: Callable[..., None], path: Path | None) -> bytes:
     new = [modules[name] for name in modules.keys() - cloudpickle.list_registry_pickle_by_value()]
     for module in new:
         cloudpickle.register_pickle_by_value(module)
-    file = io.BytesIO()
     try:
-        with warnings.catch_warnings():
-            # To find where a function comes from, every imported module is looked into, deprecated ones too.
-            warnings.simplefilter("ignore")
-            _Pickler(file).dump(steps)
+        return pickled(steps, _Pickler)
     finally:
         for module in new:
             cloudpickle.unregister_pickle_by_value(module)
-    return file.getvalue()
 
 
 def _beside(path: Path | None) -> list[Any]:
