@@ -85,10 +85,12 @@ MPTUNE_INLINE literal evaluate(literal x, literal y) {
     }
 
 #define MPTUNE_ALL_MATH(one, two)                                                                      \
-    one(exp) one(exp2) one(log) one(log2) one(log10) one(sin) one(cos) one(tan) one(asin) one(acos)    \
-    one(atan) one(sinh) one(cosh) one(tanh) one(sqrt) one(rsqrt) one(cbrt) one(erf) one(erfc)          \
-    one(fabs) one(floor) one(ceil) one(round) one(rint) one(trunc)                                     \
-    two(pow) two(atan2) two(hypot) two(fmod)
+    one(exp) one(exp2) one(exp10) one(expm1) one(log) one(log2) one(log10) one(log1p)                  \
+    one(sin) one(cos) one(tan) one(asin) one(acos) one(atan) one(sinpi) one(cospi)                     \
+    one(sinh) one(cosh) one(tanh) one(asinh) one(acosh) one(atanh)                                     \
+    one(sqrt) one(rsqrt) one(cbrt) one(rcbrt) one(erf) one(erfc) one(normcdf) one(tgamma) one(lgamma)  \
+    one(fabs) one(floor) one(ceil) one(round) one(rint) one(nearbyint) one(trunc)                      \
+    two(pow) two(atan2) two(hypot) two(rhypot) two(fmod) two(remainder) two(fdim) two(copysign)
 MPTUNE_ALL_MATH(MPTUNE_MATH, MPTUNE_MATH2)
 #if defined(MPTUNE_WIDE)
 namespace detail {
@@ -128,6 +130,74 @@ template <class T, class = detail::enable_if_t<detail::is_number<T>>>
 MPTUNE_INLINE bool isinf(T x) {
     return x == x && !(x - x == x - x);
 }
+template <class T, class = detail::enable_if_t<detail::is_number<T>>>
+MPTUNE_INLINE bool signbit(T x) {
+    if constexpr (detail::kind_of<T> == detail::kind::fp64) {
+        return detail::bits_as<unsigned long long>(static_cast<double>(x)) >> 63;
+    } else {
+        return detail::bits_as<unsigned>(static_cast<float>(x)) >> 31;
+    }
+}
+
+// The sine and the cosine of x, or of x times pi.
+template <policy P = policy::accurate, class T, class S, class C>
+MPTUNE_INLINE void sincos(T x, S* sine, C* cosine) {
+    *sine = static_cast<S>(sin<P>(x));
+    *cosine = static_cast<C>(cos<P>(x));
+}
+template <policy P = policy::accurate, class T, class S, class C>
+MPTUNE_INLINE void sincospi(T x, S* sine, C* cosine) {
+    *sine = static_cast<S>(sinpi<P>(x));
+    *cosine = static_cast<C>(cospi<P>(x));
+}
+
+// The length of a vector of three or four numbers, and one over it.
+template <policy P = policy::accurate, class A, class B, class C>
+MPTUNE_INLINE auto norm3d(A a, B b, C c) {
+    return hypot<P>(hypot<P>(a, b), c);
+}
+template <policy P = policy::accurate, class A, class B, class C, class D>
+MPTUNE_INLINE auto norm4d(A a, B b, C c, D d) {
+    return hypot<P>(hypot<P>(a, b), hypot<P>(c, d));
+}
+template <policy P = policy::accurate, class A, class B, class C>
+MPTUNE_INLINE auto rnorm3d(A a, B b, C c) {
+    return rhypot<P>(hypot<P>(a, b), c);
+}
+template <policy P = policy::accurate, class A, class B, class C, class D>
+MPTUNE_INLINE auto rnorm4d(A a, B b, C c, D d) {
+    return rhypot<P>(hypot<P>(a, b), hypot<P>(c, d));
+}
+
+// x times a power of two.
+template <policy P = policy::accurate, class T, class = detail::enable_if_t<detail::is_number<T>>>
+MPTUNE_INLINE detail::math_type<T> ldexp(T x, int exponent) {
+    // Exact in double for all narrower types.
+    return static_cast<detail::math_type<T>>(detail::scaled(static_cast<detail::widest>(x), exponent));
+}
+template <policy P = policy::accurate, class T>
+MPTUNE_INLINE auto scalbn(T x, int exponent) {
+    return ldexp(x, exponent);
+}
+
+// What is in front of the point goes to *whole; what is behind it is returned, both with the sign of x.
+template <policy P = policy::accurate, class T, class W>
+MPTUNE_INLINE detail::math_type<T> modf(T x, W* whole) {
+    const detail::math_type<T> number = x, cut = trunc(number);
+    *whole = static_cast<W>(cut);
+    return copysign(isinf(number) ? detail::math_type<T>(0) : detail::math_type<T>(number - cut), number);
+}
+
+#define MPTUNE_TO_INTEGER(name, rounding, type)                                                       \
+    template <policy P = policy::accurate, class T, class = detail::enable_if_t<detail::is_number<T>>> \
+    MPTUNE_INLINE type name(T x) {                                                                    \
+        return static_cast<type>(rounding(x));                                                        \
+    }
+MPTUNE_TO_INTEGER(lround, round, long)
+MPTUNE_TO_INTEGER(llround, round, long long)
+MPTUNE_TO_INTEGER(lrint, rint, long)
+MPTUNE_TO_INTEGER(llrint, rint, long long)
+#undef MPTUNE_TO_INTEGER
 
 }  // namespace mp
 
@@ -147,6 +217,7 @@ using mp::isinf;
 using mp::isnan;
 using mp::max;
 using mp::min;
+using mp::signbit;
 #endif
 #undef MPTUNE_GLOBAL
 #undef MPTUNE_NOT_GLOBAL

@@ -62,6 +62,19 @@ MPTUNE_DEVICE_FAST_FUNCTION(sqrt, quick_sqrt(x))
 MPTUNE_DEVICE_FAST_FUNCTION(rsqrt, quick_rsqrt(x))
 MPTUNE_DEVICE_FAST_FUNCTION(sinh, 0.5f * (__expf(x) - __expf(-x)))
 MPTUNE_DEVICE_FAST_FUNCTION(cosh, 0.5f * (__expf(x) + __expf(-x)))
+MPTUNE_DEVICE_FAST_FUNCTION(exp10, __exp10f(x))
+MPTUNE_DEVICE_FUNCTION(expm1)
+MPTUNE_DEVICE_FUNCTION(log1p)
+MPTUNE_DEVICE_FUNCTION(sinpi)
+MPTUNE_DEVICE_FUNCTION(cospi)
+MPTUNE_DEVICE_FUNCTION(asinh)
+MPTUNE_DEVICE_FUNCTION(acosh)
+MPTUNE_DEVICE_FUNCTION(atanh)
+MPTUNE_DEVICE_FUNCTION(rcbrt)
+MPTUNE_DEVICE_FUNCTION(normcdf)
+MPTUNE_DEVICE_FUNCTION(tgamma)
+MPTUNE_DEVICE_FUNCTION(lgamma)
+MPTUNE_DEVICE_FUNCTION(nearbyint)
 MPTUNE_DEVICE_FUNCTION(asin)
 MPTUNE_DEVICE_FUNCTION(acos)
 MPTUNE_DEVICE_FUNCTION(atan)
@@ -141,26 +154,25 @@ MPTUNE_INLINE bfloat16 exp_function::roughly(bfloat16 x) {
 #undef MPTUNE_DEVICE_FAST_FUNCTION
 #undef MPTUNE_DEVICE_FUNCTION
 
-struct pow_function {
-    static MPTUNE_INLINE double accurately(double x, double y) { return ::pow(x, y); }
-    static MPTUNE_INLINE float accurately(float x, float y) { return ::powf(x, y); }
-    static MPTUNE_INLINE float quickly(float x, float y) { return __powf(x, y); }
-};
-struct atan2_function {
-    static MPTUNE_INLINE double accurately(double y, double x) { return ::atan2(y, x); }
-    static MPTUNE_INLINE float accurately(float y, float x) { return ::atan2f(y, x); }
-    static MPTUNE_INLINE float quickly(float y, float x) { return ::atan2f(y, x); }
-};
-struct hypot_function {
-    static MPTUNE_INLINE double accurately(double x, double y) { return ::hypot(x, y); }
-    static MPTUNE_INLINE float accurately(float x, float y) { return ::hypotf(x, y); }
-    static MPTUNE_INLINE float quickly(float x, float y) { return quick_sqrt(x * x + y * y); }
-};
-struct fmod_function {
-    static MPTUNE_INLINE double accurately(double x, double y) { return ::fmod(x, y); }
-    static MPTUNE_INLINE float accurately(float x, float y) { return ::fmodf(x, y); }
-    static MPTUNE_INLINE float quickly(float x, float y) { return ::fmodf(x, y); }
-};
+#define MPTUNE_DEVICE_FUNCTION2(name, quick)                                                           \
+    struct name##_function {                                                                           \
+        static MPTUNE_INLINE double accurately(double x, double y) { return ::name(x, y); }            \
+        static MPTUNE_INLINE float accurately(float x, float y) { return ::name##f(x, y); }            \
+        static MPTUNE_INLINE float quickly(float x, float y) { return quick; }                         \
+    };
+MPTUNE_DEVICE_FUNCTION2(pow, __powf(x, y))
+MPTUNE_DEVICE_FUNCTION2(atan2, ::atan2f(x, y))
+MPTUNE_DEVICE_FUNCTION2(hypot, quick_sqrt(x * x + y * y))
+MPTUNE_DEVICE_FUNCTION2(rhypot, quick_rsqrt(x * x + y * y))
+MPTUNE_DEVICE_FUNCTION2(fmod, ::fmodf(x, y))
+MPTUNE_DEVICE_FUNCTION2(remainder, ::remainderf(x, y))
+MPTUNE_DEVICE_FUNCTION2(fdim, ::fdimf(x, y))
+MPTUNE_DEVICE_FUNCTION2(copysign, ::copysignf(x, y))
+#undef MPTUNE_DEVICE_FUNCTION2
+
+MPTUNE_INLINE double scaled(double x, int exponent) {
+    return ::ldexp(x, exponent);
+}
 
 }  // namespace detail
 }  // namespace mp

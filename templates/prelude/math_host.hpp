@@ -13,8 +13,10 @@
 #endif
 
 #define MPTUNE_LIBRARY_FUNCTIONS(one, two)                                                                       \
-    one(exp) one(exp2) one(log) one(log2) one(log10) one(sin) one(cos) one(tan) one(asin) one(acos) one(atan)    \
-    one(sinh) one(cosh) one(tanh) one(cbrt) one(erf) one(erfc) two(pow) two(atan2) two(hypot)
+    one(exp) one(exp2) one(exp10) one(expm1) one(log) one(log2) one(log10) one(log1p)                            \
+    one(sin) one(cos) one(tan) one(asin) one(acos) one(atan)                                                     \
+    one(sinh) one(cosh) one(tanh) one(asinh) one(acosh) one(atanh)                                               \
+    one(cbrt) one(erf) one(erfc) two(pow) two(atan2) two(hypot)
 
 #if defined(MPTUNE_VECTOR_LIBRARY)
 #define MPTUNE_DECLARE(name) \
@@ -24,6 +26,13 @@
 MPTUNE_LIBRARY_FUNCTIONS(MPTUNE_DECLARE, MPTUNE_DECLARE2)
 #undef MPTUNE_DECLARE
 #undef MPTUNE_DECLARE2
+#endif
+
+// lgamma also writes the sign, to a variable of all threads.
+extern "C" double lgamma_r(double, int*) noexcept;
+#if defined(__clang__)
+#define __builtin_exp10(x) __builtin_pow(10.0, x)
+#define __builtin_exp10l(x) __builtin_powl(10.0L, x)
 #endif
 
 namespace mp {
@@ -48,6 +57,30 @@ struct library {
     MPTUNE_LIBRARY_FUNCTIONS(MPTUNE_LIBRARY, MPTUNE_LIBRARY2)
 #undef MPTUNE_LIBRARY
 #undef MPTUNE_LIBRARY2
+    // What follows from them.
+    static MPTUNE_INLINE double rcbrt(double x) { return 1.0 / cbrt(x); }
+    static MPTUNE_INLINE double rhypot(double x, double y) { return 1.0 / hypot(x, y); }
+    // Far out what rounding x / sqrt(2) loses matters, times the derivative of erfc.
+    static MPTUNE_INLINE double normcdf(double x) {
+        const double root = 0x1.6a09e667f3bcdp-1, rest = -0x1.bdd3413b26456p-55;
+        const double t = -root * x, lost = -(__builtin_fma(root, x, t) + rest * x);
+        const double slope = 0x1.20dd750429b6dp-1 * exp(-t * t);
+        return 0.5 * erfc(t) - (slope > 0.0 ? slope * lost : 0.0);
+    }
+    // x without its even multiples, from -1 to 1, which is exact, and so is the distance to the nearest zero.
+    static MPTUNE_INLINE double sinpi(double x) {
+        const double half_turns = x - 2.0 * __builtin_rint(0.5 * x);
+        const double size = __builtin_fabs(half_turns), near = size > 0.5 ? 1.0 - size : size;
+        return __builtin_copysign(sin(0x1.921fb54442d18p1 * near), x == __builtin_rint(x) ? x : half_turns);
+    }
+    static MPTUNE_INLINE double cospi(double x) {
+        return sin(0x1.921fb54442d18p1 * (0.5 - __builtin_fabs(x - 2.0 * __builtin_rint(0.5 * x))));
+    }
+    static MPTUNE_INLINE double tgamma(double x) { return __builtin_tgamma(x); }
+    static MPTUNE_INLINE double lgamma(double x) {
+        int sign;
+        return ::lgamma_r(x, &sign);
+    }
 };
 #undef MPTUNE_CALL
 #undef MPTUNE_LIBRARY_FUNCTIONS
@@ -106,7 +139,7 @@ struct library {
     };
 #define MPTUNE_HOST_LIBRARY_FUNCTION(name)                                   \
     struct name##_function : function_defaults<name##_function> {            \
-        MPTUNE_ACCURATELY { return library::name(x); }                       \
+        MPTUNE_ACCURATELY { return static_cast<T>(library::name(x)); }       \
     };
 // Exact, or rounded once, in hardware.
 #define MPTUNE_HOST_EXACT_FUNCTION(name, in_half)                                             \
@@ -138,6 +171,18 @@ MPTUNE_HOST_FUNCTION(sinh)
 MPTUNE_HOST_FUNCTION(cosh)
 MPTUNE_HOST_ROUGH_FUNCTION(tanh, )
 MPTUNE_HOST_FUNCTION(erf)
+MPTUNE_HOST_LIBRARY_FUNCTION(exp10)
+MPTUNE_HOST_LIBRARY_FUNCTION(expm1)
+MPTUNE_HOST_LIBRARY_FUNCTION(log1p)
+MPTUNE_HOST_LIBRARY_FUNCTION(sinpi)
+MPTUNE_HOST_LIBRARY_FUNCTION(cospi)
+MPTUNE_HOST_LIBRARY_FUNCTION(asinh)
+MPTUNE_HOST_LIBRARY_FUNCTION(acosh)
+MPTUNE_HOST_LIBRARY_FUNCTION(atanh)
+MPTUNE_HOST_LIBRARY_FUNCTION(rcbrt)
+MPTUNE_HOST_LIBRARY_FUNCTION(normcdf)
+MPTUNE_HOST_LIBRARY_FUNCTION(tgamma)
+MPTUNE_HOST_LIBRARY_FUNCTION(lgamma)
 MPTUNE_HOST_LIBRARY_FUNCTION(cbrt)
 MPTUNE_HOST_LIBRARY_FUNCTION(erfc)
 MPTUNE_HOST_EXACT_FUNCTION(sqrt, MPTUNE_EXACTLY_IN_HALF(sqrt))
@@ -146,6 +191,7 @@ MPTUNE_HOST_EXACT_FUNCTION(floor, MPTUNE_EXACTLY_IN_HALF(floor))
 MPTUNE_HOST_EXACT_FUNCTION(ceil, MPTUNE_EXACTLY_IN_HALF(ceil))
 MPTUNE_HOST_EXACT_FUNCTION(round, )
 MPTUNE_HOST_EXACT_FUNCTION(rint, MPTUNE_EXACTLY_IN_HALF(rint))
+MPTUNE_HOST_EXACT_FUNCTION(nearbyint, )
 MPTUNE_HOST_EXACT_FUNCTION(trunc, MPTUNE_EXACTLY_IN_HALF(trunc))
 struct rsqrt_function : function_defaults<rsqrt_function> {
     static MPTUNE_INLINE double accurately(double x) { return 1.0 / __builtin_sqrt(x); }
@@ -174,18 +220,40 @@ struct rsqrt_function : function_defaults<rsqrt_function> {
 #define MPTUNE_HOST_FUNCTION2(name, quick)                                                                  \
     struct name##_function {                                                                                \
         template <class T>                                                                                  \
-        static MPTUNE_INLINE T accurately(T x, T y) { return library::name(x, y); }                         \
+        static MPTUNE_INLINE T accurately(T x, T y) { return static_cast<T>(library::name(x, y)); }         \
         static MPTUNE_INLINE float quickly(float x, float y) { return quick; }                              \
     };
 MPTUNE_HOST_FUNCTION2(pow, quick_pow(x, y))
 MPTUNE_HOST_FUNCTION2(atan2, quick_atan2(x, y))
 MPTUNE_HOST_FUNCTION2(hypot, __builtin_sqrtf(x * x + y * y))
+MPTUNE_HOST_FUNCTION2(rhypot, 1.0f / __builtin_sqrtf(x * x + y * y))
 #undef MPTUNE_HOST_FUNCTION2
-struct fmod_function {
-    static MPTUNE_INLINE double accurately(double x, double y) { return __builtin_fmod(x, y); }
-    static MPTUNE_INLINE float accurately(float x, float y) { return __builtin_fmodf(x, y); }
-    static MPTUNE_INLINE float quickly(float x, float y) { return __builtin_fmodf(x, y); }
+#define MPTUNE_HOST_EXACT_FUNCTION2(name)                                                                   \
+    struct name##_function {                                                                                \
+        static MPTUNE_INLINE double accurately(double x, double y) { return __builtin_##name(x, y); }       \
+        static MPTUNE_INLINE float accurately(float x, float y) { return __builtin_##name##f(x, y); }       \
+        static MPTUNE_INLINE float quickly(float x, float y) { return __builtin_##name##f(x, y); }          \
+    };
+MPTUNE_HOST_EXACT_FUNCTION2(fmod)
+MPTUNE_HOST_EXACT_FUNCTION2(remainder)
+MPTUNE_HOST_EXACT_FUNCTION2(copysign)
+#undef MPTUNE_HOST_EXACT_FUNCTION2
+struct fdim_function {
+    template <class T>
+    static MPTUNE_INLINE T accurately(T x, T y) {
+        // NaN where one of them is.
+        return x <= y ? T(0) : x - y;
+    }
+    static MPTUNE_INLINE float quickly(float x, float y) { return accurately(x, y); }
 };
+
+MPTUNE_INLINE widest scaled(widest x, int exponent) {
+#if defined(MPTUNE_WIDE)
+    return __builtin_ldexpl(x, exponent);
+#else
+    return __builtin_ldexp(x, exponent);
+#endif
+}
 
 }  // namespace detail
 }  // namespace mp

@@ -22,8 +22,15 @@ MPTUNE_INLINE mptune_wide fused(mptune_wide a, mptune_wide b, mptune_wide c) {
     return a * b + c;
 }
 
-// Under every policy a function is that of the C library; there is no rsqrtl.
+// Under every policy a function is that of the C library, or follows from one.
 #define __builtin_rsqrtl(x) (1 / __builtin_sqrtl(x))
+#define __builtin_rcbrtl(x) (1 / __builtin_cbrtl(x))
+#define __builtin_rhypotl(x, y) (1 / __builtin_hypotl(x, y))
+#define __builtin_normcdfl(x) (__builtin_erfcl(-(x) / __builtin_sqrtl(2)) / 2)
+// Of angles from -pi to pi, whose zeros are exact.
+#define __builtin_sinpil(x) __builtin_sinl(MPTUNE_WIDE_PI * (x - 2 * __builtin_rintl(x / 2)))
+#define __builtin_cospil(x) __builtin_sinl(MPTUNE_WIDE_PI * (0.5L - __builtin_fabsl(x - 2 * __builtin_rintl(x / 2))))
+#define MPTUNE_WIDE_PI 0xc.90fdaa22168c234c4c6628b80dc1cd1p-2L
 template <class F>
 struct widely;
 #define MPTUNE_WIDELY(name)                                                                                     \

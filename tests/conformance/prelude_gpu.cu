@@ -7,8 +7,16 @@ __device__ T every_function(T x, T y) {
     ALL_POLICIES(sin) ALL_POLICIES(cos) ALL_POLICIES(tan) ALL_POLICIES(asin) ALL_POLICIES(acos) ALL_POLICIES(atan)
     ALL_POLICIES(sinh) ALL_POLICIES(cosh) ALL_POLICIES(tanh) ALL_POLICIES(sqrt) ALL_POLICIES(rsqrt) ALL_POLICIES(cbrt)
     ALL_POLICIES(erf) ALL_POLICIES(erfc) ALL_POLICIES(fabs) ALL_POLICIES(floor) ALL_POLICIES(ceil)
-    ALL_POLICIES(round) ALL_POLICIES(rint) ALL_POLICIES(trunc)
-    x = x + mp::pow<mp::fast>(x, y) + mp::atan2(x, y) + mp::hypot(x, y) + mp::fmod(x, y);
+    ALL_POLICIES(round) ALL_POLICIES(rint) ALL_POLICIES(trunc) ALL_POLICIES(nearbyint)
+    ALL_POLICIES(exp10) ALL_POLICIES(expm1) ALL_POLICIES(log1p) ALL_POLICIES(sinpi) ALL_POLICIES(cospi)
+    ALL_POLICIES(asinh) ALL_POLICIES(acosh) ALL_POLICIES(atanh) ALL_POLICIES(rcbrt) ALL_POLICIES(normcdf)
+    ALL_POLICIES(tgamma) ALL_POLICIES(lgamma)
+    x = x + mp::pow<mp::fast>(x, y) + mp::atan2(x, y) + mp::hypot(x, y) + mp::fmod(x, y) + mp::rhypot<fast>(x, y);
+    x = x + mp::remainder(x, y) + mp::fdim(x, y) + mp::copysign(x, y) + mp::norm3d<fast>(x, y, x) + mp::rnorm4d(x, y, y, x);
+    T s, c, w;
+    mp::sincos<fast>(x, &s, &c);
+    mp::sincospi(y, &x, &y);
+    x = mp::modf(x, &w) + w + s + c + mp::ldexp(y, mp::lround(x)) + mp::signbit(y) + mp::scalbn(x, 3);
     x = x + fmin(x, y) + fmax(x, y) + min(x, y) + max(x, y) + mp::abs(x);
     return isnan(x) || isinf(x) || !isfinite(x) ? T(0) : x;
 }

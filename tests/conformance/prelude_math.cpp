@@ -42,16 +42,33 @@ POLICIES(LOOP, rsqrt)
 POLICIES(LOOP, cbrt)
 POLICIES(LOOP, erf)
 POLICIES(LOOP, erfc)
+POLICIES(LOOP, exp10)
+POLICIES(LOOP, expm1)
+POLICIES(LOOP, log1p)
+POLICIES(LOOP, sinpi)
+POLICIES(LOOP, cospi)
+POLICIES(LOOP, asinh)
+POLICIES(LOOP, acosh)
+POLICIES(LOOP, atanh)
+POLICIES(LOOP, rcbrt)
+POLICIES(LOOP, normcdf)
+POLICIES(LOOP, tgamma)
+POLICIES(LOOP, lgamma)
 POLICIES(LOOP2, pow)
 POLICIES(LOOP2, atan2)
 POLICIES(LOOP2, hypot)
-LOOP2(fmod, accurate, double)
-LOOP2(fmod, accurate, float)
+POLICIES(LOOP2, rhypot)
+#define EXACT2(name) LOOP2(name, accurate, double) LOOP2(name, accurate, float) LOOP2(name, accurate, half)
+EXACT2(fmod)
+EXACT2(remainder)
+EXACT2(fdim)
+EXACT2(copysign)
 EXACT(fabs)
 EXACT(floor)
 EXACT(ceil)
 EXACT(round)
 EXACT(rint)
+EXACT(nearbyint)
 EXACT(trunc)
 
 static_assert(mp::detail::same<decltype(exp(1)), double>, "integers in double");
@@ -72,6 +89,26 @@ EXPORT void extrema(const half* x, const half* y, half* r, long n) {
         r[5 * n + i] = isnan(x[i]) + 2 * isinf(x[i]) + 4 * isfinite(x[i]);
     }
 }
+#define PARTS(type)                                                                        \
+    EXPORT void parts_##type(const type* x, double* r, long n) {                           \
+        for (long i = 0; i < n; ++i) {                                                     \
+            type whole, sine, cosine;                                                      \
+            r[i] = mp::modf(x[i], &whole);                                                 \
+            r[n + i] = whole;                                                              \
+            r[2 * n + i] = signbit(x[i]);                                                  \
+            r[3 * n + i] = mp::ldexp(x[i], -7);                                            \
+            mp::sincos(x[i], &sine, &cosine);                                              \
+            r[4 * n + i] = sine == mp::sin(x[i]) && cosine == mp::cos(x[i]);               \
+            const type small = mp::fmod(x[i], type(64));                                   \
+            r[5 * n + i] = mp::lround(small);                                              \
+            r[6 * n + i] = mp::llrint(small);                                              \
+            r[7 * n + i] = mp::norm3d(small, type(3), type(-4));                           \
+            r[8 * n + i] = mp::rnorm4d(type(3), small, type(4), type(1));                  \
+        }                                                                                  \
+    }
+PARTS(double)
+PARTS(float)
+PARTS(half)
 EXPORT void of_vectors(const float* x, float* y) {
     const vec<float, 4> v = load<4>(x);
     store(y, mp::pow<mp::fast>(mp::sqrt(v), 2) + max(v, -v) + mp::hypot(v, v));
