@@ -32,6 +32,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "math.hpp",
     "pairs.hpp",
     "vector.hpp",
+    "vector_members.hpp",
     "virtual_threads.hpp",
     "declared.hpp",
 )

@@ -17,6 +17,12 @@ template <class D, class G>
 constexpr bool plain = same<D, G> || (!real<G> && (__is_class(G) || sizeof(D) == sizeof(G)));
 template <class D>
 constexpr bool plain<D, void> = true;
+template <class D, class T>
+constexpr bool plain<D, mp::vec2<T>> = plain<D, T>;
+template <class D, class T>
+constexpr bool plain<D, mp::vec3<T>> = plain<D, T>;
+template <class D, class T>
+constexpr bool plain<D, mp::vec4<T>> = plain<D, T>;
 
 template <bool buffer, class D, class G>
 constexpr bool fits = !buffer && plain<D, G>;
