@@ -1,0 +1,74 @@
+"""Small awkward programs: each runs on the processor as it stands, or is refused where it has to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mptune.adopt import running
+from mptune.adopt.reading import read
+
+PROGRAMS = Path(__file__).parent / "programs"
+#: Line, kernel, what and remedy; without a kernel the program as a whole.
+REFUSED = {
+    "cooperative_groups.cu": (8, "twice", "cooperative groups", "__syncthreads()"),
+    "cub_include.cu": (5, "sum_blocks", "cub", "shared memory"),
+    "dynamic_parallelism.cu": (7, "outer", "launches a kernel", "launch from the host"),
+    "inline_assembly.cu": (8, "multiply", "inline assembly", "C++"),
+    "recursion.cu": (4, "evaluate", "chebyshev recursively", "a loop"),
+    "texture.cu": (4, "sample", "textures", "a buffer"),
+    "warp_shuffle.cu": (6, "sum_warps", "warp intrinsics", "__shared__"),
+}
+
+
+def sources(name: str) -> list[Path]:
+    path = PROGRAMS / name
+    return sorted(path.glob("*.cu")) if path.is_dir() else [path]
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        path.name
+        for path in PROGRAMS.iterdir()
+        if path.suffix in (".cu", ".hip") or path.name == "several_files"
+        if path.name != "swapped_buffers.cu"
+    ),
+)
+def test_a_program_runs_as_it_stands_and_passes_its_own_check(name: str, tmp_path: Path) -> None:
+    program = read(sources(name))
+    assert program.refusals == ()
+    ran = running.run(running.build(program.sources, program.files, optimisation="-O1"), writes=tmp_path)
+    assert ran.check == "passed", ran.output + ran.errors
+
+
+def test_what_a_program_without_a_check_prints_and_writes_is_its_arithmetic(tmp_path: Path) -> None:
+    program = read(sources("swapped_buffers.cu"))
+    built = running.build(program.sources, program.files, optimisation="-O1")
+    ran = running.run(built, ["40", "3"], writes=tmp_path)
+    rod = [float(i // 20 % 2) for i in range(40)]
+    for _ in range(3):
+        around = [0.0, *rod, 1.5]
+        rod = [t + 0.4 * (left - 2 * t + right) for t, left, right in zip(rod, around, around[2:], strict=False)]
+    assert ran.output == f"heat {sum(rod):.9f}\n"
+    written = [float(line) for line in ran.files["rod.txt"].read_text().splitlines()]
+    assert written == pytest.approx(rod, rel=1e-11)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_is_refused_with_its_line_and_a_remedy(name: str) -> None:
+    line, kernel, what, remedy = REFUSED[name]
+    program = read([PROGRAMS / "refused" / name])
+    (found,) = (refusal for refusal in program.refusals if refusal.kernel == kernel)
+    assert str(found).startswith(f"{name}:{line}: kernel {kernel} cannot be adopted: ")
+    assert what in found.what
+    assert remedy in found.remedy
+    assert kernel not in {each.label for each in program.kernels}
+    # The other kernels of the file still go on.
+    others = {"cub_include.cu": {"halve"}, "dynamic_parallelism.cu": {"inner"}}
+    assert {each.label for each in program.kernels} == others.get(name, set())
+
+
+def test_each_refused_program_is_known() -> None:
+    assert set(REFUSED) == {path.name for path in (PROGRAMS / "refused").iterdir()}
