@@ -264,6 +264,7 @@ class _Finder:
         self._follows: dict[object, list[object]] = {}
         self._types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
         self._seen: set[str] = set()
+        self._places: list[tuple[Extent, str, str]] | None = None
         self._function: Function | None = None
 
     # -- what belongs together ---------------------------------------------------------------------------------------
@@ -745,8 +746,10 @@ class _Finder:
                     self._note_literal(self._token_extent(file, token), token.text, scalar, met)
             return
         if not _NUMBER.match(text):
-            first = self._within(extent.file, extent.start, extent.end)[0]
-            extent, text = self._token_extent(extent.file, first), first.text
+            words = self._within(extent.file, extent.start, extent.end)
+            if not words or words[0].kind != "name":
+                return
+            extent, text = self._token_extent(extent.file, words[0]), words[0].text
         self._note_literal(extent, text, scalar, met)
 
     def _is_literal(self, token: Token) -> bool:
@@ -799,7 +802,8 @@ class _Finder:
         for node, reason in self._kept:
             kept.setdefault(self._root(node), reason)
         updated = {self._root(node) for node in self._updated if node is not None}
-        taken = [(root, members) for root, members in groups.items() if self._kernels(members)]
+        kernels = {root: self._kernels(members) for root, members in groups.items()}
+        taken = [(root, members) for root, members in groups.items() if kernels[root]]
         names = dict(zip((root for root, _ in taken), _names([members for _, members in taken]), strict=True))
         return TypeClasses(
             classes=tuple(
@@ -809,7 +813,7 @@ class _Finder:
                     slots=tuple(sorted({member.slot for member in members}, key=lambda slot: slot.extent)),
                     members=tuple(members),
                     role=_role(members, root in updated),
-                    kernels=self._kernels(members),
+                    kernels=kernels[root],
                     kept=kept.get(root, "") or _mixed(members),
                 )
                 for root, members in taken
@@ -835,24 +839,30 @@ class _Finder:
         return tuple(dict.fromkeys(names[root] for node in nodes if (root := self._root(node)) in names))
 
     def _is_used(self, extent: Extent) -> bool:
-        return any(extent in kernel.extent for kernel in self._program.kernels) or any(
-            extent in need for need in self._needed
-        )
+        return bool(self._owners(extent))
 
-    def _kernels(self, members: list[Member]) -> tuple[str, ...]:
-        """Return the labels of the kernels in whose code, or that of what they need, a class has a slot."""
-        return tuple(
-            kernel.label
-            for kernel in self._program.kernels
-            if any(
-                member.slot.extent in extent and owner in ("", member.function)
-                for extent, owner in (
+    def _owners(self, extent: Extent) -> tuple[tuple[str, str], ...]:
+        """Return in whose code a place is: labels of kernels, each with the label of the function it is for, or ""."""
+        if self._places is None:
+            self._places = [
+                (place, kernel.label, owner)
+                for kernel in self._program.kernels
+                for place, owner in (
                     (kernel.extent, kernel.label),
                     *((need.extent, need.label if need.kind == "function" else "") for need in kernel.needs),
                 )
-                for member in members
-            )
-        )
+            ]
+        return tuple((label, owner) for place, label, owner in self._places if extent in place)
+
+    def _kernels(self, members: list[Member]) -> tuple[str, ...]:
+        """Return the labels of the kernels in whose code, or that of what they need, a class has a slot."""
+        found = {
+            label
+            for member in members
+            for label, owner in self._owners(member.slot.extent)
+            if owner in ("", member.function)
+        }
+        return tuple(kernel.label for kernel in self._program.kernels if kernel.label in found)
 
 
 def _node(slot: TypeSlot) -> object:

@@ -195,7 +195,23 @@ _BINARY: Final = (
     *("", ".*", "->*", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|"),
     *("&&", "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ","),
 )
-_UNARY: Final = ("", "++", "--", "++", "--", "&", "*", "+", "-", "~", "!")
+_UNARY: Final = (
+    "",
+    "++",
+    "--",
+    "++",
+    "--",
+    "&",
+    "*",
+    "+",
+    "-",
+    "~",
+    "!",
+    "__real",
+    "__imag",
+    "__extension__",
+    "co_await",
+)
 
 
 class Node:
@@ -266,9 +282,11 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """Give it and everything within it, in the order of the text."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +380,7 @@ class TranslationUnit:
 
         def take(cursors: Iterable[Any]) -> None:
             for cursor in cursors:
-                if self.extent(cursor) is None:
+                if cursor.location.is_in_system_header or self.extent(cursor) is None:
                     continue
                 if cursor.kind.name in ("NAMESPACE", "LINKAGE_SPEC"):
                     take(cursor.get_children())
@@ -523,7 +541,17 @@ def parse(
     stub = _files() / "include"
     unsaved = [(str(stub / name), "") for name in RUNTIME_HEADERS]
     arguments = [
-        *("-x", "cuda", "-std=c++17", "-nocudainc", "-nocudalib", "--cuda-host-only", "-w", "-ferror-limit=0"),
+        *(
+            "-x",
+            "cuda",
+            "-std=c++17",
+            "-nocudainc",
+            "-nocudalib",
+            "--cuda-host-only",
+            "-w",
+            "-Wno-register",
+            "-ferror-limit=0",
+        ),
         *("-include", str(_files() / "reading.hpp"), f"-I{stub}"),
         *(f"-isystem{folder}" for folder in _compiler_headers()),
         *(f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()),
@@ -563,11 +591,14 @@ def _arguments(cursor: Any, template: Any) -> tuple[TemplateArgument, ...]:
     found = []
     parameters = [child for child in template.get_children() if child.kind.name.startswith("TEMPLATE_")]
     for index, parameter in enumerate(parameters[: cursor.get_num_template_arguments()]):
-        kind = cursor.get_template_argument_kind(index).name
+        try:
+            kind = cursor.get_template_argument_kind(index).name
+        except ValueError:  # the binding does not know packs of parameters
+            kind = "PACK"
         if kind == "TYPE":
             value = cursor.get_template_argument_type(index).spelling
         else:
-            value = str(cursor.get_template_argument_value(index)) if kind == "INTEGRAL" else ""
+            value = str(cursor.get_template_argument_value(index)) if kind == "INTEGRAL" else "..."
         is_type = parameter.kind.name == "TEMPLATE_TYPE_PARAMETER"
         name = "typename" if is_type else parameter.type.spelling
         if name == "bool":

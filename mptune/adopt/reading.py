@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -280,7 +281,7 @@ def read(files: Sequence[Path], defines: Mapping[str, str] | None = None, includ
         launches=tuple(launches.values()),
         calls=tuple({call.extent: call for reader in readers for call in reader.calls}.values()),
         refusals=tuple(dict.fromkeys(refusal for reader in readers for refusal in reader.refusals)),
-        errors=tuple(error for reader in readers for error in reader.errors),
+        errors=tuple(error for reader in readers for error in reader.errors if error.extent is not None),
         units=tuple(units),
     )
     if not program.kernels and not program.refusals:
@@ -318,6 +319,16 @@ _FORBIDDEN: Final = (
 )  # fmt: skip
 
 
+@dataclass(slots=True)
+class _Facts:
+    """What one look through a function finds: functions it uses, template calls, declarations, reasons to refuse it."""
+
+    called: dict[str, None] = field(default_factory=dict)
+    calls: dict[Extent, TemplateCall] = field(default_factory=dict)
+    targets: dict[tuple[str, bool], Any] = field(default_factory=dict)
+    forbidden: list[tuple[Extent, str, str]] = field(default_factory=list)
+
+
 class _UnitReader:
     """What there is in one translation unit."""
 
@@ -331,8 +342,10 @@ class _UnitReader:
         self.errors = list(unit.diagnostics())
         self._functions = {function.usr: function for function in unit.functions}
         self._accesses = Accesses(self._functions)
+        self._known: dict[str, _Facts] = {}
         self._macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
-        self._uses = [(node.extent, node.spelling) for node in unit.top if node.kind == "MACRO_INSTANTIATION"]
+        uses = [node for node in unit.top if node.kind == "MACRO_INSTANTIATION" and node.spelling in self._macros]
+        self._uses = sorted((node.extent, node.spelling) for node in uses if node.extent is not None)
         self._missing_headers()
         for function in unit.functions:
             if function.is_kernel:
@@ -365,7 +378,7 @@ class _UnitReader:
                 extent=function.extent,
                 body=function.body,
                 needs=self._needs(used),
-                calls=self._template_calls(function),
+                calls=tuple(self._facts(function).calls.values()),
                 has_barrier="__syncthreads" in text,
                 has_shared="__shared__" in text or "HIP_DYNAMIC_SHARED" in text,
                 is_flat=_PLACE.search(_INDEX.sub("", text)) is None,
@@ -377,21 +390,17 @@ class _UnitReader:
         found = {function.usr: function}
         waiting = [function]
         while waiting:
-            for node in waiting.pop().block.walk():
-                called = node.referenced if node.kind in _REFERENCES else None
-                used = self._functions.get(called.get_usr()) if called is not None else None
-                if used is not None and used.usr not in found:
-                    found[used.usr] = used
-                    waiting.append(used)
+            for usr in self._facts(waiting.pop()).called:
+                if usr not in found:
+                    found[usr] = self._functions[usr]
+                    waiting.append(self._functions[usr])
         return list(found.values())
 
     def _refused(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
         """Give the reasons why a kernel cannot be adopted; what clang says only if there is no other."""
         reasons = list(self._reasons(kernel, used))
         yield from reasons
-        errors = (
-            error for error in self.errors for function in used if error.extent and error.extent in function.extent
-        )
+        errors = (error for error in self.errors for f in used if error.extent and error.extent in f.extent)
         for error in errors if not reasons else ():
             assert error.extent is not None
             what = f"does not compile ({error.message})"
@@ -400,47 +409,41 @@ class _UnitReader:
 
     def _reasons(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
         for function in used:
-            for pattern, what, remedy in _FORBIDDEN:
-                word = next((w for w in self._words(function.extent) if pattern.fullmatch(w.text)), None)
-                if word is not None:
-                    yield Refusal(self._word_extent(function.extent, word), f"uses {what}", remedy, kernel.label)
-            inside = list(function.block.walk())
-            launch = next((node for node in inside if node.spelling == "__cudaPushCallConfiguration"), None)
-            if launch is not None:
-                yield Refusal(
-                    launch.extent or function.extent, "launches a kernel itself", "launch from the host", kernel.label
-                )
-            for node in inside:
-                if node.kind in ("CXX_NEW_EXPR", "CXX_DELETE_EXPR"):
-                    what, remedy = "allocates memory itself", "allocate a buffer on the host"
-                    yield Refusal(node.extent or function.extent, what, remedy, kernel.label)
-                    break
-            if self._calls_itself(function):
-                yield Refusal(function.extent, f"calls {function.name} recursively", "write it as a loop", kernel.label)
+            facts = self._facts(function)
+            for extent, what, remedy in facts.forbidden:
+                yield Refusal(extent, what, remedy, kernel.label)
+            if any(function in self._used_functions(self._functions[usr]) for usr in facts.called):
+                what = f"calls {function.name} recursively"
+                yield Refusal(function.extent, what, "write it as a loop", kernel.label)
 
-    def _calls_itself(self, function: Function) -> bool:
-        waiting, seen = [function], set()
-        while waiting:
-            for node in waiting.pop().block.walk():
-                called = node.referenced if node.kind in _REFERENCES else None
-                usr = called.get_usr() if called is not None else ""
-                if usr == function.usr:
-                    return True
-                if usr in self._functions and usr not in seen:
-                    seen.add(usr)
-                    waiting.append(self._functions[usr])
-        return False
-
-    def _template_calls(self, function: Function) -> tuple[TemplateCall, ...]:
-        found: dict[Extent, TemplateCall] = {}
-        for node in function.block.walk():
-            if node.kind != "CALL_EXPR" or node.referenced is None or not node.children:
-                continue
-            called = self._functions.get(node.referenced.get_usr())
-            extent = node.children[0].extent
-            if called is not None and called.arguments and extent is not None:
-                found.setdefault(extent, TemplateCall(extent, called.label))
-        return tuple(found.values())
+    def _facts(self, function: Function) -> _Facts:
+        """Look through a function once."""
+        if function.usr in self._known:
+            return self._known[function.usr]
+        facts = self._known[function.usr] = _Facts()
+        for pattern, what, remedy in _FORBIDDEN:
+            word = next((word for word in self._words(function.extent) if pattern.fullmatch(word.text)), None)
+            if word is not None:
+                facts.forbidden.append((self._word_extent(function.extent, word), f"uses {what}", remedy))
+        for node in function.node.walk():
+            kind = node.kind
+            if kind in _REFERENCES and (called := node.referenced) is not None and called.kind.name in FUNCTIONS:
+                usr = called.get_usr()
+                if usr in self._functions:
+                    facts.called[usr] = None
+                    extent = node.children[0].extent if kind == "CALL_EXPR" and node.children else None
+                    if self._functions[usr].arguments and extent is not None:
+                        facts.calls.setdefault(extent, TemplateCall(extent, self._functions[usr].label))
+                elif node.spelling == "__cudaPushCallConfiguration" and function.is_device:
+                    place = node.extent or function.extent
+                    facts.forbidden.append((place, "launches a kernel itself", "launch from the host"))
+            elif kind in ("CXX_NEW_EXPR", "CXX_DELETE_EXPR"):
+                place = node.extent or function.extent
+                facts.forbidden.append((place, "allocates memory itself", "allocate a buffer on the host"))
+            if kind in _NAMING:
+                for target in self._targets(node):
+                    facts.targets.setdefault((target.get_usr(), target.is_definition()), target)
+        return facts
 
     # -- what kernels need -------------------------------------------------------------------------------------------
 
@@ -448,31 +451,34 @@ class _UnitReader:
         """Return what a kernel needs besides itself, in the order of the source."""
         kernel = used[0]
         found: dict[tuple[object, ...], Declaration] = {}
-        seen: set[tuple[str, bool]] = set()
-        waiting: list[tuple[Node, Extent]] = [(function.node, function.extent) for function in used]
-        for function in used[1:]:
+        places = [function.extent for function in used]
+        targets: dict[tuple[str, bool], Any] = {}
+        for function in used:
+            facts = self._facts(function)
+            targets.update(facts.targets)
             parent = self._outermost(function.node.cursor)
-            if parent is not None and parent.kind.name not in _TYPES:
-                own = Declaration(
-                    "function", function.name, function.extent, function.arguments, self._template_calls(function)
-                )
+            if function is not kernel and parent is not None and parent.kind.name not in _TYPES:
+                calls = tuple(facts.calls.values())
+                own = Declaration("function", function.name, function.extent, function.arguments, calls)
                 found[(*self._unit.order(function.extent), function.label)] = own
+        waiting = list(targets.values())
         while waiting:
-            node, extent = waiting.pop()
-            for name in self._macros_used(extent):
-                place = self._macro(self._macros[name])
-                found.setdefault((*self._unit.order(place), ""), Declaration("macro", name, place))
-            for inner in node.walk():
-                for target in self._targets(inner):
-                    key = (target.get_usr(), target.is_definition())
-                    if key in seen or target.get_usr() == kernel.usr:
-                        continue
-                    seen.add(key)
-                    declaration = self._declaration(target)
-                    if declaration is None or declaration.extent == kernel.extent:
-                        continue
-                    found.setdefault((*self._unit.order(declaration.extent), ""), declaration)
-                    waiting.append((Node(self._unit, target), declaration.extent))
+            target = waiting.pop()
+            declaration = self._declaration(target) if target.get_usr() != kernel.usr else None
+            if declaration is None or declaration.extent == kernel.extent:
+                continue
+            found.setdefault((*self._unit.order(declaration.extent), ""), declaration)
+            places.append(declaration.extent)
+            for node in Node(self._unit, target).walk() if declaration.kind != "prototype" else ():
+                for inner in self._targets(node) if node.kind in _NAMING else ():
+                    key = (inner.get_usr(), inner.is_definition())
+                    if key not in targets:
+                        targets[key] = inner
+                        waiting.append(inner)
+        for place in places:
+            for name in self._macros_used(place):
+                whole = self._macro(self._macros[name])
+                found.setdefault((*self._unit.order(whole), ""), Declaration("macro", name, whole))
         within = {one for one in found.values() for other in found.values() if one.extent in other.extent != one.extent}
         return tuple(found[place] for place in sorted(found) if found[place] not in within)
 
@@ -489,7 +495,9 @@ class _UnitReader:
 
     def _macros_used(self, extent: Extent) -> Iterator[str]:
         """Give the program's macros that are used in a piece, and those that these use."""
-        waiting = [name for place, name in self._uses if place is not None and place in extent]
+        first = bisect.bisect_left(self._uses, (Extent(extent.file, extent.start, 0, 0), ""))
+        last = bisect.bisect_left(self._uses, (Extent(extent.file, extent.end, 0, 0), ""))
+        waiting = [name for _, name in self._uses[first:last]]
         seen: set[str] = set()
         while waiting:
             name = waiting.pop()
@@ -606,11 +614,16 @@ class _UnitReader:
 
 
 _REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
+#: Kinds that may name a declaration, by themselves or by their type.
+_NAMING: Final = (
+    *("DECL_REF_EXPR", "MEMBER_REF_EXPR", "TYPE_REF", "TEMPLATE_REF", "OVERLOADED_DECL_REF", "NAMESPACE_REF"),
+    *("VAR_DECL", "PARM_DECL", "FIELD_DECL", "CXX_BASE_SPECIFIER", "CALL_EXPR"),
+)
 _FIND_HEADER: Final = "give its folder with -I"
 #: What to do about libraries, by how their headers begin.
 _LIBRARIES: Final = {
-    "cub": "write its reductions and scans out with shared memory: mptune adopts no cub",
-    "thrust": "write its algorithms out as kernels: mptune adopts no thrust",
+    "cub/": "write its reductions and scans out with shared memory: mptune adopts no cub",
+    "thrust/": "write its algorithms out as kernels: mptune adopts no thrust",
     **dict.fromkeys(
         ("cublas", "cusparse", "cusolver", "cufft", "cudnn", "curand", "nccl", "nvml", "npp", "cutlass", "mma", "nvtx",
          "hipblas", "rocblas", "hipfft", "rocfft", "hiprand", "rocrand", "hipsparse", "cooperative_groups", "cuda/"),

@@ -101,12 +101,14 @@ extern const __device__ int warpSize;
 // Half precision, as a number that converts.
 struct __half {
   unsigned short bits;
-  __HD__ __half(float value = 0);
+  __half() = default;
+  __HD__ __half(float value);
   __HD__ operator float() const;
 };
 struct __nv_bfloat16 {
   unsigned short bits;
-  __HD__ __nv_bfloat16(float value = 0);
+  __nv_bfloat16() = default;
+  __HD__ __nv_bfloat16(float value);
   __HD__ operator float() const;
 };
 typedef __half half;
@@ -154,6 +156,8 @@ MPTUNE_ATOMIC(atomicDec)
 MPTUNE_ATOMIC(unsafeAtomicAdd)
 #undef MPTUNE_ATOMIC
 template <class T, class U, class V> __device__ T atomicCAS(T*, U, V);
+template <class T, class U, class V> __device__ T atomicCAS_block(T*, U, V);
+template <class T, class U, class V> __device__ T atomicCAS_system(T*, U, V);
 #define MPTUNE_SHUFFLE(NAME)                                                           \
   template <class T> __device__ T NAME(T value, int lane, int width = 32);             \
   template <class T> __device__ T NAME##_sync(unsigned mask, T value, int lane, int width = 32);
@@ -437,6 +441,11 @@ MPTUNE_CALL(LaunchCooperativeKernel)
 MPTUNE_CALL(ProfilerStart)
 MPTUNE_CALL(ProfilerStop)
 #undef MPTUNE_CALL
+// Arrays whose length is not known before the program runs are no template arguments.
+cudaError_t cudaMemcpy(void*, const void*, size_t, cudaMemcpyKind);
+cudaError_t hipMemcpy(void*, const void*, size_t, cudaMemcpyKind);
+cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t stream = 0);
+cudaError_t hipMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t stream = 0);
 extern "C" cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, cudaStream_t);
 extern "C" unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = 0);
 #undef __HD__
