@@ -60,7 +60,7 @@ def bundled_applications() -> tuple[str, ...]:
 
 
 def load_kernel(name: str | Path) -> Kernel:
-    """Load a kernel definition: a bundled kernel's name, or the path of a Python file that defines one.
+    """Load a kernel definition: a bundled kernel's name, or the path of a Python file, or of its folder, that defines one.
 
     The file is run as Python code: it is the user's own.
 
@@ -86,6 +86,8 @@ def load_tunable(name: str | Path) -> Tunable:
         KernelError: the file does not exist, fails to run, or does not define just one.
     """
     text = str(name)
+    if "/" in text and Path(text).is_dir():
+        return _load_file(_definition_in(Path(text), Path(text).resolve().name))
     if text.endswith(".py") or "/" in text:
         return _load_file(Path(text))
     for folder in ("kernels", "applications"):
@@ -99,7 +101,7 @@ def load_tunable(name: str | Path) -> Tunable:
         if not isinstance(found, Kernel):
             raise KernelError(f"entry point {point.value!r} of kernel {text!r} is not a mptune.Kernel")
         return found
-    own = f"./{text}.py" if Path(f"{text}.py").is_file() else "the path of its file"
+    own = next((own for own in (f"./{text}.py", f"./{text}/{text}.py") if Path(own).is_file()), "the path of its file")
     raise UnknownNameError(
         "kernel", text, (*bundled_kernels(), *bundled_applications()), hint=f"A kernel of your own is given as {own}."
     )

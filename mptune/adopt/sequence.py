@@ -27,7 +27,8 @@ class Call:
     """One call of what the steps of an application are given.
 
     Attributes:
-        function: a kernel's name, or ``copy``, ``fill`` or ``swap``, which take their arguments in order.
+        function: a kernel's name, or ``copy``, ``fill``, ``swap`` or ``write``, which take their arguments in order. The
+            number that ``write`` is given is the row of the table of the argument's name that is written.
         buffers: the buffers passed, by argument.
         values: the numbers passed, by argument.
     """
@@ -284,7 +285,9 @@ class _Writer:
                 given.append((argument, self._text_of(call, argument, values[0])))
             else:
                 given.append((argument, self._varying(call.function, argument, values, around)))
-        in_order = call.function in ("copy", "fill", "swap")
+        if call.function == "write":
+            given = [given[0], *(("", f'TABLES["{table}"][{row}]') for table, row in given[1:])]
+        in_order = call.function in ("copy", "fill", "swap", "write")
         return f"run.{call.function}({', '.join(text if in_order else f'{a}={text}' for a, text in given)})"
 
     def _varying(self, function: str, argument: str, values: Sequence[Number], around: tuple[_Around, ...]) -> str:
@@ -306,7 +309,7 @@ class _Writer:
             )[..., 0]
             return f"{self._table(function, argument, table)}[{', '.join(around[axis].variable for axis in axes)}]"
         name = self._table(function, argument, np.array(values))
-        iterator = f"next_{name.removeprefix('TABLES.')}"
+        iterator = f"next_{name.split('"')[1]}"
         self.iterators.append(f"{iterator} = iter({name})")
         return f"next({iterator})"
 
@@ -316,7 +319,7 @@ class _Writer:
         while name in self.tables:
             name, number = f"{stem}_{number}", number + 1
         self.tables[name] = values
-        return f"TABLES.{name}"
+        return f'TABLES["{name}"]'
 
 
 def _is_same_along(array: NDArray[Any], axis: int) -> bool:

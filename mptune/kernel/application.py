@@ -21,10 +21,10 @@ from mptune.space.constraints import compile_constraint
 from mptune.space.parameters import Parameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["Application", "Buffer"]
+__all__ = ["TAKEN", "Application", "Buffer"]
 
 #: What a run of the steps offers by these names.
-_TAKEN: Final = ("read", "write", "copy", "swap", "fill")
+TAKEN: Final = ("read", "write", "copy", "swap", "fill")
 
 
 def Buffer(  # noqa: N802 - reads as a declaration
@@ -199,8 +199,8 @@ class Application(Tunable):
         self._check_steps()
         things = [*self.kernels, *(a.name for a in self.arguments), *(p.name for p in self.shared)]
         for name in things:
-            if things.count(name) > 1 or name in _TAKEN:
-                what = "what steps call a function" if name in _TAKEN else "the name of two things that steps use"
+            if things.count(name) > 1 or name in TAKEN:
+                what = "what steps call a function" if name in TAKEN else "the name of two things that steps use"
                 raise KernelError(f"{self.called}: {name!r} is {what}; give it another name")
         if not self.outputs:
             raise KernelError(f"{self.called}: no buffer is an output")
