@@ -307,11 +307,10 @@ class _Writer:
             table = np.ascontiguousarray(array.transpose(*axes, *_others(array.ndim, axes))).reshape(
                 *(array.shape[axis] for axis in axes), -1
             )[..., 0]
-            return f"{self._table(function, argument, table)}[{', '.join(around[axis].variable for axis in axes)}]"
+            return f"{_looked_up(self._table(function, argument, table))}[{', '.join(around[axis].variable for axis in axes)}]"
         name = self._table(function, argument, np.array(values))
-        iterator = f"next_{name.split('"')[1]}"
-        self.iterators.append(f"{iterator} = iter({name})")
-        return f"next({iterator})"
+        self.iterators.append(f"next_{name} = iter({_looked_up(name)})")
+        return f"next(next_{name})"
 
     def _table(self, function: str, argument: str, values: NDArray[Any]) -> str:
         stem = "_".join(part for part in (function, argument) if part)
@@ -319,7 +318,11 @@ class _Writer:
         while name in self.tables:
             name, number = f"{stem}_{number}", number + 1
         self.tables[name] = values
-        return f'TABLES["{name}"]'
+        return name
+
+
+def _looked_up(name: str) -> str:
+    return f'TABLES["{name}"]'
 
 
 def _is_same_along(array: NDArray[Any], axis: int) -> bool:

@@ -31,7 +31,7 @@ from mptune.kernel.application import TAKEN
 __all__ = ["Adopted", "AdoptedBuffer", "AdoptedParameter", "write"]
 
 #: The types offered for one that is written in the program, the program's own first.
-_OFFERED: Final = {
+OFFERED: Final = {
     "double": ("fp64", "fp32", "fp16", "bf16"),
     "float": ("fp32", "fp16", "bf16"),
 }
@@ -57,6 +57,7 @@ class AdoptedBuffer:
     """A buffer of the application that a program became.
 
     Attributes:
+        allocation: its number in the capture.
         name: its name, from the program.
         type: the type of its elements in the program.
         shape: its axes, as expressions over sizes.
@@ -68,6 +69,7 @@ class AdoptedBuffer:
         is_output: whether the program copied it back at the end.
     """
 
+    allocation: int
     name: str
     type: str
     shape: tuple[str, ...]
@@ -77,6 +79,11 @@ class AdoptedBuffer:
     initial: NDArray[Any] | None = None
     is_written: bool = False
     is_output: bool = False
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The type of the program's own memory."""
+        return np.dtype(self.dtype or _NUMPY[_scalar(self.type)[0]])
 
     @property
     def role(self) -> str:
@@ -122,6 +129,7 @@ class Adopted:
         kernels: those launched, by name, and how often each is.
         buffers: of the application.
         parameters: its precision parameters.
+        kept: the type classes that keep their type.
         sizes: by name.
         notes: what a user should know.
     """
@@ -131,6 +139,7 @@ class Adopted:
     kernels: Mapping[str, int]
     buffers: tuple[AdoptedBuffer, ...]
     parameters: tuple[AdoptedParameter, ...]
+    kept: tuple[TypeClass, ...]
     sizes: Mapping[str, int]
     notes: tuple[str, ...]
 
@@ -307,7 +316,7 @@ class _Writer:
         elements = self._capture.allocations[allocation] // _size(scalar) // components
         shape = (self._expression(elements), *([str(components)] if components > 1 else []))
         return AdoptedBuffer(
-            name, parameter.element, shape, elements * components, precision, _INTEGERS.get(scalar, "")
+            allocation, name, parameter.element, shape, elements * components, precision, _INTEGERS.get(scalar, "")
         )
 
     def _host_name(self, each: _Launched, index: int) -> str:
@@ -392,7 +401,7 @@ class _Writer:
     def _given(self, operation: Memset | Upload, live: set[int]) -> Iterator[Call]:
         """Take what the program writes to memory: as initial values, unless something has used the memory before."""
         buffer = self._buffer_of[operation.allocation]
-        type_of_it = np.dtype(buffer.dtype or _NUMPY[_scalar(buffer.type)[0]])
+        type_of_it = buffer.stored
         whole = self._capture.allocations[operation.allocation]
         size = operation.size if isinstance(operation, Memset) else operation.data.nbytes
         if operation.allocation not in live:
@@ -460,7 +469,9 @@ class _Writer:
     def _geometry(self, each: _Launched) -> tuple[list[str], list[str], list[str], list[str]]:
         """Return the texts of the parameters, constraints, grid and block of a kernel."""
         first = each.launches[0]
-        dimensions = max((a + 1 for a in range(3) if any(one.grid[a] * one.block[a] > 1 for one in each.launches)), default=1)
+        dimensions = max(
+            (a + 1 for a in range(3) if any(one.grid[a] * one.block[a] > 1 for one in each.launches)), default=1
+        )
         if not each.is_free:
             grids = {one.grid for one in each.launches}
             grid = [self._same([g[a] for g in grids], f"grid_{_AXES[a]}") for a in range(dimensions)]
@@ -514,14 +525,17 @@ class _Writer:
     def adopted(self, folder: Path) -> Adopted:
         """Return what was made."""
         kernels = {name: len(each.launches) for name, each in self._launched.items()}
-        return Adopted(self._name, folder, kernels, self.buffers, tuple(self._parameters()), self.sizes, ())
+        labels = {each.kernel.label for each in self._launched.values()}
+        kept = tuple(each for each in self._classes.classes if each.kept and labels & set(each.kernels))
+        parameters = tuple(self._parameters())
+        return Adopted(self._name, folder, kernels, self.buffers, parameters, kept, self.sizes, ())
 
     def _parameters(self) -> Iterator[AdoptedParameter]:
         for name in dict.fromkeys(self._parameter_of.values()):
             classes = tuple(each for each in self._classes.classes if self._parameter_of.get(each.name) == name)
             is_used = any(name in self._of_kernel(each) for each in self._launched)
             if is_used:
-                offered = [_OFFERED[each.scalar] for each in classes]
+                offered = [OFFERED[each.scalar] for each in classes]
                 yield AdoptedParameter(name, max(offered, key=len), classes)
 
     def _of_kernel(self, name: str) -> list[str]:
@@ -535,7 +549,9 @@ class _Writer:
     def definition(self, metric: str | None) -> str:
         """Return the text of the definition file."""
         source = self._program.sources[0].name
-        launched = "; ".join(f"{n} {len(e.launches)} times" if len(e.launches) > 1 else n for n, e in self._launched.items())
+        launched = "; ".join(
+            f"{n} {len(e.launches)} times" if len(e.launches) > 1 else n for n, e in self._launched.items()
+        )
         parts = [
             f'"""{self._name}, adopted from {source}{self._as_run()}."""',
             self._imports(),
@@ -562,7 +578,11 @@ class _Writer:
         return f"from pathlib import Path\n\nimport numpy as np\n\n{_wrapped('from mptune import ', sorted(names), '', '')}"
 
     def _tables(self) -> str:
-        return '#: Numbers that differ from launch to launch.\nTABLES = dict(np.load(HERE / "steps.npz"))' if self.tables else ""
+        return (
+            '#: Numbers that differ from launch to launch.\nTABLES = dict(np.load(HERE / "steps.npz"))'
+            if self.tables
+            else ""
+        )
 
     @property
     def tables(self) -> dict[str, NDArray[Any]]:

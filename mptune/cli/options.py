@@ -137,12 +137,33 @@ def _positive(number: str, text: str) -> float:
 
 # -- shared options ------------------------------------------------------------------------------
 
+
+class WithArguments(click.Command):
+    """A command that takes, behind ``--``, the arguments of a program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["arguments"] = tuple(args[at + 1 :])
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
+
+
 kernel_name = click.argument("kernel", metavar="KERNEL|FILE.py")
 kernel_of_run = option(
     "--kernel",
     "KERNEL|FILE.py|DIR",
     "The kernel of the run. Only a bundled one is found without it: the path in a run file is never opened.",
 )
+defines = option(
+    "--define -D defines",
+    "NAME=VALUE...",
+    "A macro of the program's command line.",
+    parse=lambda texts: {name: value for name, _, value in (text.partition("=") for text in texts)},
+)
+includes = option("--include -I includes", "DIR...", "A folder of the program's headers.")
 as_json = option("--json", "", "Print one JSON document.")
 backend = option("--backend", "NAME", "auto, host, cuda or hip.", default="auto")
 size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")

@@ -1,0 +1,349 @@
+"""From a program as it stands to a folder that can be tuned: read, run, understood, written and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune import __version__
+from mptune.adopt.capture import Capture, capture
+from mptune.adopt.classes import TypeClasses, type_classes
+from mptune.adopt.parsing import ProgramError, SourceFile
+from mptune.adopt.reading import Program, read
+from mptune.adopt.writing import OFFERED, Adopted, write
+from mptune.backends import get_backend
+from mptune.buffers.data import make_inputs
+from mptune.errors import UnknownNameError
+from mptune.kernel import Application
+from mptune.kernel.limits import widest
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.registry import load_tunable
+
+__all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt", "is_program"]
+
+#: What the folder says of itself, for whoever comes back to the program.
+RECORD: Final = "adopted.json"
+#: How files end that a compiler is given.
+SOURCES: Final = (".cu", ".hip", ".cpp", ".cc", ".cxx")
+#: Of an answer in the program's own types, against the program's own: the same operations in another order, at most.
+_LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptSettings:
+    """What is adopted, and how.
+
+    Attributes:
+        files: the files of the program that a compiler is given, or folders of them.
+        arguments: of its command line.
+        defines: macros (``-D``), by name; "" for one without a value.
+        includes: folders of headers (``-I``).
+        compile_commands: a compilation database, whose files, macros and folders are taken.
+        kernels: only these; none for all.
+        types: at most so many precision parameters.
+        metric: how the outputs are compared; None for the default.
+    """
+
+    files: tuple[Path, ...]
+    arguments: tuple[str, ...] = ()
+    defines: Mapping[str, str] = field(default_factory=dict)
+    includes: tuple[Path, ...] = ()
+    compile_commands: Path | None = None
+    kernels: tuple[str, ...] = ()
+    types: int = 8
+    metric: str | None = None
+
+
+def is_program(path: Path) -> bool:
+    """Whether a path is that of a program: a source, or a folder of sources without a definition."""
+    if path.is_dir():
+        return not any(path.glob("*.py")) and any(file.suffix in SOURCES for file in path.iterdir())
+    return path.suffix in SOURCES
+
+
+def adopt(
+    settings: AdoptSettings, folder: Path | None = None, *, on_progress: Callable[[str], None] = lambda _: None
+) -> tuple[Adopted, dict[str, Any]]:
+    """Make a program one that can be tuned.
+
+    Args:
+        settings: which program, and how.
+        folder: where it is written; by default ``adopted/`` and the name of the program.
+        on_progress: told what is being done.
+
+    Returns:
+        What was made, and the document that describes it, which is also written beside it.
+
+    Raises:
+        ProgramError: it cannot be adopted; names file, line and a remedy.
+    """
+    began = time.monotonic()
+    settings = _completed(settings)
+    folder = folder or Path("adopted") / _name(settings)
+    on_progress("reading the program")
+    program = read(settings.files, settings.defines, settings.includes)
+    _check(program, settings)
+    classes = type_classes(program)
+    on_progress("running the program")
+    captured = capture(program, settings.arguments)
+    launched = {operation.kernel for operation in captured.launches}
+    parameter_of = _grouped(classes, launched, settings.types)
+    on_progress("writing templates and definition")
+    with tempfile.TemporaryDirectory(prefix=".adopted-", dir=_made(folder.parent)) as scratch:
+        made = write(program, classes, parameter_of, captured, Path(scratch) / folder.name, metric=settings.metric)
+        on_progress("comparing it with the program")
+        errors = _checked(made, captured)
+        document = _document(made, folder, program, settings, captured, errors, time.monotonic() - began)
+        (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        _replace(made.folder, folder)
+    return made, document
+
+
+def _completed(settings: AdoptSettings) -> AdoptSettings:
+    """Return the settings with folders replaced by the sources in them, and what the compilation database has.
+
+    Raises:
+        ProgramError: there is nothing to adopt.
+    """
+    files: list[Path] = []
+    for path in settings.files:
+        if path.is_dir():
+            files += sorted(file for file in path.iterdir() if file.suffix in SOURCES)
+        else:
+            files.append(path)
+    defines, includes = dict(settings.defines), list(settings.includes)
+    if settings.compile_commands is not None:
+        for file, words in _commands(settings.compile_commands):
+            if file.suffix in SOURCES and (not settings.files or file.resolve() in [f.resolve() for f in files]):
+                files.append(file)
+                given, folders = _flags(words, file.parent)
+                defines, includes = {**given, **defines}, [*includes, *folders]
+    files = list(dict.fromkeys(file.resolve() for file in files))
+    if not files:
+        where = ", ".join(map(str, settings.files)) or "the compilation database"
+        raise ProgramError(f"{where} has no source file; expected {', '.join(SOURCES)}")
+    return dataclasses.replace(
+        settings, files=tuple(files), defines=defines, includes=tuple(dict.fromkeys(map(Path.resolve, includes)))
+    )
+
+
+def _commands(path: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the files of a compilation database, each with the words of its command.
+
+    Raises:
+        ProgramError: it is none.
+    """
+    try:
+        for entry in json.loads(path.read_text(encoding="utf-8")):
+            folder = Path(entry["directory"])
+            words = entry.get("arguments") or shlex.split(entry["command"])
+            yield folder / entry["file"], words
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProgramError(f"{path} is not a compilation database (compile_commands.json): {error}") from None
+
+
+def _flags(words: Sequence[str], folder: Path) -> tuple[dict[str, str], list[Path]]:
+    """Return the macros and the folders of headers of a compiler's command."""
+    defines, includes = {}, []
+    words = [*words, ""]
+    for word, after in itertools.pairwise(words):
+        flag, value = word[:2], word[2:] or after
+        if flag == "-D":
+            name, _, text = value.partition("=")
+            defines[name] = text
+        elif flag == "-I":
+            includes.append(folder / value)
+    return defines, includes
+
+
+def _name(settings: AdoptSettings) -> str:
+    """Return what a program is called: its only file, or else the folder it is in."""
+    first = settings.files[0]
+    name = first.stem if len(settings.files) == 1 and first.stem != "main" else first.parent.name
+    name = re.sub(r"\W+", "_", name).strip("_")
+    return name if name and not name[0].isdigit() else f"program_{name}"
+
+
+def _check(program: Program, settings: AdoptSettings) -> None:
+    """Check that a program can be adopted as far as its text says that.
+
+    Raises:
+        ProgramError: it cannot.
+    """
+    name = program.sources[0].name
+    labels = [kernel.label for kernel in program.kernels]
+    for wanted in settings.kernels:
+        if wanted not in labels:
+            raise UnknownNameError(f"kernel of {name}:", wanted, labels)
+    launched = {site.kernel for site in program.launches}
+    serious = [refusal for refusal in program.refusals if not refusal.kernel or refusal.kernel in launched]
+    if serious:
+        raise ProgramError("\n".join(map(str, serious)))
+    if not program.kernels:
+        raise ProgramError(f"{name} has no kernel; expected a __global__ function")
+    if program.entry is None:
+        raise ProgramError(f"{name} has no main, so that it cannot run; give all files of the program")
+
+
+def _grouped(classes: TypeClasses, launched: Iterable[str], types: int) -> dict[str, str]:
+    """Return the precision parameter of each class that may change its type, by the class's name."""
+    wanted = set(launched)
+    free = [c for c in classes.classes if not c.kept and c.scalar in OFFERED and wanted & set(c.kernels)]
+    found: dict[str, str] = {}
+    for each in free:
+        name = f"{each.name}_type" if each.role == "buffer" else _OF_ROLE[each.role]
+        found[each.name] = name if each.scalar == "double" or each.role == "buffer" else f"{each.scalar}_{name}"
+    # The buffers that come last in the program share a type first.
+    buffers = list(dict.fromkeys(found[c.name] for c in free if c.role == "buffer"))
+    others = len(set(found.values())) - len(buffers)
+    kept = max(types - others - 1, 0)
+    if len(buffers) > kept + 1:
+        shared = set(buffers[kept:])
+        found = {name: "buffer_type" if parameter in shared else parameter for name, parameter in found.items()}
+    return found
+
+
+def _checked(made: Adopted, captured: Capture) -> dict[str, float]:
+    """Run what was made in the program's own types, and return how far each output is from the program's.
+
+    Raises:
+        ProgramError: too far.
+    """
+    application = load_tunable(made.folder / f"{made.name}.py")
+    assert isinstance(application, Application)
+    sizes = application.resolve_sizes()
+    backend = get_backend("host")
+    given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
+    configuration = widest(application, sizes, backend.device.constraints())[0]
+    launcher = ApplicationLauncher(application, configuration, backend)
+    try:
+        outputs, _ = launcher.run(given, all_sizes, Arrays())
+    finally:
+        launcher.close()
+    errors = {}
+    for buffer in made.buffers:
+        if buffer.is_output:
+            ours, theirs = outputs[buffer.name].reshape(-1), captured.outputs[buffer.allocation].view(buffer.stored)
+            ours = ours[: theirs.size]
+            errors[buffer.name] = _error(ours, theirs)
+            limit = _LARGEST_ERROR.get(str(theirs.dtype), 0.0)
+            if not errors[buffer.name] <= limit:
+                raise ProgramError(
+                    f"{made.name}: what was written of the program gives another answer than the program: {buffer.name} "
+                    f"is off by {errors[buffer.name]:.2g} (NRMSE), and {limit:g} is the most that another order of "
+                    "operations explains; please report this with the program"
+                )
+    return errors
+
+
+def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
+    """Return the root of the mean square of differences over that of the values; infinity where one is not finite."""
+    if np.array_equal(ours, theirs, equal_nan=ours.dtype.kind == "f"):
+        return 0.0
+    ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+    error = float(np.linalg.norm(ours - theirs) / max(float(np.linalg.norm(theirs)), np.finfo(np.float64).tiny))
+    return error if np.isfinite(error) else math.inf
+
+
+def _document(
+    made: Adopted,
+    folder: Path,
+    program: Program,
+    settings: AdoptSettings,
+    captured: Capture,
+    errors: Mapping[str, float],
+    seconds: float,
+) -> dict[str, Any]:
+    """Return what describes what was made: for a person, for other programs, and to find the way back."""
+    by_label = {kernel.identifier: kernel for kernel in program.kernels}
+    return {
+        "name": made.name,
+        "folder": str(folder),
+        "program": {
+            "files": {str(file.path): _hash(file) for file in program.files},
+            "sources": [str(path) for path in program.sources],
+            "defines": dict(program.defines),
+            "includes": [str(path) for path in program.includes],
+            "arguments": list(settings.arguments),
+            "check": captured.ran.check,
+        },
+        "kernels": [
+            {"name": name, "launches": count, "place": str(by_label[name].extent) if name in by_label else ""}
+            for name, count in made.kernels.items()
+        ],
+        "buffers": [
+            {
+                "name": buffer.name,
+                "shape": list(buffer.shape),
+                "elements": buffer.elements,
+                "type": buffer.precision or buffer.dtype,
+                "role": "output" if buffer.is_output else _ROLE[buffer.role],
+            }
+            for buffer in made.buffers
+        ],
+        "parameters": [
+            {
+                "name": parameter.name,
+                "types": list(parameter.types),
+                "roles": list(parameter.roles),
+                "classes": [each.name for each in parameter.classes],
+                "members": list(parameter.members),
+            }
+            for parameter in made.parameters
+        ],
+        "kept": {each.name: each.kept for each in made.kept},
+        "sizes": dict(made.sizes),
+        "refused": [str(refusal) for refusal in program.refusals],
+        "notes": list(made.notes),
+        "errors": dict(errors),
+        "seconds": round(seconds, 3),
+        "mptune_version": __version__,
+    }
+
+
+_ROLE: Final = {"Buffer": "input", "InOut": "input, written", "Scratch": "scratch"}
+_OF_ROLE: Final = {
+    "local": "work_type",
+    "argument": "work_type",
+    "result": "work_type",
+    "accumulator": "sum_type",
+    "shared": "shared_type",
+    "constant": "table_type",
+}
+
+
+def _hash(file: SourceFile) -> str:
+    return hashlib.sha256(file.text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _replace(new: Path, folder: Path) -> None:
+    """Put a folder in the place of an earlier one that this module wrote.
+
+    Raises:
+        ProgramError: the folder there is another one's.
+    """
+    if folder.exists():
+        if any(folder.iterdir()) and not (folder / RECORD).is_file():
+            raise ProgramError(f"{folder} is there already, and not written by mptune adopt; choose another --output")
+        shutil.rmtree(folder)
+    new.rename(folder)

@@ -1,0 +1,94 @@
+"""``mptune adopt``: from a program as it stands to something that can be tuned."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mptune.cli import options
+from mptune.cli.display import counter, echo, number, print_json, print_note, table, wrapped
+from mptune.cli.options import option
+
+__all__ = ["adopt", "adopted", "print_adopted"]
+
+
+@click.command(cls=options.WithArguments)
+@options.file_argument("files", "FILE|DIR...")
+@option("--kernel kernels", "NAME...", "Adopt this kernel alone.")
+@option("--types", "N", "Make at most this many precision parameters.", default=8)
+@option("--metric", "NAME", "Error metric of the outputs, as 'mptune tune' takes it.", show_default="NRMSE")
+@options.defines
+@options.includes
+@option("--compile-commands", "FILE", "Take files, macros and folders of headers from this compilation database.")
+@option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
+@options.as_json
+def adopt(output: Path | None, json: bool, **given: Any) -> None:
+    """Make a CUDA, HIP or C++ program a kernel or an application that can be tuned.
+
+    The program runs on this machine's processor with the ARGUMENTS behind --; all of its files are given, or their
+    folder.
+    """
+    document = adopted(given, output)
+    if json:
+        print_json(document)
+    else:
+        print_adopted(document)
+
+
+def adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
+    """Adopt a program, and return the document that says what became of it.
+
+    Args:
+        given: what :class:`~mptune.adopt.adopting.AdoptSettings` takes.
+        output: the folder to write; None for the default one.
+    """
+    from mptune.adopt.adopting import AdoptSettings
+    from mptune.adopt.adopting import adopt as adopt_program
+
+    with counter("adopting the program") as count:
+        _, document = adopt_program(AdoptSettings(**given), output, on_progress=lambda _: count())
+    return document
+
+
+def print_adopted(document: Mapping[str, Any]) -> None:
+    """Print what became of a program."""
+    program, folder = document["program"], document["folder"]
+    sources = ", ".join(Path(path).name for path in program["sources"])
+    arguments = f", run with {shlex.join(program['arguments'])}" if program["arguments"] else ""
+    check = {"passed": "; its own check passed", "failed": "; its own check FAILED"}.get(program["check"], "")
+    echo(f"{document['name']}, adopted from {sources}{arguments}{check}\n")
+    echo(_listed("kernel", ("launches", "place"), document["kernels"]))
+    echo(_listed("buffer", ("elements", "type", "role"), document["buffers"]))
+    rows = [
+        (p["name"], ", ".join(p["roles"]), ", ".join(p["types"]), _few(p["members"])) for p in document["parameters"]
+    ]
+    echo(table(("parameter", "role", "types", "what has it in the program"), rows) + "\n")
+    for name, why in document["kept"].items():
+        echo(wrapped(f"kept as it is: {name}, {why}", "  "))
+    for refusal in document["refused"]:
+        print_note(f"not adopted: {refusal}")
+    for note in document["notes"]:
+        print_note(f"note: {note}")
+    exact = "the program's, to the last bit" if not any(document["errors"].values()) else ""
+    shown = exact or "within " + number(max(document["errors"].values()), 2) + " of the program's"
+    echo(wrapped(f"answer in the program's own types: {shown}"))
+    echo(wrapped(f"written to {folder} in {document['seconds']:.1f} s"))
+    echo(f"to tune it: mptune tune {shlex.quote(_path(folder))} --max-error 1e-6")
+
+
+def _listed(what: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    cells = [(row["name"], *(f"{row[c]:,}" if isinstance(row[c], int) else row[c] for c in columns)) for row in rows]
+    return table((what, *columns), cells, right=[c for c in columns if c in ("launches", "elements")]) + "\n"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _path(folder: str) -> str:
+    """Return a folder as commands take it: a bare name is that of a bundled kernel."""
+    return folder if "/" in folder else f"./{folder}"
