@@ -27,15 +27,16 @@ class Call:
     """One call of what the steps of an application are given.
 
     Attributes:
-        function: a kernel's name, or ``copy``, ``fill``, ``swap`` or ``write``, which take their arguments in order. The
-            number that ``write`` is given is the row of the table of the argument's name that is written.
+        function: a kernel's name, or ``copy``, ``fill``, ``swap`` or ``write``, which take their arguments in order.
         buffers: the buffers passed, by argument.
         values: the numbers passed, by argument.
+        tables: of values that are rows of a table, which is what is passed: the table, by argument.
     """
 
     function: str
     buffers: tuple[tuple[str, str], ...] = ()
     values: tuple[tuple[str, Number], ...] = ()
+    tables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +286,8 @@ class _Writer:
                 given.append((argument, self._text_of(call, argument, values[0])))
             else:
                 given.append((argument, self._varying(call.function, argument, values, around)))
-        if call.function == "write":
-            given = [given[0], *(("", f'TABLES["{table}"][{row}]') for table, row in given[1:])]
+        tables = dict(call.tables)
+        given = [(name, f"{_looked_up(tables[name])}[{text}]" if name in tables else text) for name, text in given]
         in_order = call.function in ("copy", "fill", "swap", "write")
         return f"run.{call.function}({', '.join(text if in_order else f'{a}={text}' for a, text in given)})"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from mptune.adopt.classes import Literal, TypeClasses, TypeSlot
-from mptune.adopt.parsing import Edits, Extent
-from mptune.adopt.reading import Kernel, Program
-from mptune.reserved import why_reserved
+from mptune.adopt.parsing import Edits, Extent, TemplateArgument
+from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
+from mptune.reserved import prelude_names, why_reserved
 
 __all__ = ["POLICY", "Template", "template"]
 
@@ -23,8 +23,43 @@ _BRACES: Final = re.compile(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})")
 _WORD: Final = re.compile(r"(?<![\w.])(?<!->)([A-Za-z_]\w*)")
 #: Functions that have policies; of the others there is one, in ``mp`` too.
 _WITH_POLICY: Final = frozenset(
-    "exp exp2 log log2 log10 sin cos tan asin acos atan sinh cosh tanh sqrt rsqrt cbrt erf erfc pow atan2 hypot".split()
+    [
+        "exp",
+        "exp2",
+        "log",
+        "log2",
+        "log10",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "sqrt",
+        "rsqrt",
+        "cbrt",
+        "erf",
+        "erfc",
+        "pow",
+        "atan2",
+        "hypot",
+    ]
 )
+_TEMPLATE: Final = re.compile(r"\btemplate\s*<[^{;()]*?>\s*(?=[\w_])")
+#: What headers of C define that no device compiler has.
+_CONSTANTS: Final = {
+    "M_E": "2.7182818284590452354", "M_LOG2E": "1.4426950408889634074", "M_LOG10E": "0.43429448190325182765",
+    "M_LN2": "0.69314718055994530942", "M_LN10": "2.30258509299404568402", "M_PI": "3.14159265358979323846",
+    "M_PI_2": "1.57079632679489661923", "M_PI_4": "0.78539816339744830962", "M_1_PI": "0.31830988618379067154",
+    "M_2_PI": "0.63661977236758134308", "M_2_SQRTPI": "1.12837916709551257390", "M_SQRT2": "1.41421356237309504880",
+    "M_SQRT1_2": "0.70710678118654752440", "DBL_MAX": "1.7976931348623157e308", "DBL_MIN": "2.2250738585072014e-308",
+    "DBL_EPSILON": "2.2204460492503131e-16", "FLT_MAX": "3.402823466e38f", "FLT_MIN": "1.175494351e-38f",
+    "FLT_EPSILON": "1.192092896e-7f", "INFINITY": "__builtin_inff()", "INT_MAX": "2147483647",
+    "INT_MIN": "(-2147483647 - 1)", "UINT_MAX": "4294967295u",
+}  # fmt: skip
 #: What the prelude calls otherwise.
 _CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
 _WIDTH: Final = 110
@@ -63,52 +98,117 @@ def template(
         parameter_of: the precision parameter of each class that has one, by the class's name.
         offsets: its pointers that are not always at the start of a buffer: ``NAME_offset`` says where.
     """
-    pieces = [*(need.extent for need in kernel.needs), kernel.extent]
-    edits = Edits(program.files)
-    parameters = _with_types(edits, pieces, classes, parameter_of)
-    has_policy = _with_functions(edits, pieces, classes)
-    for literal in classes.literals:
-        if _is_in(literal.extent, pieces):
-            edits.replace(literal.extent, _number(literal))
+    edited = _Edited(program, classes, parameter_of)
     function = f"{kernel.identifier}_kernel" if why_reserved(kernel.identifier) else kernel.identifier
-    passed = [edits.text(parameter.extent) for parameter in kernel.parameters]
-    passed += [f"long long {name}_offset" for name in offsets]
+    needs = [edited.need(need) for need in kernel.needs]
+    own = edited.of(kernel.extent, kernel.label, kernel.calls)
+    passed: list[str] = []
+    first: list[str] = []
+    for parameter in kernel.parameters:
+        if parameter.role == "struct":
+            first.append(f"{parameter.element} {parameter.name} = {{}};")
+            for each in parameter.fields:
+                passed.append(f"{edited.type_of(each)}{each.name.replace('.', '_')}")
+                first.append(f"{parameter.name}.{each.name} = {each.name.replace('.', '_')};")
+        else:
+            passed.append(_without_parameters(own.text(parameter.extent), kernel.arguments))
+    for name in offsets:
+        passed.append(f"long long {name}_offset")
+        first.append(f"{name} += {name}_offset;")
     shown = ", ".join(passed)
     if len(shown) > _WIDTH - 40:
         shown = "\n    " + ",\n    ".join(passed)
-    body = edits.text(kernel.body).removeprefix("{")
-    for name in offsets:
-        body = f"\n    {name} += {name}_offset;{body}"
-    parts = [
-        *(edits.text(need.extent).rstrip() for need in kernel.needs),
-        *(_argument(name, value) for name, value in kernel.arguments.items()),
-        f'extern "C" __global__ void {function}({shown}) {{{body}',
+    body = _without_parameters(own.text(kernel.body), kernel.arguments).removeprefix("{")
+    body = "".join(f"\n    {line}" for line in first) + body
+    constants = [
+        f"#define {name} {_CONSTANTS[name]}"
+        for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]+\b", "\n".join((*needs, body))))
+        if name in _CONSTANTS and all(need.name != name for need in kernel.needs)
     ]
-    text = _without_clashes("\n\n".join(parts), [need.name for need in kernel.needs])
+    parts = ["\n".join(constants), *needs, f'extern "C" __global__ void {function}({shown}) {{{body}']
+    text = _without_clashes("\n\n".join(part for part in parts if part), [need.name for need in kernel.needs])
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
-    return Template(function, text, frozenset(parameters), has_policy)
+    return Template(function, text, frozenset(edited.used), edited.has_policy)
 
 
-def _is_in(extent: Extent, pieces: Iterable[Extent]) -> bool:
-    return any(extent in piece for piece in pieces)
+class _Edited:
+    """Pieces of a program's text with types, literals and mathematical functions replaced.
+
+    Attributes:
+        used: the precision parameters in the pieces.
+        has_policy: whether mathematical functions are called by policy in them.
+    """
+
+    def __init__(self, program: Program, classes: TypeClasses, parameter_of: Mapping[str, str]) -> None:
+        self._program, self._classes, self._parameter_of = program, classes, parameter_of
+        self.used: set[str] = set()
+        self.has_policy = False
+
+    def need(self, need: Declaration) -> str:
+        """Return the text of something that a kernel needs."""
+        label = need.label if need.kind in ("function", "prototype") else None
+        text = self.of(need.extent, label, need.calls).text(need.extent).rstrip()
+        if not need.arguments:
+            return text
+        text = _TEMPLATE.sub("", text, count=1)
+        return _without_parameters(
+            re.sub(rf"\b{need.name}(?=\s*\()", _identifier(need.label), text, count=1), need.arguments
+        )
+
+    def of(self, piece: Extent, label: str | None, calls: Iterable[TemplateCall]) -> Edits:
+        """Return the changes in a piece: of one function, or, with no label, whatever uses it."""
+        edits = Edits(self._program.files)
+
+        def is_in(extent: Extent, function: str) -> bool:
+            return extent in piece and (label is None or function in ("", label))
+
+        for each in self._classes.classes:
+            if each.name not in self._parameter_of:
+                continue
+            parameter = self._parameter_of[each.name]
+            is_shared = any(member.is_pointer for member in each.members)
+            for slot in each.slots:
+                if is_in(slot.extent, slot.function):
+                    members = [member for member in each.members if member.slot == slot]
+                    is_local = not is_shared and bool(members) and all(member.kind == "local" for member in members)
+                    edits.replace(slot.extent, _type(slot, f"{_OPEN}{parameter}{_CLOSE}", is_local))
+                    self.used.add(parameter)
+        for literal in self._classes.literals:
+            if is_in(literal.extent, literal.function):
+                edits.replace(literal.extent, _number(literal))
+        for call in self._classes.calls:
+            if is_in(call.extent, call.function):
+                name = _CALLED.get(call.name, call.name)
+                policy = f"<{_OPEN}{POLICY}{_CLOSE}>" if name in _WITH_POLICY else ""
+                if policy or name in prelude_names():
+                    edits.replace(call.extent, f"mp::{name}{policy}")
+                self.has_policy = self.has_policy or bool(policy)
+        for instantiated in calls:
+            edits.replace(instantiated.extent, _identifier(instantiated.label))
+        return edits
+
+    def type_of(self, field: Parameter) -> str:
+        """Return the type of a field of a struct as that of a parameter."""
+        found = next(
+            (c for c in self._classes.classes for m in c.members if m.kind == "field" and m.extent in field.extent),
+            None,
+        )
+        type_of_it = field.element
+        if found is not None and found.name in self._parameter_of:
+            parameter = self._parameter_of[found.name]
+            self.used.add(parameter)
+            type_of_it = f"{_OPEN}{parameter}{_CLOSE}"
+        return f"{type_of_it} *" if field.is_pointer else f"{type_of_it} "
 
 
-def _with_types(
-    edits: Edits, pieces: Iterable[Extent], classes: TypeClasses, parameter_of: Mapping[str, str]
-) -> set[str]:
-    """Replace the types in some pieces of the text, and return the parameters that stand for them."""
-    used = set()
-    for each in classes.classes:
-        if each.name not in parameter_of:
-            continue
-        is_shared = any(member.is_pointer for member in each.members)
-        for slot in each.slots:
-            if _is_in(slot.extent, pieces):
-                members = [member for member in each.members if member.slot == slot]
-                is_local = not is_shared and bool(members) and all(member.kind == "local" for member in members)
-                edits.replace(slot.extent, _type(slot, f"{_OPEN}{parameter_of[each.name]}{_CLOSE}", is_local))
-                used.add(parameter_of[each.name])
-    return used
+def _identifier(label: str) -> str:
+    return re.sub(r"\W+", "_", label).strip("_")
+
+
+def _without_parameters(text: str, arguments: Iterable[TemplateArgument]) -> str:
+    """Return the text of a template's body for its arguments."""
+    values = {argument.name: argument.value for argument in arguments}
+    return _WORD.sub(lambda found: values.get(found[1], found[1]), text) if values else text
 
 
 def _type(slot: TypeSlot, parameter: str, is_local: bool) -> str:
@@ -117,29 +217,12 @@ def _type(slot: TypeSlot, parameter: str, is_local: bool) -> str:
     return f"local<{parameter}>" if is_local else parameter
 
 
-def _with_functions(edits: Edits, pieces: Iterable[Extent], classes: TypeClasses) -> bool:
-    """Replace the calls of mathematical functions in some pieces of the text, and return whether one has a policy."""
-    has_policy = False
-    for call in classes.calls:
-        if _is_in(call.extent, pieces):
-            policy = f"<{_OPEN}{POLICY}{_CLOSE}>" if call.name in _WITH_POLICY else ""
-            edits.replace(call.extent, f"mp::{_CALLED.get(call.name, call.name)}{policy}")
-            has_policy = has_policy or bool(policy)
-    return has_policy
-
-
 def _number(literal: Literal) -> str:
     """Return a literal that takes the type of what it meets."""
     if literal.text.isidentifier():
         return f"mp::number({literal.text})"
     suffixes = "lL" if literal.text[:2] in ("0x", "0X") else "fFlL"
     return f"{literal.text.rstrip(suffixes)}_num"
-
-
-def _argument(name: str, value: str) -> str:
-    """Return the text that makes a template's argument known."""
-    is_number = re.fullmatch(r"[-+]?\d\w*|true|false|'.*'", value) is not None
-    return f"constexpr auto {name} = {value};" if is_number else f"using {name} = {value};"
 
 
 def _without_clashes(text: str, names: Iterable[str]) -> str:

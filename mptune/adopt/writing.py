@@ -6,6 +6,7 @@ swaps its pointers they swap buffers.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import keyword
 import math
@@ -20,12 +21,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.adopt.capture import Capture, DeviceCopy, Download, Launch, Memset, Shape, Upload
+from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Launch, Place, Scalar, Structure
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Kernel, Parameter, Program
 from mptune.adopt.sequence import Call, Number, replay
-from mptune.adopt.template import POLICY, Template, template
+from mptune.adopt.template import template
 from mptune.kernel.application import TAKEN
 
 __all__ = ["Adopted", "AdoptedBuffer", "AdoptedParameter", "write"]
@@ -67,6 +68,7 @@ class AdoptedBuffer:
         initial: what the program gave it before the first launch; None if nothing.
         is_written: whether a step writes to it.
         is_output: whether the program copied it back at the end.
+        results: what it was then, as far as that is known: pieces by the element they begin at.
     """
 
     allocation: int
@@ -79,6 +81,7 @@ class AdoptedBuffer:
     initial: NDArray[Any] | None = None
     is_written: bool = False
     is_output: bool = False
+    results: dict[int, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def stored(self) -> np.dtype[Any]:
@@ -152,6 +155,7 @@ def write(
     folder: Path,
     *,
     metric: str | None = None,
+    zeroed: bool = False,
 ) -> Adopted:
     """Write what a program became to a folder, which ``mptune tune`` then takes.
 
@@ -162,19 +166,23 @@ def write(
         capture: what it did in a run.
         folder: is made, or what an earlier call wrote there is replaced.
         metric: how the outputs are compared.
+        zeroed: whether memory that nothing is copied to is zero at first, as for programs that leave some of it out.
 
     Raises:
         ProgramError: what it did cannot be replayed.
     """
     name = re.sub(r"\W+", "_", folder.name)
     writer = _Writer(program, classes, parameter_of, capture, name)
+    if zeroed:
+        writer.zero()
     texts = {**writer.templates(), f"{name}.py": writer.definition(metric)}
     folder.mkdir(parents=True, exist_ok=True)
-    for file, text in texts.items():
-        (folder / file).write_text(text, encoding="utf-8")
-    np.savez_compressed(folder / "inputs.npz", **{b.name: b.initial for b in writer.buffers if b.initial is not None})
+    for name_of_file, text in texts.items():
+        (folder / name_of_file).write_text(text, encoding="utf-8")
+    given = {b.name: b.initial.reshape(-1, *map(int, b.shape[1:])) for b in writer.buffers if b.initial is not None}
+    _save(folder / "inputs.npz", given)
     if writer.tables:
-        np.savez_compressed(folder / "steps.npz", **writer.tables)
+        _save(folder / "steps.npz", writer.tables)
     sources = folder / "program"
     shutil.rmtree(sources, ignore_errors=True)
     root = _common([file.path.parent for file in program.files])
@@ -185,9 +193,26 @@ def write(
     return writer.adopted(folder)
 
 
+def _save(path: Path, arrays: Mapping[str, Any]) -> None:
+    np.savez_compressed(path, **arrays)
+
+
 def _common(folders: Sequence[Path]) -> Path:
     first = folders[0]
     return next(parent for parent in (first, *first.parents) if all(f.is_relative_to(parent) for f in folders))
+
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """A launch with its arguments as its template takes them: a struct is passed by its fields."""
+
+    grid: Shape
+    block: Shape
+    shared_bytes: int
+    arguments: tuple[Place | Number, ...]
 
 
 @dataclass(slots=True)
@@ -196,7 +221,8 @@ class _Launched:
 
     kernel: Kernel
     name: str
-    launches: list[Launch] = field(default_factory=list)
+    parameters: tuple[Parameter, ...]
+    launches: list[_Launch] = field(default_factory=list)
     #: Pointers that are not always at the start of their buffer.
     offsets: list[str] = field(default_factory=list)
 
@@ -207,7 +233,7 @@ class _Launched:
     @property
     def pointers(self) -> Iterator[tuple[int, Parameter]]:
         """The parameters that are pointers, with their places."""
-        return ((i, p) for i, p in enumerate(self.kernel.parameters) if p.is_pointer)
+        return ((i, p) for i, p in enumerate(self.parameters) if p.is_pointer)
 
     @property
     def blocks(self) -> list[Shape]:
@@ -215,7 +241,7 @@ class _Launched:
         return list(dict.fromkeys(launch.block for launch in self.launches))
 
     @property
-    def threads(self) -> list[Shape]:
+    def threads(self) -> list[tuple[int, ...]]:
         """How many threads it was launched with along each axis, each once."""
         found = (tuple(g * b for g, b in zip(one.grid, one.block, strict=True)) for one in self.launches)
         return list(dict.fromkeys(found))
@@ -247,29 +273,93 @@ class _Writer:
         self._buffer_of = self._find_buffers()
         self._geometries = {name: self._geometry(each) for name, each in self._launched.items()}
         self._later: dict[str, list[NDArray[Any]]] = {}
-        calls = list(self._calls())
+        self._row_of: dict[str, dict[bytes, int]] = {}
+        self._symbols = {a.id: a for a in capture.allocations.values() if a.kind == "symbol"}
+        self.notes: list[str] = []
+        calls = list(self._without_repeats(self._calls()))
         self.buffers = tuple(self._buffer_of.values())
+        self._find_results()
         self.replay = replay(calls, may_swap=self._may_swap, text_of=self._text_of)
+        self._finite = dict(self._find_finite())
         self._templates = {
             name: template(program, each.kernel, classes, parameter_of, each.offsets)
             for name, each in self._launched.items()
         }
 
+    def zero(self) -> None:
+        """Let memory that nothing is copied to be zero at first."""
+        for buffer in self.buffers:
+            if buffer.initial is None:
+                buffer.initial = np.zeros(buffer.elements, buffer.stored)
+                self.notes.append(f"{buffer.name} is zero at first: the program uses of it what it never wrote")
+
     # -- what was launched, on what ------------------------------------------------------------
 
     def _find_launched(self) -> dict[str, _Launched]:
         found: dict[str, _Launched] = {}
-        for operation in self._capture.operations:
-            if isinstance(operation, Launch):
-                if operation.kernel not in found:
-                    kernel = self._program.kernel(operation.kernel)
-                    found[operation.kernel] = _Launched(kernel, self._unused(kernel.identifier))
-                found[operation.kernel].launches.append(operation)
+        known: dict[int, tuple[str, _Launch]] = {}
+        for index in self._capture.sequence:
+            operation = self._capture.different[index]
+            if not isinstance(operation, Launch):
+                continue
+            if index not in known:
+                kernel = self._kernel_of(operation)
+                if kernel.label not in found:
+                    parameters = _flattened(kernel)
+                    found[kernel.label] = _Launched(kernel, self._unused(kernel.identifier), parameters)
+                known[index] = kernel.label, self._launch_of(operation, found[kernel.label])
+            label, launch = known[index]
+            found[label].launches.append(launch)
         for each in found.values():
             for index, parameter in each.pointers:
-                if any(pointer.offset for pointer in each.values(index)):
+                if any(place.offset for place in each.values(index)):
                     each.offsets.append(parameter.name)
+        self._launch_at = known
         return {each.name: each for each in found.values()}
+
+    def _kernel_of(self, launch: Launch) -> Kernel:
+        """Return the kernel that was launched: that of the place in the source, since names may be a template's."""
+        name = re.sub(r"<.*", "", launch.kernel).strip()
+        sites = [
+            site
+            for site in self._program.launches
+            if site.extent.file.name == launch.file.name and re.sub(r"<.*", "", site.kernel) == name
+        ]
+        near = sorted(sites, key=lambda site: abs(site.extent.line - launch.line))
+        labels = [near[0].kernel] if near else []
+        labels += [kernel.label for kernel in self._program.kernels if kernel.name == name]
+        for label in labels:
+            try:
+                return self._program.kernel(label)
+            except KeyError:
+                continue
+        raise ProgramError(
+            f"{launch.file.name}:{launch.line}: the kernel {launch.kernel} is not among those that were read"
+        )
+
+    def _launch_of(self, launch: Launch, each: _Launched) -> _Launch:
+        where = f"{launch.file.name}:{launch.line}: kernel {each.kernel.label}"
+        arguments: list[Place | Number] = []
+        for parameter, value in zip(each.kernel.parameters, launch.arguments, strict=True):
+            if isinstance(value, Structure):
+                fields, size = _layout(parameter.fields)
+                if size != len(value.data):
+                    raise ProgramError(
+                        f"{where} takes the struct {parameter.name} by value, which has more than numbers and pointers and "
+                        "cannot be adopted; pass its fields"
+                    )
+                for one, offset in fields:
+                    arguments.append(_field(one, value, offset, where))
+            elif isinstance(value, Place):
+                arguments.append(value)
+            elif isinstance(value, Scalar):
+                arguments.append(int(value.value) if value.type[0] == "b" else value.value)
+            else:
+                raise ProgramError(
+                    f"{where} gets {'a null pointer' if value is None else 'a pointer of the host'} for {parameter.name}, "
+                    "which cannot be adopted; pass memory of the device"
+                )
+        return _Launch(launch.grid, launch.block, launch.shared_bytes, tuple(arguments))
 
     def _unused(self, wanted: str) -> str:
         name, number = wanted, 2
@@ -282,7 +372,7 @@ class _Writer:
         """Return the whole numbers that kernels are always given under the same name: they may be sizes."""
         found: dict[str, set[int]] = {}
         for each in self._launched.values():
-            for index, parameter in enumerate(each.kernel.parameters):
+            for index, parameter in enumerate(each.parameters):
                 if parameter.role == "scalar" and _INTEGERS.get(parameter.element, "")[-2:] in ("32", "64"):
                     found.setdefault(parameter.name, set()).update(each.values(index))
         return {name: value for name, (value, *others) in found.items() if not others and value > 1}
@@ -296,7 +386,7 @@ class _Writer:
         return {allocation: self._buffer(allocation, each) for allocation, each in sorted(uses.items())}
 
     def _buffer(self, allocation: int, uses: Sequence[tuple[_Launched, int]]) -> AdoptedBuffer:
-        parameters = [(each, each.kernel.parameters[index]) for each, index in uses]
+        parameters = [(each, each.parameters[index]) for each, index in uses]
         scalars = {_scalar(parameter.element)[0]: parameter for _, parameter in parameters}
         each, parameter = parameters[0]
         name = self._unused(self._host_name(*uses[0]) or parameter.name)
@@ -313,7 +403,7 @@ class _Writer:
                 "numbers"
             )
         precision = self._precision(each.kernel, parameter) if scalar in _PRECISIONS else ""
-        elements = self._capture.allocations[allocation] // _size(scalar) // components
+        elements = self._capture.allocations[allocation].bytes // _size(scalar) // components
         shape = (self._expression(elements), *([str(components)] if components > 1 else []))
         return AdoptedBuffer(
             allocation, name, parameter.element, shape, elements * components, precision, _INTEGERS.get(scalar, "")
@@ -329,7 +419,10 @@ class _Writer:
 
     def _precision(self, kernel: Kernel, parameter: Parameter) -> str:
         """Return the precision parameter of a kernel's parameter, or its fixed precision."""
-        found = self._class_of.get((kernel.label, parameter.name))
+        found = self._class_of.get((kernel.label, parameter.name)) or next(
+            (c for c in self._classes.classes for m in c.members if m.kind == "field" and m.extent in parameter.extent),
+            None,
+        )
         if found is not None and found.name in self._parameter_of:
             return self._parameter_of[found.name]
         return _PRECISIONS[_scalar(parameter.element)[0]]
@@ -356,87 +449,186 @@ class _Writer:
 
     def _calls(self) -> Iterator[Call]:
         """Yield what was called until the last result was copied back, and learn what each buffer is for."""
-        operations = self._capture.operations
-        last = max((i for i, o in enumerate(operations) if isinstance(o, Download)), default=-1)
+        operations = list(self._capture.operations())
+        last = max((i for i, o in enumerate(operations) if isinstance(o, Copy) and o.kind == "to_host"), default=-1)
         if last < 0:
-            raise ProgramError(
-                f"{self._program.sources[0].name} copies nothing back from the device: there is no result to compare"
-            )
+            last = max(i for i, o in enumerate(operations) if isinstance(o, Launch))
         live: set[int] = set()
-        for operation in operations[: last + 1]:
+        for index, operation in zip(self._capture.sequence[: last + 1], operations, strict=False):
             match operation:
                 case Launch():
-                    each = next(e for e in self._launched.values() if e.kernel.label == operation.kernel)
-                    yield self._launch(each, operation, live)
-                case Memset() | Upload() if operation.allocation in self._buffer_of:
+                    label, launch = self._launch_at[index]
+                    each = next(e for e in self._launched.values() if e.kernel.label == label)
+                    yield self._launch(each, launch, live)
+                case Copy(kind="to_device", target=Place(allocation)) if allocation in self._symbols:
+                    self._set_symbol(operation)
+                case Fill(target=Place(allocation)) | Copy(kind="to_device", target=Place(allocation)) if (
+                    allocation in self._buffer_of
+                ):
                     yield from self._given(operation, live)
-                case DeviceCopy() if operation.target in self._buffer_of:
+                case Copy(kind="on_device", target=Place(allocation)) if allocation in self._buffer_of:
                     yield self._copy(operation, live)
-                case Download() if operation.allocation in self._buffer_of:
-                    self._buffer_of[operation.allocation].is_output = True
                 case _:
                     pass
 
-    def _launch(self, each: _Launched, launch: Launch, live: set[int]) -> Call:
+    def _without_repeats(self, calls: Iterable[Call]) -> Iterator[Call]:
+        """Leave out launches that do once more what the one before has done: programs repeat them to take their time."""
+        before: Call | None = None
+        left_out: dict[str, int] = {}
+        for call in calls:
+            if call == before and self._can_be_repeated(call):
+                left_out[call.function] = left_out.get(call.function, 1) + 1
+                continue
+            yield call
+            before = call
+        for name, count in left_out.items():
+            self.notes.append(
+                f"{name} is launched {count} times on the same data, which gives the same: once is enough"
+            )
+
+    def _can_be_repeated(self, call: Call) -> bool:
+        """Whether a launch reads nothing of what it writes."""
+        if call.function not in self._launched:
+            return False
+        role_of = {parameter.name: parameter.role for parameter in self._launched[call.function].parameters}
+        written = [buffer for name, buffer in call.buffers if role_of[name] == "out"]
+        read = {buffer for name, buffer in call.buffers if role_of[name] == "in"}
+        return all(role_of[name] != "inout" for name, _ in call.buffers) and not read & set(written)
+
+    def _find_results(self) -> None:
+        """Learn what the outputs are at the end: what the program copied back, or else what kernels wrote."""
+        found = [(c.source, c.contents) for c in self._capture.outputs]
+        if not found:
+            self.notes.append("the program copies nothing back: what its kernels wrote is compared")
+            for launch in self._capture.launches():
+                found += ((Place(id, 0), launch.after[id]) for id in launch.changed)
+        for place, key in found:
+            buffer = None if place is None else self._buffer_of.get(place.allocation)
+            if buffer is None or place is None:
+                continue
+            buffer.is_output = True
+            if key is not None:
+                values = self._capture.contents(key)[: buffer.elements * buffer.stored.itemsize - place.offset]
+                start = place.offset // buffer.stored.itemsize
+                buffer.results[start] = values[: values.size // buffer.stored.itemsize * buffer.stored.itemsize].view(
+                    buffer.stored
+                )
+
+    def _find_finite(self) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Yield for each output that is not finite everywhere where it is."""
+        for buffer in self.buffers:
+            finite = np.ones(buffer.elements, np.bool_)
+            for start, values in buffer.results.items():
+                finite[start : start + values.size] = np.isfinite(values)
+            if not finite.all():
+                self.notes.append(
+                    f"{np.count_nonzero(~finite):,} of {buffer.elements:,} elements of {buffer.name} are not finite in the "
+                    "program's answer either, and are not compared"
+                )
+                yield buffer.name, finite.reshape(-1, *map(int, buffer.shape[1:]))
+
+    def _launch(self, each: _Launched, launch: _Launch, live: set[int]) -> Call:
         buffers: list[tuple[str, str]] = []
         values: list[tuple[str, Number]] = []
-        for parameter, value in zip(each.kernel.parameters, launch.arguments, strict=True):
-            if parameter.is_pointer:
+        tables: list[tuple[str, str]] = []
+        for parameter, value in zip(each.parameters, launch.arguments, strict=True):
+            if isinstance(value, Place):
                 buffer = self._buffer_of[value.allocation]
                 buffer.is_written |= parameter.role != "in"
                 live.add(value.allocation)
                 buffers.append((parameter.name, buffer.name))
                 if parameter.name in each.offsets:
                     values.append((f"{parameter.name}_offset", value.offset // _size(parameter.element)))
-            elif parameter.role == "struct":
-                raise ProgramError(
-                    f"{parameter.extent}: kernel {each.kernel.label} takes the struct {parameter.name} by value, which "
-                    "cannot be adopted yet; pass its fields"
-                )
             else:
                 values.append((parameter.name, value))
+        for symbol in self._constants_of(each):
+            values.append((symbol.name, len(self._later[symbol.name]) - 1))
+            tables.append((symbol.name, f"{symbol.name}_given"))
         values += self._geometry_passed(each, launch)
-        return Call(each.name, tuple(buffers), tuple(values))
+        return Call(each.name, tuple(buffers), tuple(values), tuple(tables))
 
-    def _given(self, operation: Memset | Upload, live: set[int]) -> Iterator[Call]:
-        """Take what the program writes to memory: as initial values, unless something has used the memory before."""
-        buffer = self._buffer_of[operation.allocation]
-        type_of_it = buffer.stored
-        whole = self._capture.allocations[operation.allocation]
-        size = operation.size if isinstance(operation, Memset) else operation.data.nbytes
-        if operation.allocation not in live:
-            if buffer.initial is None:
-                buffer.initial = np.zeros(whole // type_of_it.itemsize, type_of_it)
-            given = buffer.initial.view(np.uint8)
-            if isinstance(operation, Memset):
-                given[operation.offset : operation.offset + size] = operation.value & 0xFF
-            else:
-                given[operation.offset : operation.offset + size] = operation.data
-            return
-        if size != whole:
+    def _constants_of(self, each: _Launched) -> list[Allocation]:
+        """Return the variables in the device's memory that the program sets and a kernel uses."""
+        names = {need.name for need in each.kernel.needs if need.kind in ("constant", "device")}
+        return [symbol for symbol in self._symbols.values() if symbol.name in names]
+
+    def _set_symbol(self, copy: Copy) -> None:
+        assert copy.target is not None
+        symbol = self._symbols[copy.target.allocation]
+        element = np.dtype(self._symbol_type(symbol)[1])
+        rows = self._later.setdefault(symbol.name, [])
+        values = rows[-1].copy() if rows else np.zeros(symbol.bytes // element.itemsize, element)
+        values.view(np.uint8)[copy.target.offset : copy.target.offset + copy.bytes] = self._contents(copy)
+        rows.append(values)
+
+    def _symbol_type(self, symbol: Allocation) -> tuple[str, str]:
+        """Return how a variable in the device's memory is declared, and its type for NumPy."""
+        found = self._class_of.get(("", symbol.name))
+        if found is not None:
+            declared = f"precision={_quoted(self._parameter_of.get(found.name, _PRECISIONS[found.scalar]))}"
+            return declared, _NUMPY[found.scalar]
+        for kernel in self._program.kernels:
+            for need in kernel.needs:
+                if need.name == symbol.name:
+                    words = re.sub(r"__\w+__|\b(const|static|extern|volatile)\b", "", self._program.text(need.extent))
+                    type_of_it = " ".join(words.split(symbol.name)[0].split())
+                    if type_of_it in _INTEGERS:
+                        return f'dtype="{_INTEGERS[type_of_it]}"', _INTEGERS[type_of_it]
+        raise ProgramError(f"the variable {symbol.name} is of a type that cannot be adopted; use arrays of numbers")
+
+    def _contents(self, copy: Copy) -> NDArray[np.uint8]:
+        if copy.contents is None:
             raise ProgramError(
-                f"the program writes to a part of {buffer.name} between launches, which cannot be adopted; write all of it"
+                f"the program copies more to the device than was kept of it ({copy.bytes} bytes are missing); give it a "
+                "smaller problem"
             )
+        return self._capture.contents(copy.contents)
+
+    def _given(self, operation: Fill | Copy, live: set[int]) -> Iterator[Call]:
+        """Take what the program writes to memory: as initial values, unless something has used the memory before."""
+        assert operation.target is not None
+        allocation, offset = operation.target.allocation, operation.target.offset
+        buffer = self._buffer_of[allocation]
+        whole = buffer.elements * buffer.stored.itemsize
+        if allocation not in live:
+            if buffer.initial is None:
+                buffer.initial = np.zeros(buffer.elements, buffer.stored)
+            given = buffer.initial.view(np.uint8)[offset : offset + operation.bytes]
+            given[:] = operation.byte & 0xFF if isinstance(operation, Fill) else self._contents(operation)[: given.size]
+            return
         buffer.is_written = True
-        if isinstance(operation, Memset):
-            value = np.full(type_of_it.itemsize, operation.value & 0xFF, np.uint8).view(type_of_it)[0].item()
+        if isinstance(operation, Fill) and operation.bytes >= whole:
+            value = np.full(buffer.stored.itemsize, operation.byte & 0xFF, np.uint8).view(buffer.stored)[0].item()
             yield Call("fill", (("", buffer.name),), (("", value),))
             return
         later = self._later.setdefault(buffer.name, [])
-        later.append(operation.data.view(type_of_it))
-        yield Call("write", (("", buffer.name),), (("", len(later) - 1),))
+        if isinstance(operation, Fill) or operation.bytes < whole:
+            raise ProgramError(
+                f"the program writes to a part of {buffer.name} between launches, which cannot be adopted; write all of it"
+            )
+        contents = self._contents(operation)[:whole].view(buffer.stored)
+        key = contents.tobytes()
+        rows = self._row_of.setdefault(buffer.name, {})
+        if key not in rows:
+            rows[key] = len(later)
+            later.append(contents)
+        yield Call("write", (("", buffer.name),), (("row", rows[key]),), (("row", f"{buffer.name}_given"),))
 
-    def _copy(self, copy: DeviceCopy, live: set[int]) -> Call:
-        target = self._buffer_of[copy.target]
-        source = self._buffer_of.get(copy.source)
-        whole = self._capture.allocations
-        if source is None or not copy.size == whole[copy.source] == whole[copy.target]:
+    def _copy(self, copy: Copy, live: set[int]) -> Call:
+        assert copy.target is not None
+        assert copy.source is not None
+        target, source = self._buffer_of[copy.target.allocation], self._buffer_of.get(copy.source.allocation)
+        if (
+            source is None
+            or not copy.bytes >= target.elements * target.stored.itemsize
+            or source.elements != target.elements
+        ):
             raise ProgramError(
                 f"the program copies a part of a buffer to {target.name} on the device, which cannot be adopted; copy "
                 "all of it"
             )
         target.is_written = True
-        live |= {copy.source, copy.target}
+        live |= {copy.source.allocation, copy.target.allocation}
         return Call("copy", (("", source.name), ("", target.name)))
 
     def _may_swap(self, one: str, other: str) -> bool:
@@ -451,7 +643,7 @@ class _Writer:
 
     # -- geometry ------------------------------------------------------------------------------
 
-    def _geometry_passed(self, each: _Launched, launch: Launch) -> list[tuple[str, Number]]:
+    def _geometry_passed(self, each: _Launched, launch: _Launch) -> list[tuple[str, Number]]:
         """Return the numbers of a launch's geometry that differ from launch to launch."""
         threads = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
         found: list[tuple[str, Number]] = []
@@ -528,7 +720,7 @@ class _Writer:
         labels = {each.kernel.label for each in self._launched.values()}
         kept = tuple(each for each in self._classes.classes if each.kept and labels & set(each.kernels))
         parameters = tuple(self._parameters())
-        return Adopted(self._name, folder, kernels, self.buffers, parameters, kept, self.sizes, ())
+        return Adopted(self._name, folder, kernels, self.buffers, parameters, kept, self.sizes, tuple(self.notes))
 
     def _parameters(self) -> Iterator[AdoptedParameter]:
         for name in dict.fromkeys(self._parameter_of.values()):
@@ -541,7 +733,7 @@ class _Writer:
     def _of_kernel(self, name: str) -> list[str]:
         """Return the precision parameters of a kernel."""
         each, used = self._launched[name], set(self._templates[name].parameters)
-        for parameter in each.kernel.parameters:
+        for parameter in each.parameters:
             if _scalar(parameter.element)[0] in _PRECISIONS:
                 used.add(self._precision(each.kernel, parameter))
         return [p for p in dict.fromkeys(self._parameter_of.values()) if p in used]
@@ -574,7 +766,7 @@ class _Writer:
         names |= {"PolicyParameter"} if any(each.has_policy for each in self._templates.values()) else set()
         names |= {"OrdinalParameter"} if any(parameters for parameters, *_ in self._geometries.values()) else set()
         for each in self._launched.values():
-            names |= {_ROLES[p.role] for p in each.kernel.parameters}
+            names |= {_ROLES[p.role] for p in each.parameters} | ({"Constant"} if self._constants_of(each) else set())
         return f"from pathlib import Path\n\nimport numpy as np\n\n{_wrapped('from mptune import ', sorted(names), '', '')}"
 
     def _tables(self) -> str:
@@ -587,7 +779,8 @@ class _Writer:
     @property
     def tables(self) -> dict[str, NDArray[Any]]:
         """The numbers that the steps look up, by name."""
-        return {**self.replay.tables, **{f"{name}_given": np.stack(values) for name, values in self._later.items()}}
+        given = {f"{name}_given": np.stack(values) for name, values in self._later.items()}
+        return {**self.replay.tables, **given, **{f"{name}_is_finite": where for name, where in self._finite.items()}}
 
     def _parameter_texts(self) -> Iterator[str]:
         for parameter in self._parameters():
@@ -617,7 +810,7 @@ class _Writer:
         return f"{name} = Kernel(\n{textwrap.indent(body, '    ')}\n)"
 
     def _arguments(self, each: _Launched) -> Iterator[str]:
-        for index, parameter in enumerate(each.kernel.parameters):
+        for index, parameter in enumerate(each.parameters):
             scalar, components = _scalar(parameter.element)
             type_of_it = f'dtype="{_INTEGERS.get(scalar, "int32")}"'
             if scalar in _PRECISIONS:
@@ -631,9 +824,16 @@ class _Writer:
             yield f'{_ROLES[parameter.role]}("{parameter.name}", {text}, {type_of_it})'
         for name in each.offsets:
             yield f'Scalar("{name}_offset", dtype="int64")'
+        for symbol in self._constants_of(each):
+            declared, stored = self._symbol_type(symbol)
+            yield f'Constant("{symbol.name}", {symbol.bytes // np.dtype(stored).itemsize}, {declared})'
 
     def _steps(self, launched: str) -> str:
         lines = [f'"""What the program launched: {launched}."""', *self.replay.lines]
+        if self._finite:
+            lines.append("# What is not finite in the program's own answer is not compared.")
+        for name in self._finite:
+            lines.append(f'run.write(run.{name}, np.where(TABLES["{name}_is_finite"], run.read(run.{name}), 0))')
         return "\n".join(_broken(f"    {line}") for line in lines)
 
     def _application_text(self, source: str, metric: str | None) -> str:
@@ -674,6 +874,57 @@ def inputs(rng, size):
                 given[name] = values * (1 + 0.1 * rng.uniform(-1, 1, values.shape))
     return given
 '''.strip()
+
+
+def _flattened(kernel: Kernel) -> tuple[Parameter, ...]:
+    """Return the parameters of a kernel as its template has them: of a struct, its fields."""
+    found: list[Parameter] = []
+    for parameter in kernel.parameters:
+        if parameter.role != "struct":
+            found.append(parameter)
+        else:
+            found += (dataclasses.replace(each, name=each.name.replace(".", "_")) for each in parameter.fields)
+    return tuple(found)
+
+
+def _layout(fields: Sequence[Parameter]) -> tuple[list[tuple[Parameter, int]], int]:
+    """Return where the fields of a struct lie, in bytes, and how long it is."""
+    found: list[tuple[Parameter, int]] = []
+    largest, end = 1, 0
+    groups = itertools.groupby(fields, key=lambda one: one.name.partition(".")[0] if "." in one.name else one)
+    for _, group in groups:
+        members = list(group)
+        if "." in members[0].name:
+            inner, size = _layout([dataclasses.replace(m, name=m.name.partition(".")[2]) for m in members])
+            alignment = max((_bytes(one) for one, _ in inner), default=1)
+        else:
+            inner, size = [(members[0], 0)], _bytes(members[0])
+            alignment = size
+        start = -(-end // alignment) * alignment
+        found += ((one, start + offset) for one, offset in zip(members, (o for _, o in inner), strict=True))
+        largest, end = max(largest, alignment), start + size
+    return found, -(-end // largest) * largest
+
+
+def _bytes(one: Parameter) -> int:
+    """Return the bytes of a field; 0 if that is not known."""
+    return 8 if one.is_pointer else _size(one.element) if _is_number(one.element) else 0
+
+
+def _is_number(element: str) -> bool:
+    scalar, _ = _scalar(element)
+    return scalar in _INTEGERS or scalar in _NUMPY
+
+
+def _field(one: Parameter, value: Structure, offset: int, where: str) -> Place | Number:
+    """Return the value of a field of a struct."""
+    if one.is_pointer:
+        if offset not in value.pointers:
+            raise ProgramError(f"{where} gets a null pointer for {one.name}, which cannot be adopted; pass memory")
+        return value.pointers[offset]
+    kind = np.dtype(_INTEGERS.get(one.element) or _NUMPY[one.element])
+    number: Number = np.frombuffer(value.data, kind, 1, offset)[0].item()
+    return number
 
 
 def _scalar(element: str) -> tuple[str, int]:
