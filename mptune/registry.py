@@ -60,7 +60,7 @@ def bundled_applications() -> tuple[str, ...]:
 
 
 def load_kernel(name: str | Path) -> Kernel:
-    """Load a kernel definition: a bundled kernel's name, or the path of a Python file, or of its folder, that defines one.
+    """Load a kernel definition: a bundled kernel's name, or the path of a Python file that defines one, or its folder.
 
     The file is run as Python code: it is the user's own.
 

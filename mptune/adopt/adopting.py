@@ -35,7 +35,7 @@ from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.registry import load_tunable
 
-__all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt", "is_program"]
+__all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
 
 #: What the folder says of itself, for whoever comes back to the program.
 RECORD: Final = "adopted.json"
@@ -68,13 +68,6 @@ class AdoptSettings:
     kernels: tuple[str, ...] = ()
     types: int = 8
     metric: str | None = None
-
-
-def is_program(path: Path) -> bool:
-    """Whether a path is that of a program: a source, or a folder of sources without a definition."""
-    if path.is_dir():
-        return not any(path.glob("*.py")) and any(file.suffix in SOURCES for file in path.iterdir())
-    return path.suffix in SOURCES
 
 
 def adopt(
@@ -242,7 +235,7 @@ def _checked(made: Adopted) -> dict[str, float]:
         outputs, _ = launcher.run(given, all_sizes, Arrays())
     finally:
         launcher.close()
-    errors = {}
+    errors: dict[str, float] = {}
     for buffer in made.buffers:
         for start, theirs in buffer.results.items():
             ours = outputs[buffer.name].reshape(-1)[start : start + theirs.size]
@@ -250,9 +243,9 @@ def _checked(made: Adopted) -> dict[str, float]:
             limit = _LARGEST_ERROR.get(str(theirs.dtype), 0.0)
             if not errors[buffer.name] <= limit:
                 raise ProgramError(
-                    f"{made.name}: what was written of the program gives another answer than the program: {buffer.name} "
-                    f"is off by {errors[buffer.name]:.2g} (NRMSE), and {limit:g} is the most that another order of "
-                    "operations explains; please report this with the program"
+                    f"{made.name}: what was written of the program gives another answer than the program: "
+                    f"{buffer.name} is off by {errors[buffer.name]:.2g} (NRMSE), and {limit:g} is the most "
+                    "that another order of operations explains; please report this with the program"
                 )
     return errors
 

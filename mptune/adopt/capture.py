@@ -288,12 +288,17 @@ class Capture:
 
     def contents(self, key: int) -> NDArray[np.uint8]:
         """Return data by their key, as bytes."""
+        if key not in self._arrays:
+            self._arrays[key] = self._archive[f"c{key}"]
+        return self._arrays[key]
+
+    @cached_property
+    def _archive(self) -> Mapping[str, NDArray[np.uint8]]:
+        """The data, each read when it is first asked for."""
         import numpy as np
 
-        if key not in self._arrays:
-            with np.load(self.folder / _DATA, allow_pickle=False) as arrays:
-                self._arrays[key] = arrays[f"c{key}"]
-        return self._arrays[key]
+        archive: Mapping[str, NDArray[np.uint8]] = np.load(self.folder / _DATA, allow_pickle=False)
+        return archive
 
 
 def capture(

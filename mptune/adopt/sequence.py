@@ -308,7 +308,8 @@ class _Writer:
             table = np.ascontiguousarray(array.transpose(*axes, *_others(array.ndim, axes))).reshape(
                 *(array.shape[axis] for axis in axes), -1
             )[..., 0]
-            return f"{_looked_up(self._table(function, argument, table))}[{', '.join(around[axis].variable for axis in axes)}]"
+            place = ", ".join(around[axis].variable for axis in axes)
+            return f"{_looked_up(self._table(function, argument, table))}[{place}]"
         name = self._table(function, argument, np.array(values))
         self.iterators.append(f"next_{name} = iter({_looked_up(name)})")
         return f"next(next_{name})"

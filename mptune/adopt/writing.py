@@ -345,8 +345,8 @@ class _Writer:
                 fields, size = _layout(parameter.fields)
                 if size != len(value.data):
                     raise ProgramError(
-                        f"{where} takes the struct {parameter.name} by value, which has more than numbers and pointers and "
-                        "cannot be adopted; pass its fields"
+                        f"{where} takes the struct {parameter.name} by value, which has more than numbers and pointers "
+                        "and cannot be adopted; pass its fields"
                     )
                 for one, offset in fields:
                     arguments.append(_field(one, value, offset, where))
@@ -356,8 +356,8 @@ class _Writer:
                 arguments.append(int(value.value) if value.type[0] == "b" else value.value)
             else:
                 raise ProgramError(
-                    f"{where} gets {'a null pointer' if value is None else 'a pointer of the host'} for {parameter.name}, "
-                    "which cannot be adopted; pass memory of the device"
+                    f"{where} gets {'a null pointer' if value is None else 'a pointer of the host'} for "
+                    f"{parameter.name}, which cannot be adopted; pass memory of the device"
                 )
         return _Launch(launch.grid, launch.block, launch.shared_bytes, tuple(arguments))
 
@@ -399,8 +399,8 @@ class _Writer:
         scalar, components = _scalar(parameter.element)
         if scalar not in _PRECISIONS and scalar not in _INTEGERS:
             raise ProgramError(
-                f"{parameter.extent}: memory of {parameter.element} ({parameter.name}) cannot be adopted; use arrays of "
-                "numbers"
+                f"{parameter.extent}: memory of {parameter.element} ({parameter.name}) cannot be adopted; use arrays "
+                "of numbers"
             )
         precision = self._precision(each.kernel, parameter) if scalar in _PRECISIONS else ""
         elements = self._capture.allocations[allocation].bytes // _size(scalar) // components
@@ -472,7 +472,7 @@ class _Writer:
                     pass
 
     def _without_repeats(self, calls: Iterable[Call]) -> Iterator[Call]:
-        """Leave out launches that do once more what the one before has done: programs repeat them to take their time."""
+        """Leave out launches that do again what the one before has done: programs repeat them to time them."""
         before: Call | None = None
         left_out: dict[str, int] = {}
         for call in calls:
@@ -522,8 +522,8 @@ class _Writer:
                 finite[start : start + values.size] = np.isfinite(values)
             if not finite.all():
                 self.notes.append(
-                    f"{np.count_nonzero(~finite):,} of {buffer.elements:,} elements of {buffer.name} are not finite in the "
-                    "program's answer either, and are not compared"
+                    f"{np.count_nonzero(~finite):,} of {buffer.elements:,} elements of {buffer.name} are not finite in "
+                    "the program's answer either, and are not compared"
                 )
                 yield buffer.name, finite.reshape(-1, *map(int, buffer.shape[1:]))
 
@@ -579,8 +579,8 @@ class _Writer:
     def _contents(self, copy: Copy) -> NDArray[np.uint8]:
         if copy.contents is None:
             raise ProgramError(
-                f"the program copies more to the device than was kept of it ({copy.bytes} bytes are missing); give it a "
-                "smaller problem"
+                f"the program copies more to the device than was kept of it ({copy.bytes} bytes are missing); give it "
+                "a smaller problem"
             )
         return self._capture.contents(copy.contents)
 
@@ -604,7 +604,8 @@ class _Writer:
         later = self._later.setdefault(buffer.name, [])
         if isinstance(operation, Fill) or operation.bytes < whole:
             raise ProgramError(
-                f"the program writes to a part of {buffer.name} between launches, which cannot be adopted; write all of it"
+                f"the program writes to a part of {buffer.name} between launches, which cannot be adopted; write all "
+                "of it"
             )
         contents = self._contents(operation)[:whole].view(buffer.stored)
         key = contents.tobytes()
@@ -748,7 +749,7 @@ class _Writer:
             f'"""{self._name}, adopted from {source}{self._as_run()}."""',
             self._imports(),
             f"HERE = Path(__file__).parent\n{self._tables()}",
-            "# The types, and what has them in the program.\n" + "\n".join(self._parameter_texts()),
+            "# The types, each below what has it in the program.\n" + "\n".join(self._parameter_texts()),
             *(self._kernel_text(name) for name in self._launched),
             _INPUTS,
             f"def steps(run, size):\n{self._steps(launched)}",
@@ -767,7 +768,8 @@ class _Writer:
         names |= {"OrdinalParameter"} if any(parameters for parameters, *_ in self._geometries.values()) else set()
         for each in self._launched.values():
             names |= {_ROLES[p.role] for p in each.parameters} | ({"Constant"} if self._constants_of(each) else set())
-        return f"from pathlib import Path\n\nimport numpy as np\n\n{_wrapped('from mptune import ', sorted(names), '', '')}"
+        imports = _wrapped("from mptune import ", sorted(names), "", "")
+        return f"from pathlib import Path\n\nimport numpy as np\n\n{imports}"
 
     def _tables(self) -> str:
         return (
@@ -785,7 +787,8 @@ class _Writer:
     def _parameter_texts(self) -> Iterator[str]:
         for parameter in self._parameters():
             types = ", ".join(f'"{each}"' for each in parameter.types)
-            yield f'{parameter.name} = PrecisionParameter("{parameter.name}", [{types}])  # {_listed(parameter.members)}'
+            yield f"# {_listed(parameter.members)}"
+            yield f'{parameter.name} = PrecisionParameter("{parameter.name}", [{types}])'
 
     def _kernel_text(self, name: str) -> str:
         each, made = self._launched[name], self._templates[name]
@@ -811,7 +814,7 @@ class _Writer:
 
     def _arguments(self, each: _Launched) -> Iterator[str]:
         for index, parameter in enumerate(each.parameters):
-            scalar, components = _scalar(parameter.element)
+            scalar, _ = _scalar(parameter.element)
             type_of_it = f'dtype="{_INTEGERS.get(scalar, "int32")}"'
             if scalar in _PRECISIONS:
                 type_of_it = f"precision={_quoted(self._precision(each.kernel, parameter))}"
@@ -832,8 +835,10 @@ class _Writer:
         lines = [f'"""What the program launched: {launched}."""', *self.replay.lines]
         if self._finite:
             lines.append("# What is not finite in the program's own answer is not compared.")
-        for name in self._finite:
-            lines.append(f'run.write(run.{name}, np.where(TABLES["{name}_is_finite"], run.read(run.{name}), 0))')
+        lines += (
+            f'run.write(run.{name}, np.where(TABLES["{name}_is_finite"], run.read(run.{name}), 0))'
+            for name in self._finite
+        )
         return "\n".join(_broken(f"    {line}") for line in lines)
 
     def _application_text(self, source: str, metric: str | None) -> str:

@@ -12,6 +12,7 @@ import click
 from mptune.cli import options
 from mptune.cli.display import counter, echo, number, print_json, print_note, table, wrapped
 from mptune.cli.options import option
+from mptune.errors import MptuneError
 
 __all__ = ["adopt", "adopted", "print_adopted"]
 
@@ -52,6 +53,30 @@ def adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
     with counter("adopting the program") as count:
         _, document = adopt_program(AdoptSettings(**given), output, on_progress=lambda _: count())
     return document
+
+
+def definition_of(given: Sequence[str], arguments: tuple[str, ...]) -> str:
+    """Return the kernel that a command was given; of a program, the folder into which it is adopted.
+
+    Raises:
+        MptuneError: several kernels, or arguments of none.
+    """
+    files = [Path(text) for text in given]
+    sources = (".cu", ".hip", ".cpp", ".cc", ".cxx")
+    if all(f.suffix in sources or (f.is_dir() and _is_program(f, sources)) for f in files):
+        document = adopted({"files": tuple(files), "arguments": arguments}, None)
+        print_note(f"adopted {', '.join(given)} into {document['folder']}: {len(document['kernels'])} kernels")
+        return _path(document["folder"])
+    if len(given) > 1:
+        raise MptuneError(f"expected one kernel, not {', '.join(given)}")
+    if arguments:
+        raise MptuneError(f"{given[0]} takes no arguments behind --: it is no program")
+    return given[0]
+
+
+def _is_program(folder: Path, sources: Sequence[str]) -> bool:
+    """Whether a folder holds a program, and no definition."""
+    return not any(folder.glob("*.py")) and any(file.suffix in sources for file in folder.iterdir())
 
 
 def print_adopted(document: Mapping[str, Any]) -> None:

@@ -142,16 +142,19 @@ class WithArguments(click.Command):
     """A command that takes, behind ``--``, the arguments of a program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what is behind ``--`` as the parameter ``arguments``."""
         at = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, args[:at])
         ctx.params["arguments"] = tuple(args[at + 1 :])
         return rest
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return what the line of usage shows."""
         return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
 
 
 kernel_name = click.argument("kernel", metavar="KERNEL|FILE.py")
+kernels_or_program = click.argument("kernel", metavar="KERNEL|FILE.py|DIR|PROGRAM.cu...", nargs=-1, required=True)
 kernel_of_run = option(
     "--kernel",
     "KERNEL|FILE.py|DIR",

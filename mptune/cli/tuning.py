@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mptune.cli import options
+from mptune.cli import adopting, options
 from mptune.cli.display import echo, errors_text, number, pairs, print_error, print_json, print_note, print_run
 from mptune.cli.options import option
 from mptune.errors import MptuneError, UnknownNameError
@@ -47,8 +47,8 @@ def _compilers(text: str | None) -> int | None:
         raise MptuneError(f"--compilers {text!r}: expected a number; --compiler chooses which compiler") from None
 
 
-@click.command()
-@options.kernel_name
+@click.command(cls=options.WithArguments)
+@options.kernels_or_program
 @options.backend
 @options.size
 @options.max_error
@@ -123,7 +123,8 @@ def _compilers(text: str | None) -> int | None:
 @option("--log", "", "Print a line for each trial on standard error.")
 @options.as_json
 def tune(
-    kernel: str,
+    kernel: tuple[str, ...],
+    arguments: tuple[str, ...],
     size: Sequence[str],
     trial_limit: float,
     output: Path | None,
@@ -134,12 +135,13 @@ def tune(
 ) -> int:
     """Find the fastest configuration that is accurate enough.
 
-    The kernel is a bundled kernel's name or the file that defines one. With several objectives, the result is the
-    best trade-offs between them.
+    The kernel is a bundled kernel's name, or the file that defines one, or its folder. Of a program, all files are
+    given, or their folder, and its ARGUMENTS behind --: it is adopted first, as 'mptune adopt' does. With several
+    objectives, the result is the best trade-offs between them.
     """
     from mptune.registry import load_tunable
 
-    definition = load_tunable(kernel)
+    definition = load_tunable(adopting.definition_of(kernel, arguments))
     preset, sizes = options.parse_sizes(definition, size)
     _check_names(given)
 
