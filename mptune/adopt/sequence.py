@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -289,7 +290,7 @@ class _Writer:
         tables = dict(call.tables)
         given = [(name, f"{_looked_up(tables[name])}[{text}]" if name in tables else text) for name, text in given]
         in_order = call.function in ("copy", "fill", "swap", "write")
-        return f"run.{call.function}({', '.join(text if in_order else f'{a}={text}' for a, text in given)})"
+        return f"run.{call.function}({', '.join(text if in_order else _passed(name, text) for name, text in given)})"
 
     def _varying(self, function: str, argument: str, values: Sequence[Number], around: tuple[_Around, ...]) -> str:
         """Return the text of a number that differs from one time to the next."""
@@ -321,6 +322,11 @@ class _Writer:
             name, number = f"{stem}_{number}", number + 1
         self.tables[name] = values
         return name
+
+
+def _passed(name: str, text: str) -> str:
+    """Return the text of an argument by name; some names of C++ are words of Python."""
+    return f'**{{"{name}": {text}}}' if keyword.iskeyword(name) else f"{name}={text}"
 
 
 def _looked_up(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.reserved import prelude_names, why_reserved
 
-__all__ = ["POLICY", "Template", "template"]
+__all__ = ["POLICY", "Template", "fields_of", "template"]
 
 #: The parameter that says how mathematical functions are computed.
 POLICY: Final = "policy"
@@ -107,9 +107,9 @@ def template(
     for parameter in kernel.parameters:
         if parameter.role == "struct":
             first.append(f"{parameter.element} {parameter.name} = {{}};")
-            for each in parameter.fields:
+            for each in fields_of(parameter):
                 passed.append(f"{edited.type_of(each)}{each.name.replace('.', '_')}")
-                first.append(f"{parameter.name}.{each.name} = {each.name.replace('.', '_')};")
+                first.append(f"{each.name} = {each.name.replace('.', '_')};")
         else:
             passed.append(_without_parameters(own.text(parameter.extent), kernel.arguments))
     for name in offsets:
@@ -129,6 +129,14 @@ def template(
     text = _without_clashes("\n\n".join(part for part in parts if part), [need.name for need in kernel.needs])
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     return Template(function, text, frozenset(edited.used), edited.has_policy)
+
+
+def fields_of(parameter: Parameter) -> Iterator[Parameter]:
+    """Yield the numbers and pointers that a parameter is made of: itself, or the fields of a struct, and of those."""
+    if parameter.role != "struct":
+        yield parameter
+    for each in parameter.fields:
+        yield from fields_of(each)
 
 
 class _Edited:
@@ -198,7 +206,8 @@ class _Edited:
             parameter = self._parameter_of[found.name]
             self.used.add(parameter)
             type_of_it = f"{_OPEN}{parameter}{_CLOSE}"
-        return f"{type_of_it} *" if field.is_pointer else f"{type_of_it} "
+        qualifier = "const " if field.canonical.startswith("const ") and field.is_pointer else ""
+        return f"{qualifier}{type_of_it} *" if field.is_pointer else f"{type_of_it} "
 
 
 def _identifier(label: str) -> str:

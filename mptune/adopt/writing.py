@@ -26,7 +26,7 @@ from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Kernel, Parameter, Program
 from mptune.adopt.sequence import Call, Number, replay
-from mptune.adopt.template import template
+from mptune.adopt.template import fields_of, template
 from mptune.kernel.application import TAKEN
 
 __all__ = ["Adopted", "AdoptedBuffer", "AdoptedParameter", "write"]
@@ -275,7 +275,16 @@ class _Writer:
         self._later: dict[str, list[NDArray[Any]]] = {}
         self._row_of: dict[str, dict[bytes, int]] = {}
         self._symbols = {a.id: a for a in capture.allocations.values() if a.kind == "symbol"}
+        needs = (need for each in self._launched.values() for need in each.kernel.needs)
+        constants = {need.name for need in needs if need.kind == "constant"}
         self.notes: list[str] = []
+        for symbol in self._symbols.values():
+            if symbol.name not in constants:
+                self.notes.append(
+                    f"the variable {symbol.name} in the device's memory is the kernels' own: it is not compared, and "
+                    "runs begin with what the one before has left in it"
+                )
+        self._symbols = {number: symbol for number, symbol in self._symbols.items() if symbol.name in constants}
         calls = list(self._without_repeats(self._calls()))
         self.buffers = tuple(self._buffer_of.values())
         self._find_results()
@@ -327,6 +336,11 @@ class _Writer:
         ]
         near = sorted(sites, key=lambda site: abs(site.extent.line - launch.line))
         labels = [near[0].kernel] if near else []
+        if len({site.kernel for site in near if site.extent == near[0].extent}) > 1:
+            raise ProgramError(
+                f"{near[0].extent}: several instantiations of {name} are launched in one place, which cannot be told from "
+                "each other; launch each in a place of its own"
+            )
         labels += [kernel.label for kernel in self._program.kernels if kernel.name == name]
         for label in labels:
             try:
@@ -342,14 +356,16 @@ class _Writer:
         arguments: list[Place | Number] = []
         for parameter, value in zip(each.kernel.parameters, launch.arguments, strict=True):
             if isinstance(value, Structure):
-                fields, size = _layout(parameter.fields)
+                try:
+                    fields, size, _ = _layout(parameter)
+                except (KeyError, ValueError):
+                    fields, size = [], -1
                 if size != len(value.data):
                     raise ProgramError(
                         f"{where} takes the struct {parameter.name} by value, which has more than numbers and pointers "
                         "and cannot be adopted; pass its fields"
                     )
-                for one, offset in fields:
-                    arguments.append(_field(one, value, offset, where))
+                arguments += (_field(one, value, offset, where) for one, offset in fields)
             elif isinstance(value, Place):
                 arguments.append(value)
             elif isinstance(value, Scalar):
@@ -549,7 +565,7 @@ class _Writer:
 
     def _constants_of(self, each: _Launched) -> list[Allocation]:
         """Return the variables in the device's memory that the program sets and a kernel uses."""
-        names = {need.name for need in each.kernel.needs if need.kind in ("constant", "device")}
+        names = {need.name for need in each.kernel.needs if need.kind == "constant"}
         return [symbol for symbol in self._symbols.values() if symbol.name in names]
 
     def _set_symbol(self, copy: Copy) -> None:
@@ -883,42 +899,27 @@ def inputs(rng, size):
 
 def _flattened(kernel: Kernel) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel as its template has them: of a struct, its fields."""
-    found: list[Parameter] = []
-    for parameter in kernel.parameters:
-        if parameter.role != "struct":
-            found.append(parameter)
-        else:
-            found += (dataclasses.replace(each, name=each.name.replace(".", "_")) for each in parameter.fields)
-    return tuple(found)
+    leaves = (leaf for parameter in kernel.parameters for leaf in fields_of(parameter))
+    return tuple(dataclasses.replace(leaf, name=leaf.name.replace(".", "_")) for leaf in leaves)
 
 
-def _layout(fields: Sequence[Parameter]) -> tuple[list[tuple[Parameter, int]], int]:
-    """Return where the fields of a struct lie, in bytes, and how long it is."""
+def _layout(parameter: Parameter, start: int = 0) -> tuple[list[tuple[Parameter, int]], int, int]:
+    """Return where the fields of a struct lie, in bytes, where it ends, and to what it is aligned.
+
+    Raises:
+        KeyError: a field is of a type that is not known.
+    """
+    if parameter.role != "struct":
+        size = 8 if parameter.is_pointer else _size(parameter.element)
+        place = -(-start // size) * size
+        return [(parameter, place)], place + size, size
+    alignment = max(_layout(each)[2] for each in parameter.fields)
     found: list[tuple[Parameter, int]] = []
-    largest, end = 1, 0
-    groups = itertools.groupby(fields, key=lambda one: one.name.partition(".")[0] if "." in one.name else one)
-    for _, group in groups:
-        members = list(group)
-        if "." in members[0].name:
-            inner, size = _layout([dataclasses.replace(m, name=m.name.partition(".")[2]) for m in members])
-            alignment = max((_bytes(one) for one, _ in inner), default=1)
-        else:
-            inner, size = [(members[0], 0)], _bytes(members[0])
-            alignment = size
-        start = -(-end // alignment) * alignment
-        found += ((one, start + offset) for one, offset in zip(members, (o for _, o in inner), strict=True))
-        largest, end = max(largest, alignment), start + size
-    return found, -(-end // largest) * largest
-
-
-def _bytes(one: Parameter) -> int:
-    """Return the bytes of a field; 0 if that is not known."""
-    return 8 if one.is_pointer else _size(one.element) if _is_number(one.element) else 0
-
-
-def _is_number(element: str) -> bool:
-    scalar, _ = _scalar(element)
-    return scalar in _INTEGERS or scalar in _NUMPY
+    end = -(-start // alignment) * alignment
+    for each in parameter.fields:
+        inner, end, _ = _layout(each, end)
+        found += inner
+    return found, -(-end // alignment) * alignment, alignment
 
 
 def _field(one: Parameter, value: Structure, offset: int, where: str) -> Place | Number:

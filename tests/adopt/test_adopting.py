@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.parsing import ProgramError
+from mptune.errors import UnknownNameError
+from mptune.kernel import Application, Sizes
+from mptune.registry import load_tunable
+from mptune.rendering import render
+from mptune.schemas import schema
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What programs are adopted into: a time loop, and sums of blocks."""
+    found = tmp_path_factory.mktemp("adopted")
+    adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("200", "51")), found / "waves")
+    adopt(AdoptSettings((PROGRAMS / "shared_reduction.cu",), types=4), found / "sums")
+    return found
+
+
+def loaded(folder: Path) -> Application:
+    found = load_tunable(folder)
+    assert isinstance(found, Application)
+    return found
+
+
+def test_the_record_is_as_its_schema_says(folder: Path) -> None:
+    for name in ("waves", "sums"):
+        jsonschema.Draft202012Validator(schema("adopt")).validate(record(folder / name))
+
+
+def record(folder: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads((folder / "adopted.json").read_text())
+    return found
+
+
+def test_the_answer_is_the_programs(folder: Path) -> None:
+    assert max(record(folder / "waves")["errors"].values()) < 1e-14
+    assert max(record(folder / "sums")["errors"].values()) < 1e-14
+
+
+def test_the_steps_read_like_the_program(folder: Path) -> None:
+    text = (folder / "waves" / "waves.py").read_text()
+    assert "for _ in range(50):" in text
+    assert "run.swap(run.now, run.now_2)" in text
+    assert text.count("run.step(") == 2
+    assert 'sizes={"default": {"n": 200}}' in text
+
+
+def test_types_and_literals_became_parameters(folder: Path) -> None:
+    application = loaded(folder / "waves")
+    kernel = application.kernels["step"]
+    narrow = kernel.configuration({p.name: "fp16" for p in kernel.parameters if "fp16" in p.values})
+    source = render(kernel, narrow, Sizes({"n": 200}))
+    body = source[source.index("step, adopted from") :]
+    assert "half" in body
+    assert "double" not in body
+    template = (folder / "waves" / "step.cu.j2").read_text()
+    assert template.startswith("// step, adopted from swapped_buffers.cu:")
+    assert "_num" in template
+
+
+def test_a_kernel_with_shared_memory_keeps_its_blocks(folder: Path) -> None:
+    sums = loaded(folder / "sums")
+    assert "block" not in {parameter.name for parameter in sums.kernels["squares"].parameters}
+    assert "block" in {p.name for p in loaded(folder / "waves").kernels["step"].parameters}
+
+
+def test_as_many_types_as_asked_for(folder: Path) -> None:
+    assert len(record(folder / "sums")["parameters"]) <= 4
+
+
+def test_draws_differ_but_the_first_is_the_programs(folder: Path) -> None:
+    sums = loaded(folder / "sums")
+    sequence = np.random.SeedSequence(0)
+    first, again = (sums.inputs(np.random.default_rng(sequence), sums.resolve_sizes()) for _ in range(2))
+    (other,) = (sums.inputs(np.random.default_rng(s), sums.resolve_sizes()) for s in sequence.spawn(1))
+    with np.load(folder / "sums" / "inputs.npz") as captured:
+        for name, values in captured.items():
+            assert np.array_equal(first[name], values)
+            assert np.array_equal(again[name], values)
+            change = other[name][values != 0] / values[values != 0] - 1
+            assert 0 < np.abs(change).max() <= 0.1
+
+
+def test_the_sources_are_kept(folder: Path) -> None:
+    kept = (folder / "waves" / "program" / "swapped_buffers.cu").read_text()
+    assert kept == (PROGRAMS / "swapped_buffers.cu").read_text()
+    assert record(folder / "waves")["program"]["arguments"] == ["200", "51"]
+
+
+@pytest.mark.parametrize("name", ["cub_include", "texture", "inline_assembly", "recursion"])
+def test_what_cannot_be_adopted_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=rf"{name}\.cu:\d+: .*cannot be adopted: it .*; "):
+        adopt(AdoptSettings((PROGRAMS / "refused" / f"{name}.cu",)), tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_mistakes_are_one_line(tmp_path: Path) -> None:
+    source = PROGRAMS / "swapped_buffers.cu"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ProgramError, match=r"empty has no source file; expected \.cu"):
+        adopt(AdoptSettings((tmp_path / "empty",)))
+    with pytest.raises(UnknownNameError, match="did you mean 'step'"):
+        adopt(AdoptSettings((source,), kernels=("stop",)), tmp_path / "out")
+    (tmp_path / "broken.json").write_text("[{}]")
+    with pytest.raises(ProgramError, match=r"broken\.json is not a compilation database"):
+        adopt(AdoptSettings((), compile_commands=tmp_path / "broken.json"))
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    with pytest.raises(ProgramError, match="not written by mptune adopt; choose another --output"):
+        adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("50", "4")), tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+def test_a_compilation_database_has_files_macros_and_folders(tmp_path: Path) -> None:
+    shutil.copy(PROGRAMS / "swapped_buffers.cu", tmp_path / "waves.cu")
+    entry = {
+        "directory": str(tmp_path),
+        "file": "waves.cu",
+        "command": "nvcc -DREAL=double -D QUIET -Iinclude waves.cu",
+    }
+    (tmp_path / "compile_commands.json").write_text(json.dumps([entry]))
+    settings = AdoptSettings((), ("60", "5"), compile_commands=tmp_path / "compile_commands.json")
+    _, document = adopt(settings, tmp_path / "out" / "waves")
+    assert document["program"]["defines"] == {"REAL": "double", "QUIET": ""}
+    assert document["program"]["includes"] == [str(tmp_path / "include")]
+    assert document["kernels"] == [{"name": "step", "launches": 5, "place": document["kernels"][0]["place"]}]
