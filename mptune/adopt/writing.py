@@ -338,8 +338,8 @@ class _Writer:
         labels = [near[0].kernel] if near else []
         if len({site.kernel for site in near if site.extent == near[0].extent}) > 1:
             raise ProgramError(
-                f"{near[0].extent}: several instantiations of {name} are launched in one place, which cannot be told from "
-                "each other; launch each in a place of its own"
+                f"{near[0].extent}: several instantiations of {name} are launched in one place, which cannot be told "
+                "from each other; launch each in a place of its own"
             )
         labels += [kernel.label for kernel in self._program.kernels if kernel.name == name]
         for label in labels:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -17,6 +16,8 @@ from mptune.kernel import Application, Sizes
 from mptune.registry import load_tunable
 from mptune.rendering import render
 from mptune.schemas import schema
+
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
 
 PROGRAMS = Path(__file__).parent / "programs"
 
