@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mptune.adopt.classes import Literal, TypeClasses, TypeSlot
+from mptune.adopt.classes import Literal, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.reserved import prelude_names, why_reserved
 
-__all__ = ["POLICY", "Template", "fields_of", "template"]
+__all__ = ["POLICY", "Template", "class_of", "fields_of", "template"]
 
 #: The parameter that says how mathematical functions are computed.
 POLICY: Final = "policy"
@@ -48,6 +48,9 @@ _WITH_POLICY: Final = frozenset(
         "hypot",
     ]
 )
+_MAKE: Final = re.compile(r"\b(make_)(double|float)([234])\b")
+#: What a type class has that a kernel is given.
+_DECLARED: Final = ("parameter", "field")
 _TEMPLATE: Final = re.compile(r"\btemplate\s*<[^{;()]*?>\s*(?=[\w_])")
 #: What headers of C define that no device compiler has.
 _CONSTANTS: Final = {
@@ -107,8 +110,8 @@ def template(
     for parameter in kernel.parameters:
         if parameter.role == "struct":
             first.append(f"{parameter.element} {parameter.name} = {{}};")
-            for each in fields_of(parameter):
-                passed.append(f"{edited.type_of(each)}{each.name.replace('.', '_')}")
+            for each, struct in fields_of(parameter):
+                passed.append(f"{edited.type_of(each, struct)}{each.name.replace('.', '_')}")
                 first.append(f"{each.name} = {each.name.replace('.', '_')};")
         else:
             passed.append(_without_parameters(own.text(parameter.extent), kernel.arguments))
@@ -127,16 +130,24 @@ def template(
     ]
     parts = ["\n".join(constants), *needs, f'extern "C" __global__ void {function}({shown}) {{{body}']
     text = _without_clashes("\n\n".join(part for part in parts if part), [need.name for need in kernel.needs])
+    text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     return Template(function, text, frozenset(edited.used), edited.has_policy)
 
 
-def fields_of(parameter: Parameter) -> Iterator[Parameter]:
-    """Yield the numbers and pointers that a parameter is made of: itself, or the fields of a struct, and of those."""
+def fields_of(parameter: Parameter, struct: str = "") -> Iterator[tuple[Parameter, str]]:
+    """Yield the numbers and pointers that a parameter is made of, each with the struct that it is a field of."""
     if parameter.role != "struct":
-        yield parameter
+        yield parameter, struct
     for each in parameter.fields:
-        yield from fields_of(each)
+        yield from fields_of(each, parameter.element)
+
+
+def class_of(classes: TypeClasses, name: str, owner: str) -> TypeClass | None:
+    """Return the class of a parameter of a function, or of a field of a struct (``field.grid.spacing``)."""
+    last = name.rpartition(".")[2]
+    members = ((each, member) for each in classes.classes for member in each.members)
+    return next((each for each, m in members if m.name == last and m.function == owner and m.kind in _DECLARED), None)
 
 
 class _Edited:
@@ -195,12 +206,9 @@ class _Edited:
             edits.replace(instantiated.extent, _identifier(instantiated.label))
         return edits
 
-    def type_of(self, field: Parameter) -> str:
+    def type_of(self, field: Parameter, struct: str) -> str:
         """Return the type of a field of a struct as that of a parameter."""
-        found = next(
-            (c for c in self._classes.classes for m in c.members if m.kind == "field" and m.extent in field.extent),
-            None,
-        )
+        found = class_of(self._classes, field.name, struct)
         type_of_it = field.element
         if found is not None and found.name in self._parameter_of:
             parameter = self._parameter_of[found.name]

@@ -26,7 +26,7 @@ from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Kernel, Parameter, Program
 from mptune.adopt.sequence import Call, Number, replay
-from mptune.adopt.template import fields_of, template
+from mptune.adopt.template import class_of, fields_of, template
 from mptune.kernel.application import TAKEN
 
 __all__ = ["Adopted", "AdoptedBuffer", "AdoptedParameter", "write"]
@@ -267,6 +267,8 @@ class _Writer:
         self._parameter_of, self._name = parameter_of, name
         self._class_of = {(m.function, m.name): each for each in classes.classes for m in each.members}
         self._taken = {*TAKEN, *keyword.kwlist}
+        #: Of each parameter of a kernel its name in the program, and whose it is: the kernel's, or a struct's.
+        self._declared: dict[tuple[str, str], tuple[str, str]] = {}
         self._launched = self._find_launched()
         self._sizes = self._find_sizes()
         self._named: set[str] = set()
@@ -315,6 +317,10 @@ class _Writer:
                 kernel = self._kernel_of(operation)
                 if kernel.label not in found:
                     parameters = _flattened(kernel)
+                    for parameter in kernel.parameters:
+                        for leaf, struct in fields_of(parameter):
+                            flat = leaf.name.replace(".", "_")
+                            self._declared[kernel.label, flat] = leaf.name, struct or kernel.label
                     found[kernel.label] = _Launched(kernel, self._unused(kernel.identifier), parameters)
                 known[index] = kernel.label, self._launch_of(operation, found[kernel.label])
             label, launch = known[index]
@@ -435,10 +441,7 @@ class _Writer:
 
     def _precision(self, kernel: Kernel, parameter: Parameter) -> str:
         """Return the precision parameter of a kernel's parameter, or its fixed precision."""
-        found = self._class_of.get((kernel.label, parameter.name)) or next(
-            (c for c in self._classes.classes for m in c.members if m.kind == "field" and m.extent in parameter.extent),
-            None,
-        )
+        found = class_of(self._classes, *self._declared[kernel.label, parameter.name])
         if found is not None and found.name in self._parameter_of:
             return self._parameter_of[found.name]
         return _PRECISIONS[_scalar(parameter.element)[0]]
@@ -469,6 +472,13 @@ class _Writer:
         last = max((i for i, o in enumerate(operations) if isinstance(o, Copy) and o.kind == "to_host"), default=-1)
         if last < 0:
             last = max(i for i, o in enumerate(operations) if isinstance(o, Launch))
+        launches = [i for i, o in enumerate(operations) if isinstance(o, Launch)]
+        looks = sum(isinstance(o, Copy) and o.kind == "to_host" for o in operations[: launches[-1]])
+        if looks:
+            self.notes.append(
+                f"the program looks at results {looks} times before its last launch: if it decides by them what to "
+                "launch, or computes numbers from them, the steps do what it did in this run"
+            )
         live: set[int] = set()
         for index, operation in zip(self._capture.sequence[: last + 1], operations, strict=False):
             match operation:
@@ -899,7 +909,7 @@ def inputs(rng, size):
 
 def _flattened(kernel: Kernel) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel as its template has them: of a struct, its fields."""
-    leaves = (leaf for parameter in kernel.parameters for leaf in fields_of(parameter))
+    leaves = (leaf for parameter in kernel.parameters for leaf, _ in fields_of(parameter))
     return tuple(dataclasses.replace(leaf, name=leaf.name.replace(".", "_")) for leaf in leaves)
 
 
