@@ -263,6 +263,7 @@ class _Finder:
         self._copies: dict[Extent, tuple[str, list[object]]] = {}
         self._follows: dict[object, list[object]] = {}
         self._types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
+        self._memory_types: dict[str, TypeSlot] = {}
         self._seen: set[str] = set()
         self._places: list[tuple[Extent, str, str]] | None = None
         self._function: Function | None = None
@@ -307,11 +308,7 @@ class _Finder:
 
     def _declaration(self, node: Node, previous: Node | None) -> None:
         if node.kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL"):
-            underlying = node.cursor.underlying_typedef_type.get_canonical()
-            found = scalar_of(underlying)
-            if found is not None and not is_pointer(underlying):
-                self._types[node.spelling] = found
-            self._fields(node)
+            self._typedef(node)
         elif node.kind in ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL"):
             self._fields(node)
         elif node.kind == "VAR_DECL":
@@ -321,6 +318,18 @@ class _Finder:
         elif node.kind == "FUNCTION_DECL" and not any(child.kind == "COMPOUND_STMT" for child in node.children):
             attributes = {child.kind for child in node.children}
             self._signature(node, node.spelling, bool(attributes & {"CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"}))
+
+    def _typedef(self, node: Node) -> None:
+        """Note a name for a type: it is written anew where the name is used, but for one of pointers and arrays."""
+        underlying = node.cursor.underlying_typedef_type.get_canonical()
+        found = scalar_of(underlying)
+        if found is not None and not is_pointer(underlying):
+            self._types[node.spelling] = found
+        elif found is not None and node.extent is not None:
+            slot = self._slot(node.extent, found, True)
+            if slot is not None:
+                self._memory_types[node.spelling] = slot
+        self._fields(node)
 
     def _start(self, node: Node, previous: Node | None) -> int | None:
         """Return where a declaration begins; that of a second declarator is where the first one's does."""
@@ -409,7 +418,9 @@ class _Finder:
         is_one_of_many = kind == "host" and self._is_list(node, name)
         slot = self._slot(before, found, on_device, node.spelling if is_one_of_many else "")
         if slot is None:
-            words = (token.text for token in self._within(name.file, start, name.start))
+            words = [token.text for token in self._within(name.file, start, name.start)]
+            slot = next((self._memory_types[word] for word in words if word in self._memory_types), None)
+        if slot is None:
             if "auto" in words:
                 self._follows.setdefault(own, [])
             else:
@@ -512,6 +523,8 @@ class _Finder:
             for child in children:
                 if child.kind == "VAR_DECL":
                     self._local(child, self._start(child, previous))
+                elif child.kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL"):
+                    self._typedef(child)
                 previous = child
         elif kind == "BINARY_OPERATOR" and node.operator == "=":
             self._assign(children[0], children[1], above)

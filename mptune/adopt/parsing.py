@@ -259,9 +259,12 @@ class Node:
 
     @property
     def referenced(self) -> Any:
-        """The declaration it refers to; None for none."""
+        """The declaration it refers to or calls; None for none."""
         if self._referenced is False:
             self._referenced = self.cursor.referenced
+            if self._referenced is None and self.kind == "CALL_EXPR" and self.children:  # (k)<<<...>>>
+                named = (node.cursor for node in self.children[0].walk() if node.kind == "DECL_REF_EXPR")
+                self._referenced = next((cursor.referenced for cursor in named), None)
         return self._referenced
 
     @property
@@ -467,6 +470,13 @@ class TranslationUnit:
         if start is None or end is None or start[0] != end[0] or end[1] < start[1]:
             start, end = self._expansion(extent.start), self._expansion(extent.end)
         if start is None or end is None or start[0] != end[0]:
+            return None
+        return self._extent(start[0], start[1], end[1], start[2])
+
+    def expansion(self, cursor: Any) -> Extent | None:
+        """Return the use of the macro that a cursor is written with; where it is written, if it is by none."""
+        start, end = self._expansion(cursor.extent.start), self._expansion(cursor.extent.end)
+        if start is None or end is None:
             return None
         return self._extent(start[0], start[1], end[1], start[2])
 

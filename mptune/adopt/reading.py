@@ -287,7 +287,12 @@ def read(files: Sequence[Path], defines: Mapping[str, str] | None = None, includ
     if not program.kernels and not program.refusals:
         errors = "".join(f"\n  {error}" for error in program.errors[:5])
         names = ", ".join(str(file) for file in files)
-        raise ProgramError(f"no kernel in {names}" + (f"; clang could not read all of it:{errors}" if errors else ""))
+        unused = [name for unit in units for name in _unused_templates(unit)]
+        if unused:
+            hint = f"; no launch in the same file says which types the template {unused[0]} has"
+        else:
+            hint = f"; clang could not read all of it:{errors}" if errors else ""
+        raise ProgramError(f"no kernel in {names}{hint}")
     return program
 
 
@@ -575,14 +580,18 @@ class _UnitReader:
         called, configuration, *arguments = node.children
         grid, block, shared, stream = (child.extent for child in configuration.children[1:5])
         kernel = self._functions.get(node.referenced.get_usr()) if node.referenced is not None else None
-        label = kernel.label if kernel is not None else called.spelling
-        if node.extent is None or called.extent is None or grid is None or block is None:
+        named = node.referenced.spelling if node.referenced is not None else called.spelling
+        label = kernel.label if kernel is not None else named
+        whole = node.extent
+        if whole is not None and "<<<" not in self._text(whole):
+            whole = self._unit.expansion(node.cursor)  # hipLaunchKernelGGL
+        if whole is None or called.extent is None or grid is None or block is None:
             place = node.extent or function.extent
             self.refusals.append(Refusal(place, "is launched in the body of a macro", "write the launch out", label))
             return
         places = tuple(filter(None, (argument.extent for argument in arguments)))
         self.launches.append(
-            LaunchSite(label, function.name, node.extent, called.extent, grid, block, shared, stream, places)
+            LaunchSite(label, function.name, whole, called.extent, grid, block, shared, stream, places)
         )
 
     # -- texts -------------------------------------------------------------------------------------------------------
@@ -631,6 +640,12 @@ _LIBRARIES: Final = {
     ),
     "mpi": "build the program without MPI: mptune runs one process",
 }  # fmt: skip
+
+
+def _unused_templates(unit: TranslationUnit) -> Iterator[str]:
+    for node in unit.top:
+        if node.kind == "FUNCTION_TEMPLATE" and any(child.kind == "CUDAGLOBAL_ATTR" for child in node.children):
+            yield node.spelling
 
 
 def _type_declaration(node: Node) -> Any:

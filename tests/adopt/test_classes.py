@@ -76,3 +76,171 @@ int main() {
         "a": {("add", "a"), ("add", "b")},
     }
     assert not any(one.kept for one in found.classes)
+
+
+def classes_of(folder: Path, text: str) -> TypeClasses:
+    (folder / "program.cu").write_text(text)
+    return type_classes(read([folder / "program.cu"]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "array_of_structs.cu",
+        "colliding_names.cu",
+        "constant_tables.cu",
+        "hip_spelling.hip",
+        "macro_types.cu",
+        "managed_memory.cu",
+        "shared_reduction.cu",
+        "struct_by_value.cu",
+        "swapped_buffers.cu",
+        "template_kernel.cu",
+        "typedefs.cu",
+        "until_converged.cu",
+    ],
+)
+def test_slots_literals_and_calls_are_where_they_are_written(name: str) -> None:
+    program = read([PROGRAMS / name])
+    found = type_classes(program)
+    edits = Edits(program.files)
+    assert found.classes
+    for slot in (slot for one in found.classes for slot in one.slots):
+        assert program.text(slot.extent) == slot.spelled
+        edits.replace(slot.extent, slot.spelled)
+    for place in (*found.literals, *found.calls):
+        assert program.text(place.extent) == place.text
+        edits.replace(place.extent, place.text)
+    for source in program.files:
+        assert edits.file(source.path) == source.text
+    assert len({one.name for one in found.classes}) == len(found.classes)
+    assert all(one.name.isidentifier() for one in found.classes)
+
+
+def test_instantiations_with_different_types_have_classes_of_their_own() -> None:
+    found = type_classes(read([PROGRAMS / "template_kernel.cu"]))
+    by_kernel = {(one.kernels, one.scalar) for one in found.classes}
+    assert by_kernel == {(("exponential<double, 20>",), "double"), (("exponential<float, 8>",), "float")}
+
+
+def test_what_memory_is_shared_through_is_one_class(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+#include <utility>
+struct Pair { double* one; double* other; };
+__device__ void add(double& to, double value) { to += value; }
+__device__ const double* further(const double* p, int n) { return n > 0 ? p + n : p; }
+__global__ void k(double* a, double* b, double c, Pair pair) {
+  double sum = 0, *row = &b[threadIdx.x];
+  add(sum, c * further(a, 2)[0]);
+  *row = sum * pair.one[0] + pair.other[0];
+}
+int main() {
+  double *x, *y, *z, host[8];
+  cudaMalloc(&x, 8); cudaMalloc(&y, 8); cudaMalloc(&z, 8);
+  Pair pair{x, y};
+  pair.one = z;
+  std::swap(pair.one, pair.other);
+  cudaMemcpy(x, host, 8, cudaMemcpyHostToDevice);
+  cudaMemcpy(y, x, 8, cudaMemcpyDeviceToDevice);
+  k<<<1, 1>>>(x, z, 1.0, pair);
+}
+""",
+    )
+    together = {frozenset((m.function, m.name) for m in one.members if m.kind != "result") for one in found.classes}
+    names = {name for one in together for name in one}
+    assert ("main", "host") not in names
+    assert ("k", "a") in next(one for one in together if ("main", "y") in one)  # copied on the device
+    assert ("further", "p") in next(one for one in together if ("k", "a") in one)
+    assert ("add", "to") in next(one for one in together if ("k", "sum") in one)
+    assert ("Pair", "one") in next(one for one in together if ("k", "b") in one)  # launched with z
+    assert next(one for one in together if ("k", "c") in one) == {("k", "c")}
+
+
+def test_what_must_keep_its_type_says_why(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+#include <cstdio>
+union Bits { double value; long long bits; };
+__global__ void k(double* sum, double* seen, double* plain, double* printed) {
+  unsigned long long* raw = (unsigned long long*)sum;
+  atomicCAS(raw, 0ull, 1ull);
+  long long bits = __double_as_longlong(seen[0]);
+  Bits both; both.bits = bits;
+  plain[0] = both.value;
+  double shown = printed[0];
+  printf("%f", shown);
+}
+int main() { k<<<1, 1>>>(nullptr, nullptr, nullptr, nullptr); }
+""",
+    )
+    assert {one.name: one.kept for one in found.classes} == {
+        "value": "it is in a union",
+        "sum": "its bits are read as unsigned long long *",
+        "seen": "its bits are read by __double_as_longlong",
+        "plain": "",
+        "printed": "",
+        "shown": "it is printed",
+    }
+
+
+def test_roles_of_classes(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+__constant__ double weight[4];
+__device__ double scaled(double x) { return 2.0 * x; }
+__global__ void k(double* out, double factor) {
+  __shared__ double tile[32];
+  double sum = 0, most = 0;
+  double last = 0;
+  for (int i = 0; i < 4; i++) { sum += weight[i]; last = scaled(sum); most = fmax(most, last); }
+  tile[threadIdx.x] = sum;
+  out[0] = tile[0] * factor + most;
+}
+int main() { double* p; cudaMalloc(&p, 8); k<<<1, 1>>>(p, 1.0); }
+""",
+    )
+    assert {one.name: one.role for one in found.classes} == {
+        "weight": "constant",
+        "scaled": "result",
+        "x": "argument",
+        "out": "buffer",
+        "factor": "argument",
+        "tile": "shared",
+        "sum": "accumulator",
+        "last": "local",
+    }
+
+
+def test_literals_in_macros_are_in_the_macro_unless_it_is_a_number(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+#include <cmath>
+#define HALF (1.0 / 2)
+#define BLEND(a, b) ((a) * 0.25 + (double)(b) * HALF + exp(a))
+__global__ void k(float* x, double* y) { y[0] = BLEND(x[0], y[1]) * M_PI; x[0] = -1e-3f; }
+int main() { k<<<1, 1>>>(nullptr, nullptr); }
+""",
+    )
+    assert [(literal.text, literal.extent.line, literal.scalar) for literal in found.literals] == [
+        ("0.25", 4, "double"),
+        ("HALF", 4, "double"),
+        ("M_PI", 5, "double"),
+        ("1e-3f", 5, "float"),
+    ]
+    assert [(call.text, call.name, call.extent.line) for call in found.calls] == [("exp", "exp", 4)]
+    assert [(slot.spelled, slot.extent.line) for slot in found["k_cast"].slots] == [("double", 4)]
+
+
+def test_copies_name_the_class_of_the_device_side(rod: Program, classes: TypeClasses) -> None:
+    assert [(copy.name, copy.classes) for copy in classes.copies] == [
+        ("cudaMalloc", ("rod", "")),
+        ("cudaMalloc", ("rod", "")),
+        ("cudaMemcpy", ("", "rod", "", "")),
+        ("cudaFree", ("rod",)),
+        ("cudaFree", ("rod",)),
+    ]

@@ -1,5 +1,6 @@
 """What a program consists of, as it is read from its source."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,216 @@ def test_edits_apply_within_a_piece_and_may_not_overlap(rod: Program) -> None:
 def test_a_missing_file_is_named_with_the_nearest() -> None:
     with pytest.raises(ProgramError, match=r"cannot read .*rood\.cu: No such file.*did you mean '.*rod\.cu'"):
         read([PROGRAMS / "rood.cu"])
+
+
+def read_program(*names: str, defines: dict[str, str] | None = None) -> Program:
+    return read([PROGRAMS / name for name in names], defines)
+
+
+def refusals_of(name: str) -> str:
+    return "\n".join(map(str, read_program(f"refused/{name}.cu").refusals))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "inline_assembly",
+            r"inline_assembly.cu:\d+: kernel multiply cannot be adopted: it uses inline assembly; write",
+        ),
+        (
+            "recursion",
+            r"recursion.cu:\d+: kernel evaluate cannot be adopted: it calls chebyshev recursively; write it as",
+        ),
+        (
+            "texture",
+            r"texture.cu:\d+: kernel sample cannot be adopted: it uses textures or surfaces; read from a buffer",
+        ),
+        (
+            "warp_shuffle",
+            r"warp_shuffle.cu:\d+: kernel sum_warps cannot be adopted: it uses warp intrinsics; let threads",
+        ),
+        ("cooperative_groups", r"kernel twice cannot be adopted: it uses cooperative groups; use threadIdx"),
+        ("dynamic_parallelism", r"kernel outer cannot be adopted: it launches a kernel itself; launch from the host"),
+        (
+            "cub_include",
+            r"cub_include.cu:2: the program cannot be adopted: it includes cub/cub.cuh, which is not there; wr",
+        ),
+    ],
+)
+def test_what_cannot_be_adopted_is_refused_with_its_place_and_a_remedy(name: str, expected: str) -> None:
+    assert re.search(expected, refusals_of(name))
+
+
+def test_other_kernels_of_a_file_go_on() -> None:
+    program = read_program("refused/dynamic_parallelism.cu")
+    assert [kernel.label for kernel in program.kernels] == ["inner"]
+    assert {refusal.kernel for refusal in program.refusals} == {"outer"}
+
+
+def test_a_template_is_a_kernel_for_each_instantiation_that_is_launched() -> None:
+    program = read_program("template_kernel.cu")
+    assert [kernel.label for kernel in program.kernels] == ["exponential<double, 20>", "exponential<float, 8>"]
+    kernel = program.kernels[1]
+    assert [(a.name, a.kind, a.value) for a in kernel.arguments] == [("T", "typename", "float"), ("TERMS", "int", "8")]
+    assert [parameter.element for parameter in kernel.parameters] == ["float", "float", "int"]
+    assert program.text(kernel.extent).startswith("template <typename T, int TERMS>")
+    assert {launch.kernel for launch in program.launches} == {kernel.label for kernel in program.kernels}
+
+
+def test_instantiated_device_functions_are_needed_once_each(tmp_path: Path) -> None:
+    (tmp_path / "powers.cu").write_text(
+        """
+template <int N, typename T> __device__ T power(T x) { T p = x; for (int i = 1; i < N; ++i) p *= x; return p; }
+__global__ void powers(double* x, float* y) { x[0] = power<2>(x[0]) + power<3>(x[1]); y[0] = power<2>(y[0]); }
+int main() { powers<<<1, 1>>>((double*)0, (float*)0); }
+"""
+    )
+    program = read([tmp_path / "powers.cu"])
+    (kernel,) = program.kernels
+    assert [need.label for need in kernel.needs] == ["power<2, double>", "power<2, float>", "power<3, double>"]
+    assert [(program.text(call.extent), call.label) for call in kernel.calls] == [
+        ("power<2>", "power<2, double>"),
+        ("power<3>", "power<3, double>"),
+        ("power<2>", "power<2, float>"),
+    ]
+
+
+def test_a_kernel_needs_what_it_names_in_the_order_of_the_source(tmp_path: Path) -> None:
+    (tmp_path / "sizes.h").write_text(
+        "#define HALF (0.5 * ONE)\n#define ONE 1.0\nstruct Box { int n; double width; };\n"
+    )
+    (tmp_path / "boxes.cu").write_text(
+        """#include "sizes.h"
+typedef double Real;
+__constant__ Real table[4];
+const int unused = 3;
+__device__ Real later(Real x);
+__device__ Real middle(Box box) { return later(HALF * box.width); }
+__device__ Real later(Real x) { return x * table[1]; }
+__global__ void fill(Real* out, Box box) { if (threadIdx.x < box.n) out[threadIdx.x] = middle(box); }
+int main() { Box box; fill<<<1, 4>>>(nullptr, box); }
+"""
+    )
+    program = read([tmp_path / "boxes.cu"])
+    (kernel,) = program.kernels
+    assert [(need.kind, need.name) for need in kernel.needs] == [
+        ("macro", "HALF"),
+        ("macro", "ONE"),
+        ("struct", "Box"),
+        ("typedef", "Real"),
+        ("constant", "table"),
+        ("prototype", "later"),
+        ("function", "middle"),
+        ("function", "later"),
+    ]
+    assert program.text(kernel.needs[2].extent) == "struct Box { int n; double width; };"
+    assert program.text(kernel.needs[0].extent) == "#define HALF (0.5 * ONE)"
+    assert [(field.name, field.role) for field in kernel.parameters[1].fields] == [
+        ("box.n", "scalar"),
+        ("box.width", "scalar"),
+    ]
+    assert not kernel.is_flat
+
+
+def test_roles_follow_pointers_through_functions_and_structs(tmp_path: Path) -> None:
+    (tmp_path / "roles.cu").write_text(
+        """
+struct Fields { double* now; double* next; int n; };
+__device__ void store(double* to, double value) { *to = value; }
+__global__ void step(Fields f, double* total, const double* rate, double* aside) {
+  double* row = f.now + 4;
+  store(f.next + threadIdx.x, row[0] * rate[0]);
+  atomicAdd(total, row[1]);
+}
+int main() { Fields f; step<<<1, 1>>>(f, nullptr, nullptr, nullptr); }
+"""
+    )
+    (kernel,) = read([tmp_path / "roles.cu"]).kernels
+    fields, *others = kernel.parameters
+    assert [(field.name, field.role) for field in fields.fields] == [
+        ("f.now", "in"),
+        ("f.next", "out"),
+        ("f.n", "scalar"),
+    ]
+    assert [(parameter.name, parameter.role) for parameter in others] == [
+        ("total", "inout"),
+        ("rate", "in"),
+        ("aside", "in"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("index", "is_flat"),
+    [
+        ("blockIdx.x * blockDim.x + threadIdx.x", True),
+        ("threadIdx.x + (blockDim.x * blockIdx.x)", True),
+        ("(blockIdx.y * blockDim.y) + threadIdx.y", True),
+        ("blockIdx.x * blockDim.y + threadIdx.x", False),
+        ("threadIdx.x", False),
+        ("blockIdx.x * 64 + threadIdx.x", False),
+        ("blockIdx.x * blockDim.x + threadIdx.x /* of all */; i < 9; i += gridDim.x * blockDim.x", True),
+    ],
+)
+def test_a_kernel_is_flat_if_only_the_index_among_all_threads_enters(tmp_path: Path, index: str, is_flat: bool) -> None:
+    loop = index if ";" in index else f"{index}; i < 9; i += 9"
+    (tmp_path / "flat.cu").write_text(
+        f"__global__ void k(double* x) {{ for (int i = {loop}) x[i] = 0; }}\nint main() {{ k<<<1, 1>>>(nullptr); }}\n"
+    )
+    (kernel,) = read([tmp_path / "flat.cu"]).kernels
+    assert kernel.is_flat is is_flat
+
+
+def test_a_program_may_have_several_files() -> None:
+    program = read_program("several_files/main.cu", "several_files/physics.cu")
+    assert [kernel.label for kernel in program.kernels] == ["radiation_of"]
+    assert {file.path.name for file in program.files} == {"main.cu", "physics.cu", "physics.h"}
+    assert program.entry is not None
+    assert program.entry.file.name == "main.cu"
+
+
+def test_hip_is_read_as_cuda() -> None:
+    program = read_program("hip_spelling.hip")
+    assert {launch.kernel for launch in program.launches} == {kernel.label for kernel in program.kernels}
+    assert {call.name for call in program.calls} >= {"cudaMalloc", "cudaMemcpy"}
+    assert not program.errors
+    launch = program.launches[0]
+    assert program.text(launch.extent).startswith("hipLaunchKernelGGL(scale, ")
+    parts = (launch.callee, launch.grid, launch.block)
+    assert [program.text(part) for part in parts] == ["scale", "dim3((n + 255) / 256)", "dim3(256)"]
+
+
+def test_defines_choose_the_types() -> None:
+    double, single = (read_program("macro_types.cu", defines=given) for given in ({}, {"SINGLE": ""}))
+    assert double.kernels[0].parameters[0].element == "double"
+    assert single.kernels[0].parameters[0].element == "float"
+
+
+def test_text_before_a_kernel_may_be_of_any_script(tmp_path: Path) -> None:
+    kernel = "__global__ void k(double* u) { u[0] = 1.5; }"
+    text = f"// größer – ∇²u\r\n{kernel} // ü\r\nint main() {{ k<<<1, 1>>>(nullptr); }}\r\n"
+    (tmp_path / "wide.cu").write_bytes(text.encode())
+    program = read([tmp_path / "wide.cu"])
+    assert program.text(program.kernels[0].extent) == kernel
+    assert program.text(program.launches[0].extent) == "k<<<1, 1>>>(nullptr)"
+    assert program.files[0].text == text
+
+
+def test_a_program_without_a_kernel_says_so(tmp_path: Path) -> None:
+    (tmp_path / "none.cu").write_text("int main() { return 0; }\n")
+    with pytest.raises(ProgramError, match=r"no kernel in .*none\.cu$"):
+        read([tmp_path / "none.cu"])
+
+
+def test_a_program_that_does_not_parse_is_told_what_clang_says(tmp_path: Path) -> None:
+    (tmp_path / "broken.cu").write_text("int main( {\n")
+    with pytest.raises(
+        ProgramError, match=r"no kernel in .*; clang could not read all of it:\n  broken\.cu:1: main cannot be"
+    ):
+        read([tmp_path / "broken.cu"])
+
+
+def test_a_template_that_nothing_instantiates_is_named(tmp_path: Path) -> None:
+    (tmp_path / "unused.cu").write_text("template <class T> __global__ void k(T* x) { *x = 1; }\nint main() {}\n")
+    with pytest.raises(ProgramError, match="no launch in the same file says which types the template k has"):
+        read([tmp_path / "unused.cu"])

@@ -35,7 +35,7 @@
 #define HIP_DYNAMIC_SHARED(TYPE, NAME) extern __shared__ TYPE NAME[];
 #define HIP_KERNEL_NAME(...) __VA_ARGS__
 #define HIP_SYMBOL(NAME) NAME
-#define hipLaunchKernelGGL(KERNEL, GRID, BLOCK, SHARED, STREAM, ...) (KERNEL)<<<(GRID), (BLOCK), (SHARED), (STREAM)>>>(__VA_ARGS__)
+#define hipLaunchKernelGGL(KERNEL, GRID, BLOCK, SHARED, STREAM, ...) KERNEL<<<GRID, BLOCK, SHARED, STREAM>>>(__VA_ARGS__)
 #define CUDART_VERSION 12000
 #define CUDA_VERSION 12000
 #define CUDART_CB
@@ -104,12 +104,20 @@ struct __half {
   __half() = default;
   __HD__ __half(float value);
   __HD__ operator float() const;
+  __HD__ __half& operator+=(float);
+  __HD__ __half& operator-=(float);
+  __HD__ __half& operator*=(float);
+  __HD__ __half& operator/=(float);
 };
 struct __nv_bfloat16 {
   unsigned short bits;
   __nv_bfloat16() = default;
   __HD__ __nv_bfloat16(float value);
   __HD__ operator float() const;
+  __HD__ __nv_bfloat16& operator+=(float);
+  __HD__ __nv_bfloat16& operator-=(float);
+  __HD__ __nv_bfloat16& operator*=(float);
+  __HD__ __nv_bfloat16& operator/=(float);
 };
 typedef __half half;
 typedef __nv_bfloat16 nv_bfloat16;
