@@ -43,7 +43,7 @@ __all__ = [
 _SAMPLED: Final = 2
 #: Lines about time and speed differ from run to run.
 _TIMES: Final = re.compile(
-    r"(?i)time|second|elapsed|\b[munµ]?s\b|\([munµ]?s\)|ms\b|/s\b|flops?|bandwidth|throughput|speed|perf|rate|lups|cycles|clock"
+    r"(?i)time|second|elapsed|\b[munµ]?s\b|\([munµ]?s\)|ms\b|/s\b|flops?|bandwidth|throughput|speed|perf|rate|lups|cycles|clock|\b\d?\d:\d\d"
 )
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _RECORD: Final = "capture.json"
@@ -428,12 +428,16 @@ def _differences(
     """Say how a second run differs from the first one, but for times."""
     found = []
     for what, one, two in (("prints", first.output, second.output), ("complains", first.errors, second.errors)):
-        lines = zip(one.splitlines(), two.splitlines(), strict=False)
-        changed = next(((a, b) for a, b in lines if a != b and not _differ_in_times(a, b, one)), None)
-        if changed is not None:
-            found.append(f"it {what} {changed[1].strip()[:80]!r} instead of {changed[0].strip()[:80]!r}")
-        elif len(one.splitlines()) != len(two.splitlines()):
-            found.append(f"it {what} {len(two.splitlines())} lines instead of {len(one.splitlines())}")
+        heading = ""
+        for a, b in zip(one.splitlines(), two.splitlines(), strict=False):
+            if a != b and not _differ_in_times(a, b, heading):
+                found.append(f"it {what} {b.strip()[:80]!r} instead of {a.strip()[:80]!r}")
+                break
+            if a.upper() != a.lower():
+                heading = a
+        else:
+            if one.count("\n") != two.count("\n"):
+                found.append(f"it {what} {len(two.splitlines())} lines instead of {len(one.splitlines())}")
     if len(before[1]) != len(after[1]):
         found.append(f"it does {len(after[1])} things on the device instead of {len(before[1])}")
     else:
@@ -448,16 +452,12 @@ def _differences(
     return found + [f"it writes something else to {name}" for name in changed_files]
 
 
-def _differ_in_times(one: str, two: str, whole: str) -> bool:
-    """Whether two lines tell a time each: they say so, or are of numbers alone below a heading that does."""
+def _differ_in_times(one: str, two: str, heading: str) -> bool:
+    """Whether two lines tell a time each: they say so, or are numbers alone below a line that does."""
     if _NUMBER.sub("", one) != _NUMBER.sub("", two):
         return False
-    if _TIMES.search(one):
-        return True
     alone = re.fullmatch(r"[\s,;|]*", _NUMBER.sub("", one)) is not None
-    above = whole[: whole.find(one)].splitlines()
-    heading = next((line for line in reversed(above) if re.search(r"[A-Za-z]{3}", line)), "")
-    return alone and _TIMES.search(heading) is not None
+    return _TIMES.search(one) is not None or (alone and _TIMES.search(heading) is not None)
 
 
 def _bare(operation: Operation) -> Operation:
