@@ -248,13 +248,12 @@ def _callee(code: str, end: int) -> int | None:
         end -= 1
     at = end
     if at > 0 and code[at - 1] == ">":
-        depth = 0
+        depth = inside = 0
         while at > 0:
             at -= 1
-            if code[at] in ">)":
-                depth += 1
-            elif code[at] in "<(":
-                depth -= 1
+            inside += {")": 1, "(": -1}.get(code[at], 0)
+            if inside == 0:
+                depth += {">": 1, "<": -1}.get(code[at], 0)
                 if depth == 0:
                     break
         while at > 0 and code[at - 1].isspace():

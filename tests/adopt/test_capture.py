@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mptune.adopt.capture import Capture, Place, Scalar, capture
-from mptune.adopt.parsing import SourceFile
-from mptune.adopt.running import Built, build
+from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Place, Scalar, Structure, capture
+from mptune.adopt.parsing import ProgramError, SourceFile
+from mptune.adopt.rewriting import facts_of, rewritten
+from mptune.adopt.running import Built, build, run
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -76,3 +77,146 @@ def test_what_the_program_takes_back_is_its_output(rod: Capture) -> None:
     assert output.source == Place(1, 0)
     assert output.contents is not None
     np.testing.assert_allclose(rod.contents(output.contents).view(np.float64), steps_of_rod(300, 7), rtol=1e-13)
+
+
+@pytest.fixture(scope="session")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    return capture(compiled("runtime_calls.cu"), [], tmp_path_factory.mktemp("calls"))
+
+
+def test_calls_of_the_runtime_do_what_they_say(calls: Capture) -> None:
+    # The program checks symbols, shared memory, warps, atomics, indices, pitched copies, errors and events itself.
+    assert calls.check == "passed"
+    assert calls.differences == ()
+    labels = ["weigh", "sums", "wrap", "scale_rows", "power<double, 3>"]
+    assert [launch.kernel for launch in calls.launches()] == labels
+
+
+def test_variables_in_device_memory_are_allocations_with_names(calls: Capture) -> None:
+    symbols = {a.name: a for a in calls.allocations.values() if a.kind == "symbol"}
+    assert {name: a.bytes for name, a in symbols.items()} == {"weights": 32, "visits": 4}
+    weights = next(c for c in calls.operations() if isinstance(c, Copy) and c.target == Place(symbols["weights"].id, 0))
+    assert weights.contents is not None
+    assert calls.contents(weights.contents).view(np.float64).tolist() == [1.0, 0.5, 0.25, 0.125]
+
+
+def test_structures_say_where_their_pointers_point(calls: Capture) -> None:
+    (field,) = next(calls.launches("weigh")).arguments
+    assert isinstance(field, Structure)
+    assert [calls.allocations[place.allocation].bytes for place in field.pointers.values()] == [8000]
+    assert field.data[8:12] == (1000).to_bytes(4, "little")
+
+
+def test_what_the_host_writes_to_shared_memory_is_a_copy(calls: Capture) -> None:
+    managed = next(a.id for a in calls.allocations.values() if a.kind == "managed")
+    copies = [c for c in calls.operations() if isinstance(c, Copy) and c.target == Place(managed, 0)]
+    assert [copy.kind for copy in copies] == ["to_device"]
+    assert copies[0].contents is not None
+    assert calls.contents(copies[0].contents).view(np.float64).tolist() == [3.0]
+    assert [(found.byte, found.bytes) for found in calls.operations() if isinstance(found, Fill)] == [(255, 16)]
+
+
+def test_a_capture_can_be_opened_again_and_a_damaged_one_is_refused(rod: Capture, tmp_path: Path) -> None:
+    again = Capture.load(rod.folder)
+    assert list(again.operations()) == list(rod.operations())
+    assert isinstance(again.different[0], Allocation)
+    (tmp_path / "capture.json").write_text("{}")
+    with pytest.raises(ProgramError, match="holds no capture"):
+        Capture.load(tmp_path)
+
+
+def test_several_files_are_compiled_and_linked(tmp_path: Path) -> None:
+    files = [f"several_files/{name}" for name in ("main.cu", "physics.cu", "physics.h")]
+    assert run(compiled(*files), writes=tmp_path).check == "passed"
+
+
+def test_hip_is_cuda_by_other_names(tmp_path: Path) -> None:
+    assert run(compiled("hip_spelling.hip"), writes=tmp_path).check == "passed"
+
+
+@pytest.fixture(scope="session")
+def misbehaving() -> Built:
+    return compiled("misbehaving.cu")
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("hang", r"misbehaving\.cu did not end within 2 s and was ended"),
+        ("stray", r"SIGSEGV \(segmentation fault\) in stray, launched at misbehaving\.cu:16"),
+        ("code", r"run with arguments code, exited with code 3; the last it printed: no file named data\.txt"),
+        ("fail", r"its own check fails on this machine's processor: error 0\.5: Verification FAILED"),
+        ("nothing", r"launches no kernel: does it need other arguments"),
+    ],
+)
+def test_a_program_that_ends_otherwise_is_one_clear_line(
+    misbehaving: Built, tmp_path: Path, how: str, message: str
+) -> None:
+    with pytest.raises(ProgramError, match=message) as raised:
+        capture(misbehaving, [how], tmp_path, time_limit_s=2 if how == "hang" else 60)
+    assert "\n" not in str(raised.value)
+
+
+def test_memory_is_limited(misbehaving: Built, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=r"used more than 200 MB of memory"):
+        run(misbehaving, ["memory"], writes=tmp_path, memory_limit_bytes=200_000_000)
+
+
+def test_a_program_that_does_something_else_the_second_time_is_told_apart(misbehaving: Built, tmp_path: Path) -> None:
+    found = capture(misbehaving, ["clock"], tmp_path)
+    assert "the launch of fill at misbehaving.cu:27" in found.differences[1]
+
+
+def test_files_go_to_a_folder_of_their_own_and_times_may_differ(misbehaving: Built, tmp_path: Path) -> None:
+    found = capture(misbehaving, ["file"], tmp_path / "capture", run_in=tmp_path)
+    assert not (tmp_path / "result.txt").exists()
+    assert found.contents(found.files["result.txt"]).tobytes() == b"2\n"
+    assert found.output.startswith("read 2, ")
+    assert found.differences == ()
+
+
+def test_data_beyond_a_limit_are_left_out_and_said(misbehaving: Built, tmp_path: Path) -> None:
+    found = capture(misbehaving, ["file"], tmp_path, limit_bytes=100)
+    assert found.left_out[0].startswith("data of ")
+    assert next(found.launches()).before == {0: None}
+
+
+def test_a_source_that_does_not_compile_names_its_line(tmp_path: Path) -> None:
+    source = tmp_path / "odd.cu"
+    source.write_text("__global__ void k(int* x) { x[0] = nowhere; }\nint main() { k<<<1, 1>>>(nullptr); }\n")
+    with pytest.raises(ProgramError, match=r"odd\.cu:1:\d+: error: .nowhere. was not declared"):
+        build([source], [SourceFile.read(source)])
+
+
+def test_launches_are_rewritten_where_they_stand() -> None:
+    text = """// k<<<1, 2>>>(x) in a comment
+template <class T, int N> __global__ void t(T* x) { step(x); }
+__device__ void step(double* x) { __syncthreads(); }
+__global__ void k(double* x) { atomicAdd(x, 1.0); }
+#define RUN(f) f<<<grid,   \\
+    dim3((n + 1) >> 3, max(1, 2))>>>
+void host() { k<<<1, 2>>>(x); t<T, (N > 3)><<<1, 2, 0, s>>>(x); RUN(k)(x); puts("a<<<b>>>c"); }
+"""
+    facts = facts_of([text])
+    assert (facts["t"].has_address, facts["t"].waits, facts["t"].counts) == (False, True, False)
+    assert (facts["k"].has_address, facts["k"].waits, facts["k"].counts) == (True, False, True)
+    new = rewritten(text, facts)
+    assert new.count("\n") == text.count("\n")
+    lines = new.splitlines()
+    assert lines[0] == "// k<<<1, 2>>>(x) in a comment"
+    assert "launcher<&k, 2>{" in lines[6]
+    assert "spelled<T>(), ::mptune_layer::spelled<(N > 3)>()" in lines[6]
+    assert 'puts("a<<<b>>>c")' in lines[6]
+    assert lines[4].endswith("\\")
+
+
+def test_shared_memory_of_a_size_given_at_launch_is_found_in_any_spelling() -> None:
+    for declaration in (
+        "extern __shared__ double s[];",
+        "extern volatile __shared__ __align__(16) double s[];",
+        "__shared__ extern double s[];",
+    ):
+        new = rewritten(f"__global__ void k() {{ {declaration} s[0] = 1; }}", {})
+        assert "* const s = static_cast<" in new, declaration
+        assert "extern" not in new
+    assert "dynamic_array<float> all{}" in rewritten("extern __shared__ float all[];", {})

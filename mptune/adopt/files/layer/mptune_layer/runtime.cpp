@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -275,7 +276,7 @@ class recorder {
         if (!is_on()) return;
         char path[PATH_MAX], message[1024];
         snprintf(path, sizeof path, "%s/ended.json", folder.c_str());
-        const int file = ::open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        const int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
         if (file < 0) return;
         const int length =
             at != nullptr ? snprintf(message, sizeof message,
