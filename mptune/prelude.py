@@ -34,6 +34,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "vector.hpp",
     "vector_members.hpp",
     "virtual_threads.hpp",
+    "phases.hpp",
     "declared.hpp",
 )
 

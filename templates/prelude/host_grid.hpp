@@ -11,6 +11,11 @@
 #define MPTUNE_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
 #endif
 
+// Whether one thread of a block does it all (phases.hpp); a source that says so hides this.
+namespace mptune_unless_said {
+constexpr bool in_phases = false;
+}
+
 namespace mptune_host {
 
 // The block's extents where the source fixes them, so that the thread loop has a constant length; else zeros.
@@ -37,8 +42,11 @@ struct indices_to<0, I...> {
     using type = indices<I...>;
 };
 
-// A grid whose threads run one after the other. `Kernel` stands for the kernel and inlines it, `A` are its parameters.
-template <class Kernel, class Block, class... A>
+using namespace mptune_unless_said;
+
+// A grid whose threads run one after the other, or the first of each block alone. `Kernel` stands for the kernel and inlines
+// it, `A` are its parameters.
+template <class Kernel, class Block, bool FirstAlone, class... A>
 struct grid_of_loops {
     static __attribute__((flatten)) void run(job& work, worker&, row part) {
         run_with(work, part, typename indices_to<sizeof...(A)>::type());
@@ -51,18 +59,19 @@ struct grid_of_loops {
 
     static __forceinline__ void loop(job& work, row part, A... arguments) {
         const dim3 extents = Block::extents(work);
+        const dim3 threads = FirstAlone ? dim3{1, 1, 1} : extents;
         gridDim = work.grid;
         for (int i = 0; i < part.count; ++i) {
             blockIdx = dim3{part.first.x + i, part.first.y, part.first.z};
             blockDim = extents;
-            for (int z = 0; z < extents.z; ++z) {
-                for (int y = 0; y < extents.y; ++y) {
+            for (int z = 0; z < threads.z; ++z) {
+                for (int y = 0; y < threads.y; ++y) {
                     // Counting in indices of the grid, a guard like `if (blockIdx.x * blockDim.x + threadIdx.x < n)`
                     // compares the counter itself: g++ then cuts the loop at n instead of masking every iteration,
                     // whose conditional index arithmetic would turn contiguous loads into gathers.
                     const int first = blockIdx.x * blockDim.x;
                     MPTUNE_INDEPENDENT_ITERATIONS
-                    for (int x = first; x < first + extents.x; ++x) {
+                    for (int x = first; x < first + threads.x; ++x) {
                         threadIdx = dim3{x - first, y, z};
                         Kernel::call(arguments...);
                     }
@@ -104,13 +113,13 @@ constexpr int parameter_code<T*> = -static_cast<int>(sizeof(T*));
 template <class... A>
 constexpr int parameter_codes[] = {parameter_code<A>..., 0};
 
-template <class Kernel, class Block, bool HasBarriers, class... A>
+template <class Kernel, class Block, bool HasBarriers, bool FirstAlone, class... A>
 constexpr entry entry_of(void (*)(A...)) {
     if constexpr (HasBarriers) {
         using grid = grid_of_fibers<Kernel, Block, A...>;
         return {grid::prepare, grid::run, Block::fixed, sizeof...(A), parameter_codes<A...>};
     } else {
-        using grid = grid_of_loops<Kernel, Block, A...>;
+        using grid = grid_of_loops<Kernel, Block, FirstAlone, A...>;
         return {nullptr, grid::run, Block::fixed, sizeof...(A), parameter_codes<A...>};
     }
 }
@@ -130,7 +139,7 @@ constexpr entry entry_of(void (*)(A...)) {
             ::name(arguments...);                                                                                  \
         }                                                                                                          \
     };                                                                                                             \
-    constexpr entry launched = entry_of<kernel, block_shape, has_barriers>(signature);                             \
+    constexpr entry launched = entry_of<kernel, block_shape, has_barriers, in_phases>(signature);                  \
     }                                                                                                              \
     MPTUNE_UNLESS_APART(MPTUNE_ENTRY_POINTS)
 

@@ -28,7 +28,7 @@ INNER_LOOPS = (
     ("kmeans", "for (int v = 0; v < run; ++v) {", {"points_per_thread": 16, "use_shared": False}),
 )
 # Kernels without an inner loop: the loop over the threads of a block, in the prelude.
-THREAD_LOOP = "for (int x = first; x < first + extents.x; ++x) {"
+THREAD_LOOP = "for (int x = first; x < first + threads.x; ++x) {"
 THREAD_LOOPS = (
     ("bessel", THREAD_LOOP, {"vector_width": 1}),
     ("bessel", THREAD_LOOP, {"vector_width": 8}),
