@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,6 +91,7 @@ def template(
     classes: TypeClasses,
     parameter_of: Mapping[str, str],
     offsets: Iterable[str] = (),
+    threads: Sequence[str] = (),
 ) -> Template:
     """Return the template of a kernel.
 
@@ -100,6 +101,8 @@ def template(
         classes: the program's.
         parameter_of: the precision parameter of each class that has one, by the class's name.
         offsets: its pointers that are not always at the start of a buffer: ``NAME_offset`` says where.
+        threads: how many threads there are along each axis, as expressions over sizes, where a thread may do the work
+            of several (``per_thread``); empty where it may not.
     """
     edited = _Edited(program, classes, parameter_of)
     function = f"{kernel.identifier}_kernel" if why_reserved(kernel.identifier) else kernel.identifier
@@ -128,11 +131,27 @@ def template(
         for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]+\b", "\n".join((*needs, body))))
         if name in _CONSTANTS and all(need.name != name for need in kernel.needs)
     ]
-    parts = ["\n".join(constants), *needs, f'extern "C" __global__ void {function}({shown}) {{{body}']
+    kernels = [f'extern "C" __global__ void {function}({shown}) {{{body}']
+    if threads:
+        names = [name for p in kernel.parameters for name in _names(p)] + [f"{name}_offset" for name in offsets]
+        extents = ", ".join(text if text.isdigit() else f"{_OPEN}{text}{_CLOSE}" for text in [*threads, "1", "1"][:3])
+        call = f"{function}_thread({', '.join([*names, 'VIRTUAL_THREAD'])})"
+        separator = ",\n    " if "\n" in shown else ", "
+        kernels = [
+            f"__device__ void {function}_thread({shown}{separator}VIRTUAL_INDICES) {{{body}",
+            f'extern "C" __global__ void {function}({shown}) {{\n'
+            f"    GRID_THREADS({_OPEN}per_thread{_CLOSE}, {extents}, {call});\n}}",
+        ]
+    parts = ["\n".join(constants), *needs, *kernels]
     text = _without_clashes("\n\n".join(part for part in parts if part), [need.name for need in kernel.needs])
     text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     return Template(function, text, frozenset(edited.used), edited.has_policy)
+
+
+def _names(parameter: Parameter) -> list[str]:
+    """Return the names under which a template is given a parameter."""
+    return [each.name.replace(".", "_") for each, _ in fields_of(parameter)]
 
 
 def fields_of(parameter: Parameter, struct: str = "") -> Iterator[tuple[Parameter, str]]:

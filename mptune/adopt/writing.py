@@ -46,7 +46,10 @@ _NUMPY: Final = {"double": "float64", "float": "float32", "__half": "float16"}
 _VECTOR: Final = re.compile(r"(double|float|int)([1-4])")
 _AXES: Final = "xyz"
 _BLOCKS: Final = (32, 64, 128, 256, 512, 1024)
+_SMALL_BLOCKS: Final = (1, 2, 4, 8, 16)
 _LARGEST_BLOCK: Final = 1024
+#: Of how many threads of the program a thread does the work.
+_PER_THREAD: Final = (1, 2, 4, 8, 16, 32, 64)
 _WIDTH: Final = 110
 
 
@@ -273,6 +276,7 @@ class _Writer:
         self._sizes = self._find_sizes()
         self._named: set[str] = set()
         self._buffer_of = self._find_buffers()
+        self._virtual = {name: self._virtual_threads(each) for name, each in self._launched.items()}
         self._geometries = {name: self._geometry(each) for name, each in self._launched.items()}
         self._later: dict[str, list[NDArray[Any]]] = {}
         self._row_of: dict[str, dict[bytes, int]] = {}
@@ -293,7 +297,7 @@ class _Writer:
         self.replay = replay(calls, may_swap=self._may_swap, text_of=self._text_of)
         self._finite = dict(self._find_finite())
         self._templates = {
-            name: template(program, each.kernel, classes, parameter_of, each.offsets)
+            name: template(program, each.kernel, classes, parameter_of, each.offsets, self._virtual[name])
             for name, each in self._launched.items()
         }
 
@@ -697,26 +701,48 @@ class _Writer:
             block = [self._same([b[a] for b in each.blocks], f"block_{_AXES[a]}") for a in range(dimensions)]
             return [], [], grid, block
         parameters, grid, block = [], [], []
+        if threads := self._virtual[each.name]:
+            parameters.append(f'OrdinalParameter("per_thread", {list(_PER_THREAD)})')
         for axis in range(dimensions):
             totals = {threads[axis] for threads in each.threads}
             own = {one[axis] for one in each.blocks}
-            values = [b for b in sorted({*own, *_BLOCKS, 1, 2, 4, 8, 16}) if all(total % b == 0 for total in totals)]
+            values = sorted({*own, *_BLOCKS, *(() if dimensions == 1 else _SMALL_BLOCKS)})
             if dimensions == 1:
                 values = [b for b in values if b >= min(32, *own)]
+            if not threads:
+                values = [b for b in values if all(total % b == 0 for total in totals)]
+            values = [b for b in values if b <= max(totals) or b in own]
             name = "block" if dimensions == 1 else f"block_{_AXES[axis]}"
-            total = self._threads(totals, first.block[axis]) if len(totals) == 1 else f"threads_{_AXES[axis]}"
+            width = name if len(values) > 1 else str(values[0])
             if len(values) > 1:
                 parameters.append(f'OrdinalParameter("{name}", {values})')
-                grid.append(f"{total} // {name}")
-                block.append(name)
+            block.append(width)
+            if threads and axis == 0:
+                grid.append(f"ceildiv({threads[0]}, {width} * per_thread)")
+            elif threads:
+                grid.append(f"ceildiv({threads[axis]}, {width})")
+            elif len(totals) == 1 and len(values) == 1:
+                grid.append(str(first.grid[axis]))
             else:
-                grid.append(str(first.grid[axis]) if len(totals) == 1 else f"{total} // {values[0]}")
-                block.append(str(values[0]))
+                total = self._threads(totals, first.block[axis]) if len(totals) == 1 else f"threads_{_AXES[axis]}"
+                grid.append(f"{total} // {width}")
         names = [text for text in block if not text.isdigit()]
         fixed = math.prod(int(text) for text in block if text.isdigit())
         product = " * ".join([*names, *([str(fixed)] if fixed > 1 else [])])
         constraints = [f"{min(32, math.prod(first.block))} <= {product} <= {_LARGEST_BLOCK}"] if len(names) > 1 else []
         return parameters, constraints, grid, block
+
+    def _virtual_threads(self, each: _Launched) -> list[str]:
+        """Return how many threads there are along each axis, where a thread may do the work of several; or nothing.
+
+        The numbers are written into the source, so that they have to be few.
+        """
+        if not each.is_free or len(each.threads) > 1:
+            return []
+        block = each.launches[0].block
+        totals = each.threads[0]
+        dimensions = max((axis + 1 for axis in range(3) if totals[axis] > 1), default=1)
+        return [self._threads({totals[axis]}, block[axis]) for axis in range(dimensions)]
 
     def _same(self, values: Sequence[int], name: str) -> str:
         return self._expression(values[0]) if len(set(values)) == 1 else name
