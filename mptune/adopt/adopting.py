@@ -12,7 +12,7 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,14 +22,16 @@ from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.adopt.capture import Capture, capture
-from mptune.adopt.classes import TypeClasses, type_classes
+from mptune.adopt.classes import TypeClass, TypeClasses, type_classes
+from mptune.adopt.grouping import group, sensitivities
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import build
 from mptune.adopt.writing import OFFERED, Adopted, write
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
-from mptune.errors import UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
@@ -42,6 +44,10 @@ RECORD: Final = "adopted.json"
 #: How files end that a compiler is given.
 SOURCES: Final = (".cu", ".hip", ".cpp", ".cc", ".cxx")
 #: Of an answer in the program's own types, against the program's own: the same operations in another order, at most.
+#: How long it may take to find out what each class can bear, at the program's own speed.
+_PROBED_S: Final = 10.0
+#: An instrumented build of more classes than these takes its time.
+_MOST_PROBED: Final = 20
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
 
 
@@ -94,11 +100,13 @@ def adopt(
     _check(program, settings)
     classes = type_classes(program)
     on_progress("running the program")
-    parameter_of = _grouped(classes, {site.kernel for site in program.launches}, settings.types)
     built = build(program.sources, program.files, program.defines, program.includes)
     with tempfile.TemporaryDirectory(prefix=".adopted-", dir=_made(folder.parent)) as scratch:
         captured = capture(built, settings.arguments, Path(scratch) / "capture")
         on_progress("writing templates and definition")
+        parameter_of = _parameters(
+            program, classes, captured, settings, Path(scratch) / "alone" / folder.name, on_progress
+        )
         target = Path(scratch) / folder.name
         made = write(program, classes, parameter_of, captured, target, metric=settings.metric)
         on_progress("comparing it with the program")
@@ -200,10 +208,51 @@ def _check(program: Program, settings: AdoptSettings) -> None:
         raise ProgramError(f"{name} has no main, so that it cannot run; give all files of the program")
 
 
-def _grouped(classes: TypeClasses, launched: Iterable[str], types: int) -> dict[str, str]:
-    """Return the precision parameter of each class that may change its type, by the class's name."""
-    wanted = set(launched)
+def _parameters(
+    program: Program,
+    classes: TypeClasses,
+    captured: Capture,
+    settings: AdoptSettings,
+    folder: Path,
+    on_progress: Callable[[str], None],
+) -> dict[str, str]:
+    """Return the precision parameter of each class that may change its type, by the class's name.
+
+    Each class has one of its own if that is not too many. Otherwise those that can bear the same types share one, as
+    runs of an instrumented build say; where these would take long, those that are for the same do.
+    """
+    wanted = {site.kernel for site in program.launches}
     free = [c for c in classes.classes if not c.kept and c.scalar in OFFERED and wanted & set(c.kernels)]
+    own = {each.name: f"{each.name}_type" for each in free}
+    if len(own) <= settings.types:
+        return own
+    if captured.seconds * len(own) > _PROBED_S or len(own) > _MOST_PROBED:
+        return _grouped(free, settings.types)
+    on_progress("finding out how much each variable can bear")
+    try:
+        made = write(program, classes, own, captured, folder, metric=settings.metric)
+        tunable = load_tunable(made.folder / f"{made.name}.py")
+        names = {
+            name: [p for p in tunable.parameter_names if p.rpartition(".")[2] == parameter]
+            for name, parameter in own.items()
+        }
+        with Instrument(tunable, tunable.resolve_sizes()) as instrument:
+            errors = sensitivities(
+                instrument, {name: found for name, found in names.items() if found}, limit_s=_PROBED_S
+            )
+    except ProgramError:
+        raise
+    except MptuneError:
+        return _grouped(free, settings.types)
+    groups = group(errors, {each.name: each.role for each in free}, settings.types)
+    scalars = {groups[each.name]: each.scalar for each in free if each.name in groups}
+    if any(scalars[groups[each.name]] != each.scalar for each in free if each.name in groups):
+        return _grouped(free, settings.types)
+    return {name: f"{found}_type" for name, found in groups.items()}
+
+
+def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
+    """Return the precision parameter of each class by what it is for, by the class's name."""
     found: dict[str, str] = {}
     for each in free:
         name = f"{each.name}_type" if each.role == "buffer" else _OF_ROLE[each.role]
