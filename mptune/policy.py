@@ -29,7 +29,7 @@ from mptune.evidence import shared_values, values_text
 from mptune.metric_expressions import is_error
 from mptune.objective import Objective
 from mptune.pareto import front
-from mptune.results import Status, Trial
+from mptune.results import TRACED_ERROR, Status, Trial
 from mptune.unseen import is_of_unseen, worst_errors_of
 
 __all__ = [
@@ -114,6 +114,8 @@ class Facts:
         free: names of the parameters outside the signature that have several values.
         holds: whether no two configurations of one signature have disagreed (:func:`~mptune.evidence.disagree`).
         is_widest: whether the configuration has the baseline's types.
+        traced: the errors of its signature in an instrumented run; empty if there was none.
+        agreement: by what factor those may exceed measured ones.
     """
 
     siblings: Sequence[Trial] = ()
@@ -122,6 +124,8 @@ class Facts:
     free: Sequence[str] = ()
     holds: bool = True
     is_widest: bool = False
+    traced: Mapping[str, float] = field(default_factory=dict)
+    agreement: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +280,8 @@ class MeasurementPolicy:
     def plan(self, facts: Facts) -> Plan:
         """Decide what to do with a configuration that has not been evaluated."""
         limits, thresholds = dict(self.error_limits), dict(self.objective.limits)
+        if is_hopeless := self.is_hopeless(facts):
+            return Plan(Action.REJECT, is_hopeless.reason, {**facts.traced, TRACED_ERROR: facts.traced["error"]})
         is_known = self.knows_error(facts)
         if not is_known:
             return Plan(
@@ -328,6 +334,19 @@ class MeasurementPolicy:
             return Decision(False, f"its signature's error is only known where {values_text(shared)}")
         return Decision(True, "the error of its accuracy signature is known")
 
+    def is_hopeless(self, facts: Facts) -> Decision:
+        """Decide whether a signature that was never measured need not be: its instrumented error is far too large.
+
+        None that might meet the threshold is left out, and none is ever taken, on the strength of such an error.
+        """
+        if facts.siblings or not facts.holds or facts.is_widest or not facts.traced:
+            return Decision(False, "it is measured")
+        for name, limit in self.objective.limits.items():
+            error = facts.traced.get(name, 0.0)
+            if not error <= limit * facts.agreement:
+                return Decision(True, f"never compiled: in an instrumented run {name} is {error:.3g}, not {limit:.3g}")
+        return Decision(False, "it may meet the threshold")
+
     def plan_again(self, trial: Trial) -> Plan:
         """Decide how a valid trial is measured again in turn with others: timed in full, its own error kept."""
         thresholds = dict(self.objective.limits)
@@ -356,6 +375,10 @@ class MeasurementPolicy:
             return Decision(False, "measured under other conditions")
         if stored.status is Status.TIMEOUT and self.run_limit_s > stored.measurement.metrics.get("limit_s", 0.0):
             return Decision(False, "it ran out of time, and the limit is longer now")
+        if not math.isnan(stored.metric(TRACED_ERROR)):
+            if any(stored.metric(name) > limit for name, limit in self.objective.limits.items()):
+                return Decision(True, "an instrumented run showed it to be hopeless")
+            return Decision(False, "it was not compiled, and may meet the threshold now")
         is_untimed = stored.is_valid and math.isnan(stored.time_ms)
         if is_untimed and (not self.error_limits or self.objective.error_excess(stored) <= 0):
             return Decision(False, "it was not timed, and its time matters now")

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from mptune.space.configuration import Configuration
 
-__all__ = ["Measurement", "Status", "Trial"]
+__all__ = ["TRACED_ERROR", "Measurement", "Status", "Trial"]
+
+#: The error of a trial that was never compiled, since that is what an instrumented run of its types gave.
+TRACED_ERROR: Final = "traced_error"
 
 
 class Status(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.policy import errors_of, unbacked
 from mptune.precision import precision
-from mptune.results import Status, Trial
+from mptune.results import TRACED_ERROR, Status, Trial
 from mptune.space.configuration import Configuration, Value
 from mptune.store import PROBE, LaunchInfo, RunFile, RunInfo, RunState
 from mptune.unseen import Verified, count_of, in_words
@@ -198,6 +198,15 @@ class Run:
         for trial in self.trials:
             counts[trial.status] += 1
         return {status.value: count for status, count in counts.items() if count}
+
+    @property
+    def screened(self) -> tuple[Trial, ...]:
+        """The trials that were never compiled, because an instrumented run showed their types to be hopeless."""
+        return tuple(trial for trial in self.trials if not math.isnan(trial.metric(TRACED_ERROR)))
+
+    def signatures_of(self, trials: Iterable[Trial]) -> int:
+        """Return how many accuracy signatures some trials have."""
+        return len({tuple(trial.configuration.get(name) for name in self.info.signature) for trial in trials})
 
     @property
     def failures(self) -> tuple[Trial, ...]:
@@ -599,7 +608,8 @@ class Run:
                 **({"fp64_errors": info.fp64_errors} if info.fp64_errors else {}),
                 "baseline_evaluations": self.baseline_evaluations,
                 "feasible": self.feasible,
-                "signatures": len({tuple(t.configuration.get(n) for n in info.signature) for t in self.trials}),
+                "signatures": self.signatures_of(self.trials),
+                "screened": self.signatures_of(self.screened),
                 "baseline": self._entry(self.baseline),
                 "best": self._entry(self.best),
                 "front": [self._entry(trial) for trial in self.front],

@@ -193,6 +193,9 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     if run.state.wall_s > 0:
         echo(f"time: {_spent(run)}")
     echo(f"statuses: {pairs(run.statuses)}")
+    if screened := run.screened:
+        counts = f"{run.signatures_of(screened)} of {run.signatures_of(run.trials)} combinations of types"
+        echo(f"never compiled: {counts}, hopeless in an instrumented run ({len(screened)} trials)")
     groups = run.failure_groups
     for group in groups[:_KINDS]:
         echo(f"  {group.count} × {group.status}: {group.message}")

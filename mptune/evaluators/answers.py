@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
 from mptune.widening import widened
 
-__all__ = ["OwnAnswer", "WideAnswer", "with_reference"]
+__all__ = ["OwnAnswer", "WideAnswer", "on_host", "with_reference"]
 
 #: Two runs in the widest types may differ by the order of additions, not by more.
 _LARGEST_DIFFERENCE: Final = 1e-6
@@ -190,7 +190,7 @@ class WideAnswer(OwnAnswer):
         flags = options.flags
         if backend.name != "host":
             backend = get_backend("host")
-            flags = tuple(flag for flag in flags if flag.startswith(_DEFINITIONS) and flag not in _DEFINITIONS)
+            flags = on_host(flags)
         defined = (widened(flag) if flag.startswith("-D") else flag for flag in flags)
         wide = (*defined, "-fno-fast-math", f"-DMPTUNE_WIDE={WIDE.significand_bits}")
         return backend, CompileOptions(flags=wide, timeout_s=options.timeout_s)
@@ -248,6 +248,11 @@ class WideAnswer(OwnAnswer):
                 hint = ": NumPy's linear algebra is in fp64 alone, np.asarray(..., np.float64) makes that of an array"
             kind = CompileError if isinstance(error, CompileError) else KernelError
             raise kind(f'reference="wide" runs {self._application.called} in {WIDE.name}: {error}{hint}') from error
+
+
+def on_host(flags: Sequence[str]) -> tuple[str, ...]:
+    """Return those of a device's compiler flags that the host's compiler is given, too."""
+    return tuple(flag for flag in flags if flag.startswith(_DEFINITIONS) and flag not in _DEFINITIONS)
 
 
 def with_reference(

@@ -39,8 +39,9 @@ from mptune.unseen import with_draws
 
 if TYPE_CHECKING:
     from mptune.evaluators.ceilings import Ceilings
+    from mptune.evaluators.instrument import Instrument
 
-__all__ = ["Bench", "Ready", "Request", "metric_names"]
+__all__ = ["INSTRUMENTED", "Bench", "Ready", "Request", "metric_names"]
 
 
 class _RunsOn(MptuneError):
@@ -55,6 +56,8 @@ _STATUS: dict[type[MptuneError], Status] = {
     LaunchError: Status.LAUNCH_ERROR,
 }
 
+#: The phase of an instrumented run.
+INSTRUMENTED: Final = "instrumented run"
 #: Launches on inputs that have been seen, before one is timed: a kernel that remembers them does so by then.
 _AGAIN: Final = TimingPlan(warmups=0, min_repeats=1, max_repeats=10, relative_width=0.0, cap_s=0.005, patience_s=0.005)
 
@@ -247,6 +250,7 @@ class Bench:
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
         self._ceilings: Ceilings | None = None
+        self._instrument: Instrument | None = None
         if wants_flush(self._plan, backend, kernel, self.sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
         target = Target(
@@ -339,6 +343,24 @@ class Bench:
             assert isinstance(program, ApplicationProgram)
             return program.capture(self._device_data.bind(request.configuration), folder)
 
+    def traced(self, request: Request) -> Trial:
+        """Return the trial of a configuration that an instrumented build has run on the host: errors alone."""
+
+        def run(clock: _Clock) -> Trial:
+            from mptune.evaluators.instrument import Instrument  # for the few runs that ask for it
+
+            with clock.phase(INSTRUMENTED):
+                if self._instrument is None:
+                    flags = self._options.flags
+                    self._instrument = Instrument(
+                        self.kernel, self.sizes, metric=self._metrics, flags=flags, data=self._data
+                    )
+                signature = {name: request.configuration[name] for name in self.kernel.signature_names}
+                errors = self._instrument.errors(signature)
+            return Trial(request.configuration, Status.OK, measurement=Measurement(errors))
+
+        return self._guarded(request, run)
+
     def is_usable(self, trial: Trial) -> bool:
         """Whether the device can still be used after a trial.
 
@@ -387,6 +409,8 @@ class Bench:
     def close(self) -> None:
         """Free the device memory."""
         self._device_data.free()
+        if self._instrument is not None:
+            self._instrument.close()
         for flush in (self._flush, self._cold):
             if flush is not None:
                 flush.free()

@@ -16,12 +16,14 @@ from mptune.buffers import Draw
 from mptune.build import compilers_of
 from mptune.capturing import CapturedLaunch
 from mptune.errors import MptuneError, TemplateError
+from mptune.evaluators.answers import on_host
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices, LocalDevices
 from mptune.evaluators.identity import launch_identity, metric_identity, source_of, trial_key, unversioned
 from mptune.evaluators.protocol import Capture, Finished, Job, LeastTimes, OnDraws, Rounds
 from mptune.evaluators.rounds import VISIT
+from mptune.evaluators.screening import Screening
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.evidence import dependence, disagree
@@ -101,6 +103,12 @@ class DeviceEvaluator(Evaluator):
         self._free = [p.name for p in kernel.parameters if p.name not in kernel.signature_names and len(p.values) > 1]
         #: Whether no two configurations of one accuracy signature have disagreed.
         self.holds = True
+        #: What says of signatures, before they are compiled, that they are hopeless; None where nothing does.
+        self._screening: Screening | None = None
+        if kernel.instrumented and self.policy.objective.limits:
+            host = dataclasses.replace(options, flags=options.flags if backend == "host" else on_host(options.flags))
+            told = Job.of(kernel, sizes, "host", metric, seed, host, self._plan)
+            self._screening = Screening(kernel, told, limits)
         #: Trials that needed no device.
         self._settled: deque[Trial] = deque()
 
@@ -134,6 +142,8 @@ class DeviceEvaluator(Evaluator):
             self.holds = False
         siblings.append(trial)
         self._checked.append(trial)
+        if self._screening is not None:
+            self._screening.compare([trial])
 
     def _forget(self, configuration: Configuration) -> None:
         """Take back what a trial of a configuration said."""
@@ -142,6 +152,11 @@ class DeviceEvaluator(Evaluator):
         left = [trial for trial in self._siblings.pop(signature, []) if trial.configuration != configuration]
         if left:
             self._siblings[signature] = left
+
+    @property
+    def why_not_screened(self) -> str:
+        """Why types are not ruled out before they are compiled, though they were to be, in one line; else empty."""
+        return "" if self._screening is None else self._screening.why_not
 
     def doubts(self) -> str:
         """Say in one line that errors depend on more than the accuracy signature, and on what; empty if they do not."""
@@ -177,7 +192,7 @@ class DeviceEvaluator(Evaluator):
 
     def prepare(self, configuration: Configuration) -> None:
         """Begin to compile a configuration that is going to be evaluated."""
-        if configuration not in self._sources:
+        if configuration not in self._sources and not self.policy.is_hopeless(self._facts(configuration)):
             # Rendering errors are reported on submit.
             with contextlib.suppress(MptuneError):
                 self._sources[configuration] = source_of(self._kernel, configuration, self._sizes)
@@ -199,15 +214,24 @@ class DeviceEvaluator(Evaluator):
             self._settled.append(Trial(configuration, status, str(error), key=self._key(str(error))))
             return
         key = self._key(source, launch)
-        siblings = self._siblings.get(self._kernel.signature_of(configuration), ())
-        is_widest = configuration.is_among(self._kernel.baseline_values())
-        plan = self.policy.plan(Facts(siblings, self._checked, best_ms, self._free, self.holds, is_widest))
+        plan = self.policy.plan(self._facts(configuration, best_ms))
         if plan.action is Action.REJECT:
             rejected = Measurement(plan.errors, reused_error=True)
-            self._settled.append(Trial(configuration, Status.INACCURATE, plan.reason, rejected, key=key))
+            status = Status.INACCURATE if math.isfinite(plan.errors["error"]) else Status.NON_FINITE
+            self._settled.append(Trial(configuration, status, plan.reason, rejected, key=key))
             return
         self._devices.submit(Request(configuration, source, plan))
         self._under_way[configuration] = key
+
+    def _facts(self, configuration: Configuration, best_ms: float = math.inf) -> Facts:
+        """Return what is known of a configuration before it is evaluated."""
+        siblings = self._siblings.get(self._kernel.signature_of(configuration), ())
+        is_widest = configuration.is_among(self._kernel.baseline_values())
+        facts = Facts(siblings, self._checked, best_ms, self._free, self.holds, is_widest)
+        if self._screening is None or siblings or is_widest:
+            return facts
+        traced = self._screening.errors(configuration)
+        return dataclasses.replace(facts, traced=traced, agreement=self._screening.agreement)
 
     def finished(self) -> list[Trial]:
         trials = list(self._settled)
@@ -304,6 +328,8 @@ class DeviceEvaluator(Evaluator):
     def close(self) -> None:
         """End the compilers and the workers, and what is under way."""
         self._devices.close()
+        if self._screening is not None:
+            self._screening.close()
 
     def _cited(self, trial: Trial) -> str:
         """Return a trial's message; a compiler's names the lines of the template."""

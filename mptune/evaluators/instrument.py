@@ -171,6 +171,7 @@ class Instrument:
         seed: seeds the inputs.
         draws: on how many draws of the inputs errors are measured; they are the worst.
         flags: further compiler flags.
+        data: that of the first draw, where it has been made.
 
     Raises:
         MptuneError: the kernel, its data or the host's compiler is not usable.
@@ -185,6 +186,7 @@ class Instrument:
         seed: int = 0,
         draws: int = 1,
         flags: Sequence[str] = (),
+        data: DataManager | None = None,
     ) -> None:
         self._backend = get_backend("host")
         options = CompileOptions(flags=(*flags, *_FLAGS))
@@ -194,7 +196,9 @@ class Instrument:
             tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)), self._metrics)
         self.tunable = tunable
         self._builds = _Builds(self._backend, options)
-        self._data = [DataManager(tunable, sizes, seed=seed, draw=Draw(number=number)) for number in range(draws)]
+        made = [] if data is None else [data]
+        further = range(len(made), draws)
+        self._data = made + [DataManager(tunable, sizes, seed=seed, draw=Draw(number=number)) for number in further]
         #: By the values of the signature that are compiled, the rest of a configuration.
         self._bases: dict[tuple[Value, ...], list[Configuration]] = {}
         chosen = (PrecisionParameter, PolicyParameter)

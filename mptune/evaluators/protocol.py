@@ -40,6 +40,7 @@ __all__ = [
     "PhaseBegins",
     "Quiet",
     "Rounds",
+    "Traced",
     "together",
 ]
 
@@ -183,8 +184,15 @@ class Capture:
     folder: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A configuration whose errors are wanted from an instrumented build."""
+
+    request: Request
+
+
 #: What a worker answers besides single evaluations.
-Asked: TypeAlias = Rounds | OnDraws | LeastTimes | Capture
+Asked: TypeAlias = Rounds | OnDraws | LeastTimes | Capture | Traced
 
 
 @dataclass(frozen=True, slots=True)

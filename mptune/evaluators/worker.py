@@ -13,7 +13,18 @@ from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
 from mptune.evaluators.faults import tell_of_faults
 from mptune.evaluators.process_state import kept, limit_memory
-from mptune.evaluators.protocol import Capture, Finished, Job, LeastTimes, OnDraws, PhaseBegins, Quiet, Reached, Rounds
+from mptune.evaluators.protocol import (
+    Capture,
+    Finished,
+    Job,
+    LeastTimes,
+    OnDraws,
+    PhaseBegins,
+    Quiet,
+    Reached,
+    Rounds,
+    Traced,
+)
 from mptune.evaluators.rounds import remeasure
 from mptune.processes import Channel
 from mptune.results import Status, Trial
@@ -62,6 +73,8 @@ def _answer(bench: Bench, request: Any) -> Finished:
         return run_on_draws(bench, request)
     elif isinstance(request, LeastTimes):
         return _least_times(bench, request)
+    elif isinstance(request, Traced):
+        return Finished((bench.traced(request.request),))
     elif isinstance(request, Capture):
         try:
             return Finished((), launches=bench.capture(request.request, request.folder))

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from mptune.backends import get_backend
 from mptune.errors import LaunchError, MptuneError
-from mptune.evaluators.bench import Ready, Request
+from mptune.evaluators.bench import INSTRUMENTED, Ready, Request
 from mptune.evaluators.protocol import (
     Asked,
     Capture,
@@ -27,6 +27,7 @@ from mptune.evaluators.protocol import (
     Quiet,
     Reached,
     Rounds,
+    Traced,
     together,
 )
 from mptune.precision import WIDE
@@ -185,9 +186,9 @@ class WorkerProcess:
     def _limit_s(self) -> float:
         if self._phase in _OF_FUNCTIONS:
             return self._limits.start_s
-        if self._phase in _OF_REFERENCES:
+        if self._phase in (*_OF_REFERENCES, INSTRUMENTED):
             # It compiles, too, and is not tuned.
-            times = _UNTUNED if self._phase == "reference" else _UNTUNED * _WIDER
+            times = _UNTUNED * _WIDER if self._phase == "wide reference" else _UNTUNED
             return self._limits.compile_s + times * self._limits.run_s
         # The compiler has a limit of its own; the worker's is only there in case that one fails.
         return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
@@ -302,7 +303,7 @@ class DeviceWorker:
             return self._lost(request, death, start)
 
     def _answer(self, asked: Asked) -> Finished:
-        if isinstance(asked, Capture):
+        if isinstance(asked, Capture | Traced):
             start = time.perf_counter()
             try:
                 return self._ask(asked, nullcontext)

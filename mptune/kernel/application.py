@@ -66,6 +66,7 @@ class Application(Tunable):
         signature: kernels' own parameters that can change results, besides precisions, policies and shared ones.
         ranges: as :class:`~mptune.Kernel` takes them.
         data_sizes: as :class:`~mptune.Kernel` takes them.
+        instrumented: as :class:`~mptune.Kernel` takes it.
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
         over: as :class:`~mptune.Kernel` takes it.
@@ -105,6 +106,7 @@ class Application(Tunable):
         signature: Sequence[str] = (),
         ranges: Sequence[Range] = (),
         data_sizes: Sequence[str] = (),
+        instrumented: bool = False,
         description: str = "",
         path: Path | None = None,
         over: Over | None = None,
@@ -137,6 +139,7 @@ class Application(Tunable):
             metric=metric,
             signature=(*always, *inherited, *signature),
             ranges=ranges,
+            instrumented=instrumented,
             description=description,
             path=path,
             kernels=NamedValues(by_name),

@@ -73,6 +73,8 @@ class Kernel(Tunable):
         launches: how many launches are one run, the time of which counts: an expression over sizes and parameters.
         swap: pairs of buffers that change places from launch to launch, as those of a time stepper do: what one launch
             wrote as the second, the next reads as the first. Outputs are those of the last launch.
+        instrumented: whether the errors of types are first told by a build in which they are chosen when it runs, on
+            the host, and what that shows to be hopeless is never compiled (``docs/templates.md``).
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
         over: take the metric of each row, column or block of an output: ``"rows"``, ``"columns"``,

@@ -57,6 +57,8 @@ class Tunable(ABC):
     metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE"
     signature: Sequence[str] = ()
     ranges: Sequence[Range] = ()
+    #: Whether a run asks an instrumented build for the error of types before it compiles anything in them.
+    instrumented: bool = False
     description: str = ""
     path: Path | None = None
     over: InitVar[Over | None] = None

@@ -264,7 +264,7 @@ class Ledger(Evaluator):
 
         What still holds this session has said, unless it measured nothing.
         """
-        if doubts := self._evaluator.doubts():
+        for doubts in filter(None, (self._evaluator.doubts(), self._evaluator.why_not_screened)):
             self._warn(doubts)
         spent = self.spent()
         self._file.update(dataclasses.replace(spent, warnings=self._warn.said) if self.measured_here else spent)

@@ -22,7 +22,7 @@ from mptune.loop import ask_and_tell
 from mptune.objective import Objective
 from mptune.policy import MeasurementPolicy
 from mptune.rendering import render
-from mptune.results import Status, Trial
+from mptune.results import TRACED_ERROR, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import uniform_types
@@ -170,7 +170,7 @@ class Phases:
 
             def look(trial: Trial) -> None:
                 nonlocal looks
-                if not looks or not joint.is_new(trial.configuration):
+                if not looks or not joint.is_new(trial.configuration) or TRACED_ERROR in trial.measurement.metrics:
                     return
                 try:
                     joint.look(trial.configuration)
