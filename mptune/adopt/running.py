@@ -288,7 +288,11 @@ def run(
             code = _watched(child, output, built.name, time_limit_s, limit)
         seconds = time.monotonic() - began
         said = _said(ended / "ended.json")
-        printed, complaints = (path.read_text(encoding="utf-8", errors="replace") for path in (output, errors))
+        # What it is called differs from run to run.
+        printed, complaints = (
+            path.read_text(encoding="utf-8", errors="replace").replace(str(program), f"./{program.name}")
+            for path in (output, errors)
+        )
     if code != 0:
         where = (
             f" in {said['kernel']}, launched at {Path(said['file']).name}:{said['line']}" if "kernel" in said else ""

@@ -58,6 +58,8 @@ namespace mptune_host {
 const entry launched = {nullptr, nullptr, {0, 0, 0}, 0, nullptr};
 }
 
+extern "C" unsigned long long mptune_nanoseconds();
+
 namespace mptune_layer {
 struct site {
     const char* kernel;
@@ -230,13 +232,14 @@ class recorder {
         fwrite(&at->second, sizeof at->second, 1, sequence);
     }
 
-    // Keeps data and returns their key as JSON; null where there is no room, or none are kept.
-    std::string keep(const void* start, size_t bytes) {
+    // Keeps data and returns their key as JSON; null where there is no room, or none are kept. There is room for what
+    // launches held in half of it, for what came to the device in three quarters: the answer comes last and goes first.
+    std::string keep(const void* start, size_t bytes, unsigned quarters) {
         if (!keeps) return "null";
         const digest d = digest_of(start, bytes);
         const auto found = keys.find(d);
         if (found != keys.end()) return text("%u", found->second);
-        if (written + bytes > budget || fwrite(start, 1, bytes, data) != bytes) {
+        if (written + bytes > budget / 4 * quarters || fwrite(start, 1, bytes, data) != bytes) {
             ++contents_left_out;
             bytes_left_out += bytes;
             return "null";
@@ -350,7 +353,7 @@ void note_copy(const char* kind, const std::string& to, const std::string& from,
     recorder& r = record();
     if (!r.is_on()) return;
     const bool is_input = strcmp(kind, "to_device") == 0, is_output = strcmp(kind, "to_host") == 0;
-    const std::string key = (is_input ? r.keeps_inputs() : r.wants()) ? r.keep(content, bytes) : "null";
+    const std::string key = (is_input ? r.keeps_inputs() : r.wants()) ? r.keep(content, bytes, is_output ? 4 : 3) : "null";
     const std::string digest = is_output ? text(", \"digest\": \"%016llx\"", digest_of(content, bytes).a) : "";
     r.note(text("{\"op\": \"copy\", \"kind\": \"%s\", \"to\": %s, \"from\": %s, \"bytes\": %zu, \"contents\": %s%s}", kind,
                 to.c_str(), from.c_str(), bytes, key.c_str(), digest.c_str()));
@@ -637,7 +640,7 @@ std::vector<allocation*> reached(const argument* arguments, unsigned count) {
 std::string kept(const std::vector<allocation*>& all) {
     std::string out = "{";
     for (allocation* const a : all) {
-        out += (out.size() > 1 ? ", " : "") + text("\"%u\": ", a->id) + record().keep(a->start, a->bytes);
+        out += (out.size() > 1 ? ", " : "") + text("\"%u\": ", a->id) + record().keep(a->start, a->bytes, 2);
     }
     return out + "}";
 }
@@ -684,10 +687,14 @@ void launch(const site& at, const code& run, const void* call, const argument* a
     const site* const outer = running;
     running = &at;
     static const unsigned all_workers = from_environment("MPTUNE_WORKERS", std::thread::hardware_concurrency());
-    // A short launch is over before another thread wakes up.
-    constexpr u64 worth_waking = 4096;
-    const unsigned workers =
-        run.in_order || blocks * in_block < worth_waking || blocks < 2 ? 1 : all_workers < blocks ? all_workers : blocks;
+    // A short launch is over before another thread wakes up, all the more where others want the processors. How long a
+    // block takes, the launches before tell.
+    constexpr double worth_waking_ns = 1e6, unknown_ns_of_thread = 10;
+    static auto* const known = new std::unordered_map<const void*, double>;
+    double& block_ns = known->try_emplace(reinterpret_cast<const void*>(run.thread), unknown_ns_of_thread * in_block).first->second;
+    const bool is_short = block_ns * static_cast<double>(blocks) < worth_waking_ns;
+    const unsigned workers = run.in_order || is_short ? 1 : all_workers < blocks ? all_workers : blocks;
+    const u64 began = mptune_nanoseconds();
     running_grid work{&run, call};
     const mptune_host::entry& kernel = run.row == nullptr ? as_fibers : as_loops;
     if (workers <= 1) {
@@ -698,6 +705,7 @@ void launch(const site& at, const code& run, const void* call, const argument* a
                                                    static_cast<unsigned>(shape.shared), all_workers);
         if (time < 0) last_error = cudaErrorLaunchOutOfResources;
     }
+    block_ns = static_cast<double>(mptune_nanoseconds() - began) / static_cast<double>(blocks);
     running = outer;
     if (r.is_on()) {
         see_writes_of_device();
