@@ -244,3 +244,33 @@ def test_copies_name_the_class_of_the_device_side(rod: Program, classes: TypeCla
         ("cudaFree", ("rod",)),
         ("cudaFree", ("rod",)),
     ]
+
+
+@pytest.mark.parametrize("parity", [0, 1])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["constant_tables.cu"],
+        ["shared_reduction.cu"],
+        ["struct_by_value.cu"],
+        ["swapped_buffers.cu"],
+        ["several_files/main.cu", "several_files/physics.cu"],
+    ],
+)
+def test_every_second_class_may_change_and_the_program_is_still_right(
+    tmp_path: Path, names: list[str], parity: int
+) -> None:
+    program = read([PROGRAMS / name for name in names])
+    edits = Edits(program.files)
+    # Declarations with several declarators would have to be split.
+    alone = [one for one in type_classes(program).classes if not any(slot.declarator for slot in one.slots)]
+    changed = [one for one in alone[parity::2] if not one.kept]
+    assert changed
+    for slot in (slot for one in changed for slot in one.slots):
+        edits.replace(slot.extent, {"double": "float", "float": "double"}[slot.spelled.replace("real", "double")])
+    for source in program.files:
+        (tmp_path / source.path.name).write_text(edits.file(source.path))
+    again = read([tmp_path / source.name for source in program.sources])
+    assert not again.errors
+    assert not again.refusals
+    assert [kernel.label for kernel in again.kernels] == [kernel.label for kernel in program.kernels]
