@@ -62,7 +62,7 @@ def test_there_are_pages_with_commands() -> None:
 def test_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if page.stem == "tutorial":
+    if page.stem in ("tutorial", "program"):
         shutil.copytree(DOCS / "tutorial", tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -131,8 +131,12 @@ def smaller(words: list[str]) -> list[str]:
     """Return a command with what it searches made small, and run on the processor."""
     if words[:2] == ["mptune", "tune"]:
         words = replaced(words, "--budget", str(BUDGET + ("--resume" in words)))
+        if words[2].startswith("./adopted/"):  # adopted with few arguments
+            return [*words, "--verify", "1", "--backend", "host"]
         words = words if "--size" in words else [*words, "--size", "smoke"]
         return words if "--backend" in words else [*words, "--backend", "host"]
+    if words[:2] == ["mptune", "adopt"]:
+        return [*words[: words.index("--")], "--", "32", "3"]
     if words[:2] == ["mptune", "compare"]:
         return [*words, "--processes", "1"]
     if words[:2] == ["mptune", "check"]:
@@ -179,7 +183,7 @@ def check_options(command: Command) -> None:
     if words[0] != "mptune":
         return
     known = options_of(words[1])
-    for word in words[2:]:
+    for word in words[2 : words.index("--") if "--" in words else None]:  # behind it are a program's own
         if word.startswith("-") and not re.fullmatch(r"-[\d.]+", word):
             assert word in known, f"{command.line}: mptune {words[1]} has no {word}"
 
