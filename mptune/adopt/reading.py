@@ -290,6 +290,8 @@ def read(files: Sequence[Path], defines: Mapping[str, str] | None = None, includ
         unused = [name for unit in units for name in _unused_templates(unit)]
         if unused:
             hint = f"; no launch in the same file says which types the template {unused[0]} has"
+        elif any("#pragma omp parallel" in file.text for file in program.files):
+            hint = "; parallel loops of C++ are not adopted: write them as kernels"
         else:
             hint = f"; clang could not read all of it:{errors}" if errors else ""
         raise ProgramError(f"no kernel in {names}{hint}")

@@ -278,3 +278,10 @@ def test_a_template_that_nothing_instantiates_is_named(tmp_path: Path) -> None:
     (tmp_path / "unused.cu").write_text("template <class T> __global__ void k(T* x) { *x = 1; }\nint main() {}\n")
     with pytest.raises(ProgramError, match="no launch in the same file says which types the template k has"):
         read([tmp_path / "unused.cu"])
+
+
+def test_parallel_loops_of_plain_cplusplus_are_told_what_they_lack() -> None:
+    with pytest.raises(
+        ProgramError, match=r"no kernel in .*openmp\.cpp; parallel loops of C\+\+ are not adopted: write"
+    ):
+        read_program("openmp.cpp")
