@@ -30,7 +30,7 @@ from mptune.adopt.running import build
 from mptune.adopt.writing import OFFERED, Adopted, write
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import MptuneError
 from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
@@ -43,11 +43,11 @@ __all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
 RECORD: Final = "adopted.json"
 #: How files end that a compiler is given.
 SOURCES: Final = (".cu", ".hip", ".cpp", ".cc", ".cxx")
-#: Of an answer in the program's own types, against the program's own: the same operations in another order, at most.
 #: How long it may take to find out what each class can bear, at the program's own speed.
 _PROBED_S: Final = 10.0
 #: An instrumented build of more classes than these takes its time.
 _MOST_PROBED: Final = 20
+#: Of an answer in the program's own types, against the program's own: the same operations in another order, at most.
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
 
 
@@ -61,7 +61,6 @@ class AdoptSettings:
         defines: macros (``-D``), by name; "" for one without a value.
         includes: folders of headers (``-I``).
         compile_commands: a compilation database, whose files, macros and folders are taken.
-        kernels: only these; none for all.
         types: at most so many precision parameters.
         metric: how the outputs are compared; None for the default.
     """
@@ -71,7 +70,6 @@ class AdoptSettings:
     defines: Mapping[str, str] = field(default_factory=dict)
     includes: tuple[Path, ...] = ()
     compile_commands: Path | None = None
-    kernels: tuple[str, ...] = ()
     types: int = 8
     metric: str | None = None
 
@@ -97,7 +95,7 @@ def adopt(
     folder = folder or Path("adopted") / _name(settings)
     on_progress("reading the program")
     program = read(settings.files, settings.defines, settings.includes)
-    _check(program, settings)
+    _check(program)
     classes = type_classes(program)
     on_progress("running the program")
     built = build(program.sources, program.files, program.defines, program.includes)
@@ -187,17 +185,13 @@ def _name(settings: AdoptSettings) -> str:
     return name if name and not name[0].isdigit() else f"program_{name}"
 
 
-def _check(program: Program, settings: AdoptSettings) -> None:
+def _check(program: Program) -> None:
     """Check that a program can be adopted as far as its text says that.
 
     Raises:
         ProgramError: it cannot.
     """
     name = program.sources[0].name
-    labels = [kernel.label for kernel in program.kernels]
-    for wanted in settings.kernels:
-        if wanted not in labels:
-            raise UnknownNameError(f"kernel of {name}:", wanted, labels)
     launched = {site.kernel for site in program.launches}
     serious = [refusal for refusal in program.refusals if not refusal.kernel or refusal.kernel in launched]
     if serious:

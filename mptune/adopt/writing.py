@@ -803,7 +803,7 @@ class _Writer:
             f"HERE = Path(__file__).parent\n{self._tables()}",
             "# The types, each below what has it in the program.\n" + "\n".join(self._parameter_texts()),
             *(self._kernel_text(name) for name in self._launched),
-            _INPUTS,
+            _INPUTS if any(buffer.initial is not None for buffer in self.buffers) else _NO_INPUTS,
             f"def steps(run, size):\n{self._steps(launched)}",
             self._application_text(source, metric),
         ]
@@ -921,6 +921,11 @@ class _Writer:
 
 
 _ROLES: Final = {"in": "In", "out": "Out", "inout": "InOut", "scalar": "Scalar"}
+_NO_INPUTS: Final = '''
+def inputs(rng, size):
+    """The program copies nothing to the device."""
+    return {}
+'''.strip()
 _INPUTS: Final = '''
 def inputs(rng, size):
     """What the program copied to the device; in every draw but the first, each number is up to a tenth off."""

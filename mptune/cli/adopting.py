@@ -19,7 +19,6 @@ __all__ = ["adopt", "adopted", "print_adopted"]
 
 @click.command(cls=options.WithArguments)
 @options.file_argument("files", "FILE|DIR...")
-@option("--kernel kernels", "NAME...", "Adopt this kernel alone.")
 @option("--types", "N", "Make at most this many precision parameters.", default=8)
 @option("--metric", "NAME", "Error metric of the outputs, as 'mptune tune' takes it.", show_default="NRMSE")
 @options.defines
