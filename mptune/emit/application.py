@@ -116,7 +116,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         texts[f"{name}_answer.npz"] = _archive(answer)
     if application.path is not None:  # data that the definition reads from beside it
         beside = sorted(application.path.parent.glob("*.npz"))
-        texts |= {path.name: _archive(dict(np.load(path))) for path in beside if f'"{path.name}"' in code}
+        texts |= {path.name: path.read_bytes() for path in beside if f'"{path.name}"' in code}
     texts["README.md"] = fill("application/README.md", {**values, "files": tuple(texts)})
     write_files(folder, texts)
     return Emission.of(winner, folder, tuple(texts))

@@ -233,9 +233,9 @@ def write_files(folder: Path, texts: Mapping[str, str | bytes]) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in texts:
+        for name, text in texts.items():
             path = folder / name
-            if path.exists() and MARK.encode() not in path.read_bytes():
+            if path.exists() and MARK.encode() not in (held := path.read_bytes()) and held != text:
                 raise MptuneError(
                     f"{path} exists and was not written by mptune emit: give another folder, or move it away"
                 )
