@@ -1,4 +1,4 @@
-// Spots that grow and divide: two chemicals that diffuse and react (Gray and Scott 1984) on a periodic square.
+// Spots that grow and divide: two chemicals that diffuse and react (Gray and Scott 1984) on a square.
 //
 //     nvcc -O3 spots.cu -o spots && ./spots 256 100
 #include <cmath>
@@ -12,15 +12,14 @@
 // Rates of diffusion, of feeding u and of removing v; the length of a time step.
 const double DIFFUSION_U = 0.16, DIFFUSION_V = 0.08, FEED = 0.035, KILL = 0.065, STEP = 1.0;
 
-// How much a chemical differs from the mean around each cell.
+// How much a chemical differs from the mean around each cell but those at the border.
 __global__ void laplacian(const double* field, double* result, int side) {
     int x = blockIdx.x * blockDim.x + threadIdx.x;
     int y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= side || y >= side) return;
-    int left = (x + side - 1) % side, right = (x + 1) % side;
-    int up = (y + side - 1) % side, down = (y + 1) % side;
-    double neighbours = field[y * side + left] + field[y * side + right] + field[up * side + x] + field[down * side + x];
-    result[y * side + x] = neighbours - 4.0 * field[y * side + x];
+    if (x < 1 || y < 1 || x >= side - 1 || y >= side - 1) return;
+    int i = y * side + x;
+    double neighbours = field[i - 1] + field[i + 1] + field[i - side] + field[i + side];
+    result[i] = neighbours - 4.0 * field[i];
 }
 
 __global__ void react(double* u, double* v, const double* lap_u, const double* lap_v, int cells) {
@@ -62,6 +61,8 @@ int main(int argc, char** argv) {
     cudaMalloc(&d_lap_v, bytes);
     cudaMemcpy(d_u, u.data(), bytes, cudaMemcpyHostToDevice);
     cudaMemcpy(d_v, v.data(), bytes, cudaMemcpyHostToDevice);
+    cudaMemset(d_lap_u, 0, bytes);
+    cudaMemset(d_lap_v, 0, bytes);
 
     dim3 block(32, 8), grid((side + 31) / 32, (side + 7) / 8);
     for (int step = 0; step < steps; step++) {
@@ -76,10 +77,11 @@ int main(int argc, char** argv) {
     for (int step = 0; step < steps; step++) {
         for (int i = 0; i < cells; i++) {
             int x = i % side, y = i / side;
-            int left = y * side + (x + side - 1) % side, right = y * side + (x + 1) % side;
-            int up = (y + side - 1) % side * side + x, down = (y + 1) % side * side + x;
-            double lap_u = all_u[left] + all_u[right] + all_u[up] + all_u[down] - 4.0 * all_u[i];
-            double lap_v = all_v[left] + all_v[right] + all_v[up] + all_v[down] - 4.0 * all_v[i];
+            double lap_u = 0.0, lap_v = 0.0;
+            if (x >= 1 && y >= 1 && x < side - 1 && y < side - 1) {
+                lap_u = all_u[i - 1] + all_u[i + 1] + all_u[i - side] + all_u[i + side] - 4.0 * all_u[i];
+                lap_v = all_v[i - 1] + all_v[i + 1] + all_v[i - side] + all_v[i + side] - 4.0 * all_v[i];
+            }
             double rate = all_u[i] * all_v[i] * all_v[i];
             next_u[i] = all_u[i] + STEP * (DIFFUSION_U * lap_u - rate + FEED * (1.0 - all_u[i]));
             next_v[i] = all_v[i] + STEP * (DIFFUSION_V * lap_v + rate - (FEED + KILL) * all_v[i]);
