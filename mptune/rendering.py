@@ -305,13 +305,12 @@ def included_headers(kernel: Tunable) -> str:
 def _texts(kernel: Kernel) -> dict[str, str]:
     """Return the template of a kernel and those it includes, by name; the name of its own is empty."""
     source = _locate(kernel)
-    environment = _environment(source.folder)
     text = str(source.version) if source.path is None else _read(source.path)
     texts = {"": text}
     pending = [text]
     while pending:
         try:
-            found = jinja2.meta.find_referenced_templates(environment.parse(pending.pop()))
+            found = _included(pending.pop())
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(f"{cite(source.label, error.lineno)}: {error.message}") from error
         for name in found:
@@ -320,6 +319,13 @@ def _texts(kernel: Kernel) -> dict[str, str]:
                 texts[name] = _read(source.folder / name)
                 pending.append(texts[name])
     return texts
+
+
+@functools.lru_cache(maxsize=256)
+def _included(text: str) -> tuple[str | None, ...]:
+    """Return the names of the templates that a text includes; None for one that is computed."""
+    environment = _environment(Path())
+    return tuple(jinja2.meta.find_referenced_templates(environment.parse(text)))
 
 
 def _read(path: Path) -> str:

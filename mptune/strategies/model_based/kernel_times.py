@@ -53,6 +53,8 @@ class KernelTimes:
         #: Grows whenever something was learnt.
         self.version = 0
         self._fitted_to = -1
+        #: What :meth:`at_most` returned since, by what it was asked for: a search asks the same thousands of times.
+        self._at_most: dict[object, dict[tuple[Value, ...], float]] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -115,7 +117,7 @@ class KernelTimes:
         np.minimum.at(found, places, np.exp(self._mean - self._deviation))
         return found.reshape(shape)
 
-    def at_most(self, values: Mapping[str, Value], names: Sequence[str]) -> dict[tuple[Value, ...], float]:
+    def at_most(self, values: Mapping[str, Value], names: Sequence[str]) -> Mapping[tuple[Value, ...], float]:
         """Return what launches with some values will hardly take longer than, in milliseconds, by those of others.
 
         Where it was measured that is the time itself. What does not run is left out.
@@ -125,14 +127,17 @@ class KernelTimes:
             names: the other parameters.
         """
         self._update()
-        places = np.flatnonzero(self._having(values) & np.isfinite(self._mean))
-        columns = [self.space.names.index(name) for name in names]
-        offered = [self.space.parameters[column].values for column in columns]
-        times = np.exp(self._mean[places] + self._deviation[places])
-        return {
-            tuple(known[code] for known, code in zip(offered, codes, strict=True)): time_ms
-            for codes, time_ms in zip(self._codes[places][:, columns].tolist(), times.tolist(), strict=True)
-        }
+        asked = (tuple(values.items()), tuple(names))
+        if asked not in self._at_most:
+            places = np.flatnonzero(self._having(values) & np.isfinite(self._mean))
+            columns = [self.space.names.index(name) for name in names]
+            offered = [self.space.parameters[column].values for column in columns]
+            times = np.exp(self._mean[places] + self._deviation[places])
+            self._at_most[asked] = {
+                tuple(known[code] for known, code in zip(offered, codes, strict=True)): time_ms
+                for codes, time_ms in zip(self._codes[places][:, columns].tolist(), times.tolist(), strict=True)
+            }
+        return self._at_most[asked]
 
     def promising(self, values: Mapping[str, Value], count: int) -> tuple[list[Configuration], float]:
         """Return configurations with some values that are worth measuring, and how much faster that may make it.
@@ -175,6 +180,7 @@ class KernelTimes:
         if self._fitted_to == self.version:
             return
         self._fitted_to = self.version
+        self._at_most.clear()
         known = self._together()
         ran = {index: log_ms for index, log_ms in known.items() if not math.isnan(log_ms)}
         self._mean, self._deviation = np.zeros(len(self._indices)), np.ones(len(self._indices))

@@ -45,6 +45,7 @@ class LaunchCounts:
         self._effects = np.zeros(len(self._variances))
         self._deviations = np.sqrt(self._variances)
         self._level = 0.0
+        self._factors: dict[bool, list[Array]] = {}
 
     def tell(self, codes: tuple[int, ...], count: float) -> None:
         """Learn how often it was launched in a run of a signature."""
@@ -63,13 +64,14 @@ class LaunchCounts:
             at_best: types are given no more than they are sure to add. A run in which several are narrow does not tell
                 which of them it is.
         """
-        if not self._sizes:
-            return []
-        effects = self._effects
-        if at_best:
-            surely = np.maximum(np.minimum(effects, 0.0), effects - self._deviations)
-            effects = np.where(self._is_type, surely, effects)
-        return np.split(np.exp(effects[1:]), np.cumsum(self._sizes)[:-1])
+        if at_best not in self._factors:
+            effects = self._effects
+            if at_best:
+                surely = np.maximum(np.minimum(effects, 0.0), effects - self._deviations)
+                effects = np.where(self._is_type, surely, effects)
+            split = np.split(np.exp(effects[1:]), np.cumsum(self._sizes)[:-1])
+            self._factors[at_best] = split if self._sizes else []
+        return self._factors[at_best]
 
     def _fit(self) -> None:
         x = np.array([self._row(codes) for codes in self._counts])
@@ -81,6 +83,7 @@ class LaunchCounts:
         explained = (weights * (x * self._variances).T).sum(axis=1)
         self._deviations = np.sqrt(np.maximum(self._variances - explained, 0.0))
         self._level = math.exp(float(self._effects[0] + y[0]))
+        self._factors.clear()
 
     def _row(self, codes: Sequence[int]) -> Array:
         columns = [np.eye(size)[code] for size, code in zip(self._sizes, codes, strict=True)]
