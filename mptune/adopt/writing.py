@@ -914,6 +914,7 @@ class _Writer:
                 "    steps=steps,",
                 f"    outputs={_strings(outputs)},",
                 *([f"    metric={metric!r},"] if metric else []),
+                *(["    instrumented=True,"] if self._parameter_of else []),
                 f'    description="adopted from {source}",',
                 ")",
             )
