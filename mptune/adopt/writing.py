@@ -116,7 +116,8 @@ class AdoptedParameter:
     @property
     def members(self) -> tuple[str, ...]:
         """What has its type, in the program."""
-        named = (f"{m.function}.{m.name}" if m.function else m.name for c in self.classes for m in c.members)
+        members = [m for c in self.classes for m in c.members if m.kind not in ("cast", "size")]
+        named = (f"{m.name}()" if m.kind == "result" else f"{m.function}.{m.name}".strip(".") for m in members)
         return tuple(dict.fromkeys(named))
 
     @property

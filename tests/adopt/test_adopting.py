@@ -80,6 +80,9 @@ def test_a_kernel_with_shared_memory_keeps_its_blocks(folder: Path) -> None:
 
 def test_as_many_types_as_asked_for(folder: Path) -> None:
     assert len(record(folder / "sums")["parameters"]) <= 4
+    members = [member for parameter in record(folder / "waves")["parameters"] for member in parameter["members"]]
+    assert {"step.now", "step.next"} <= set(members)
+    assert not any(member.endswith(".double") for member in members)
 
 
 def test_draws_differ_but_the_first_is_the_programs(folder: Path) -> None:
