@@ -1,6 +1,6 @@
 // Spots that grow and divide: two chemicals that diffuse and react (Gray and Scott 1984) on a square.
 //
-//     nvcc -O3 spots.cu -o spots && ./spots 256 100
+//     nvcc -O3 spots.cu -o spots && ./spots 512 100
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -33,7 +33,7 @@ __global__ void react(double* u, double* v, const double* lap_u, const double* l
 }
 
 int main(int argc, char** argv) {
-    int side = argc > 1 ? atoi(argv[1]) : 256;
+    int side = argc > 1 ? atoi(argv[1]) : 512;
     int steps = argc > 2 ? atoi(argv[2]) : 100;
     int cells = side * side;
     size_t bytes = cells * sizeof(double);
