@@ -254,7 +254,7 @@ def _definition_in(folder: Path, name: str) -> Path:
 
 
 def _check_same(info: RunInfo, kernel: Tunable) -> None:
-    """Raise KernelError unless name and parameters are those of the run."""
+    """Raise KernelError unless name and parameters are those of the run, which may have left out values of them."""
     if info.kernel != kernel.name:
         what = "application" if info.is_of_application else "kernel"
         raise KernelError(f"the run is of {what} {info.kernel!r}, not of {kernel.name!r}")
@@ -263,7 +263,7 @@ def _check_same(info: RunInfo, kernel: Tunable) -> None:
     ours = {parameter.name: parameter.values for parameter in kernel.parameters}
     theirs = {parameter.name: parameter.values for parameter in info.parameters}
     for name in dict.fromkeys((*theirs, *ours)):
-        if ours.get(name) != theirs.get(name):
+        if name not in ours or name not in theirs or not set(theirs[name]) <= set(ours[name]):
             raise KernelError(
                 f"{kernel.called} has changed since the run: parameter {name!r} had {_said(theirs.get(name))} "
                 f"and has {_said(ours.get(name))}"

@@ -154,7 +154,7 @@ def test_a_run_of_another_device_or_definition_is_told(given: dict[str, Any]) ->
         tuned = TunedApplication(a_run(device="another device"), POWER)
     assert tuned.configuration == POWER.configuration(WIDE)
     with pytest.raises(KernelError, match="application power has changed since the run: parameter 'a_type' had"):
-        TunedApplication(a_run(parameters=[{"name": "a_type", "kind": "precision", "values": ["fp64"]}]), POWER)
+        TunedApplication(a_run(parameters=[{"name": "a_type", "kind": "precision", "values": ["bf16"]}]), POWER)
     with pytest.raises(KernelError, match="give its definition"):
         TunedApplication(a_run())
     with pytest.raises(KernelError, match=r"mptune.TunedApplication runs it"):

@@ -151,6 +151,12 @@ def test_another_kernel_or_a_changed_one_is_refused(run: Run) -> None:
                                            grid=["ceildiv(n, block)"]))  # fmt: skip
 
 
+def test_a_run_may_have_left_out_values(run: Run) -> None:
+    wider = OrdinalParameter("block", [16, 32, 64, 128, 256])
+    changed = dataclasses.replace(POLY, parameters=[wider, *POLY.parameters[1:]])
+    assert kernel_of_run(run.info, changed, on_warning=lambda _: None) is changed
+
+
 def test_sizes_are_those_of_the_run(run: Run) -> None:
     assert dict(sizes_of(run, POLY)) == {"n": 5003}
     for sizes, kind, message in (
