@@ -535,7 +535,7 @@ def _traced_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> li
     lines.append(
         target(
             "signatures that it rules out without compiling them, at " + ", ".join(f"{tau:g}" for tau in taus),
-            f"{', '.join(f'{each:.0%}' for each in shares)}; mean {share:.0%}",
+            f"{', '.join(f'{each:.0%}' for each in shares.values())}; mean {share:.0%}",
             f"≥ {TARGETS['decided']:.0%}",
             share >= TARGETS["decided"],
         )
