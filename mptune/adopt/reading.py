@@ -280,7 +280,8 @@ def read(files: Sequence[Path], defines: Mapping[str, str] | None = None, includ
         kernels=tuple({kernel.label: kernel for reader in readers for kernel in reader.kernels}.values()),
         launches=tuple(launches.values()),
         calls=tuple({call.extent: call for reader in readers for call in reader.calls}.values()),
-        refusals=tuple(dict.fromkeys(refusal for reader in readers for refusal in reader.refusals)),
+        # One line, and what is said of it, may come from several places in it.
+        refusals=tuple({str(refusal): refusal for reader in readers for refusal in reader.refusals}.values()),
         errors=tuple(error for reader in readers for error in reader.errors if error.extent is not None),
         units=tuple(units),
     )

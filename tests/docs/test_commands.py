@@ -213,5 +213,5 @@ def test_the_reference_has_every_option_and_no_other(name: str) -> None:
     section = re.split(r"^## ", (DOCS / "commands.md").read_text(), flags=re.MULTILINE)
     (text,) = [part for part in section if part.startswith(f"{name}\n")]
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    documented = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", " ".join(re.findall(r"`([^`]*)`", prose))))
+    documented = set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", " ".join(re.findall(r"`([^`]*)`", prose))))
     assert documented == options_of(name)
