@@ -27,7 +27,7 @@ __all__ = ["adopt", "adopted", "print_adopted"]
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
 @options.as_json
 def adopt(output: Path | None, json: bool, **given: Any) -> None:
-    """Make a CUDA, HIP or C++ program a kernel or an application that can be tuned.
+    """Make a CUDA or HIP program an application that can be tuned.
 
     The program runs on this machine's processor with the ARGUMENTS behind --; all of its files are given, or their
     folder.

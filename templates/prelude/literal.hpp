@@ -117,4 +117,3 @@ constexpr MPTUNE_INLINE mp::literal operator""_num(unsigned long long x) {
                  : static_cast<mp::promoted<MPTUNE_TYPE_OF(a), MPTUNE_TYPE_OF(b)>>(b))
 #define MPTUNE_TYPE_OF(expression) decltype(mp::detail::value_of(expression))
 
-using mp::number;

@@ -501,7 +501,7 @@ class TestDevice:
 
 
 def _thread_loop_is_vectorised(log: str, text: str) -> bool:
-    line = next(i for i, line in enumerate(text.splitlines(), 1) if "for (int x = first; x < first + extents.x" in line)
+    line = next(i for i, line in enumerate(text.splitlines(), 1) if "for (int x = first; x < first + threads.x" in line)
     return re.search(rf"^axpy:{line}:\d+: optimized: loop vectorized", log, re.MULTILINE) is not None
 
 

@@ -46,13 +46,13 @@ static_assert(same<decltype(CHOICE(true, half(), 1.0)), double> && same<decltype
 static_assert(same<decltype(CHOICE(true, 0.5_num, 0)), literal> && same<decltype(CHOICE(true, 1, 2)), int>, "CHOICE");
 #define TENTH 0.1
 #define COUNT 3
-static_assert(same<decltype(number(TENTH)), literal> && same<decltype(number(COUNT)), int>, "macros");
-static_assert(same<decltype(number(half())), half>, "what has a type keeps it");
+static_assert(same<decltype(mp::number(TENTH)), literal> && same<decltype(mp::number(COUNT)), int>, "macros");
+static_assert(same<decltype(mp::number(half())), half>, "what has a type keeps it");
 
 // All of it at compile time.
 constexpr literal third = 1.0_num / 3;
 static_assert(third == 1.0 / 3.0 && -third + 1 < 0.67_num && static_cast<float>(third) == 1.0f / 3.0f, "constants");
-static_assert(0.1_num == 0.1 && number(TENTH) == 0.1_num && 3_num > 2 && 2 != 3.0_num, "constants");
+static_assert(0.1_num == 0.1 && mp::number(TENTH) == 0.1_num && 3_num > 2 && 2 != 3.0_num, "constants");
 static_assert(1.5f * 2.0_num == 3.0f && static_cast<int>(2.75_num) == 2, "constants");
 
 // A body as programs have it, in type T with variables of type L.

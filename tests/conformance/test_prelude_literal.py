@@ -79,7 +79,7 @@ def test_a_wide_one_has_all_its_digits():
     checks = """
         static_assert(static_cast<long double>(0.1_num) == 0.1L && 0.1L != 0.1);
         static_assert(mp::detail::same<decltype(1.0L * 0.5_num), mptune_wide>);
-        static_assert(number(0.1L) / 3 == 0.1L / 3);
+        static_assert(mp::number(0.1L) / 3 == 0.1L / 3);
         mptune_wide power(mptune_wide x) { return mp::pow(x, 0.1_num) + (x > 0.5_num ? x : 0.0_num); }
     """
     assert assembly(COMPILERS[0], checks, f"-DMPTUNE_WIDE={WIDE.significand_bits}")

@@ -160,9 +160,8 @@ class KernelTimes:
             chosen = np.where(free, self._mean, math.inf).argsort(kind="stable")[: min(count, int(free.sum()))]
             return [self.space.configuration(int(self._indices[place])) for place in chosen], math.inf
         best = float(self._mean[known].min())
-        promise = np.where(
-            free, log_expected_improvement(self._mean, np.maximum(self._deviation, 1e-12), best), -math.inf
-        )
+        promise = np.full(len(self._mean), -math.inf)
+        promise[free] = log_expected_improvement(self._mean[free], self._deviation[free], best)
         chosen = (-promise).argsort(kind="stable")[: min(count, int(free.sum()))]
         gain_ms = math.exp(best) * -math.expm1(-math.exp(float(promise[chosen[0]])))
         return [self.space.configuration(int(self._indices[place])) for place in chosen], gain_ms
