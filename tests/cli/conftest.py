@@ -12,10 +12,16 @@ from mptune.tuner import TuneSettings, tune
 
 @pytest.fixture(scope="session")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the run file of the tests' own kernel, tuned once."""
-    path = tmp_path_factory.mktemp("tuned") / "run.db"
-    settings = TuneSettings(backend="host", max_error=1e-5, budget=8, strategy="random")
-    tune(Path(__file__).parents[1] / "own_kernel.py", settings, output=path)
+    """Return the run file of the tests' own kernel, tuned once: with a winner, and a front of several.
+
+    Times are real, so that noise may leave a single one on the front; then another seed is tried.
+    """
+    for seed in range(5):
+        path = tmp_path_factory.mktemp("tuned") / "run.db"
+        settings = TuneSettings(backend="host", max_error=1e-5, budget=8, strategy="random", seed=seed)
+        run = tune(Path(__file__).parents[1] / "own_kernel.py", settings, output=path)
+        if run.best is not None and run.best is not run.baseline and len(run.pareto()) > 1:
+            break
     return path
 
 
