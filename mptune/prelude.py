@@ -18,6 +18,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "host_grid.hpp",
     "conversions.hpp",
     "wide.hpp",
+    "decimal.hpp",
     "literal.hpp",
     "types.hpp",
     "local.hpp",

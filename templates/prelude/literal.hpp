@@ -104,9 +104,16 @@ MPTUNE_LITERAL_COMPARISON(>=)
 
 }  // namespace mp
 
+#if defined(MPTUNE_HOST) && defined(MPTUNE_WIDE)
 constexpr MPTUNE_INLINE mp::literal operator""_num(long double x) {
-    return mp::literal(static_cast<mp::detail::widest>(x));
+    return mp::literal(x);
 }
+#else
+template <char... c>
+constexpr MPTUNE_INLINE mp::literal operator""_num() {
+    return mp::literal(mp::detail::number_spelled<c...>);
+}
+#endif
 constexpr MPTUNE_INLINE mp::literal operator""_num(unsigned long long x) {
     return mp::literal(static_cast<mp::detail::widest>(x));
 }
