@@ -61,7 +61,7 @@ from mptune.registry import load_tunable  # noqa: E402
 from mptune.results import Status, Trial  # noqa: E402
 from mptune.run import Run, json_document  # noqa: E402
 from mptune.space.configuration import Configuration, Value  # noqa: E402
-from mptune.space.parameters import PrecisionParameter, uniform_types  # noqa: E402
+from mptune.space.parameters import PrecisionParameter, baseline_values, uniform_types  # noqa: E402
 from mptune.space.search_space import SearchSpace  # noqa: E402
 from mptune.strategies import make  # noqa: E402
 from mptune.tuner import TuneSettings, tune  # noqa: E402
@@ -152,10 +152,10 @@ def share_of(max_error: float | Mapping[str, float], count: int) -> float | dict
 def evaluations_of(budget: int, count: int) -> int:
     """Return how many evaluations each kernel has for itself.
 
-    Combining the winners takes a run of the application, and one more for each kernel that goes back but the last:
-    after that the application is in fp64, which is known.
+    All begin with one run in fp64. Combining the winners takes a run of the application, and one more for each kernel
+    that goes back but the last: after that the application is in fp64, which is known to be accurate.
     """
-    return (budget - count) // count
+    return (budget - 1 - count) // count
 
 
 def used(trial: Trial, objective: Objective) -> float:
@@ -167,7 +167,11 @@ def used(trial: Trial, objective: Objective) -> float:
 
 
 def combined(
-    baseline: Configuration, winners: Mapping[str, Trial], touches: Mapping[str, Set[str]], types: Set[str]
+    baseline: Configuration,
+    winners: Mapping[str, Trial],
+    wide: Mapping[str, Trial],
+    touches: Mapping[str, Set[str]],
+    types: Set[str],
 ) -> Configuration:
     """Return the configuration made of what kernels chose alone.
 
@@ -175,8 +179,9 @@ def combined(
     chose: not all of them were judged with a narrower one. Choices of the steps are those of the fastest application.
 
     Args:
-        baseline: what all others have.
+        baseline: where all began.
         winners: by kernel, the application with this kernel tuned alone.
+        wide: by kernel, the same in the types of the baseline, for kernels without a winner.
         touches: by kernel, the parameters that are types of buffers it is launched on.
         types: the parameters that are types of buffers.
     """
@@ -185,7 +190,7 @@ def combined(
     for name, value in baseline.items():
         kernel, dot, _ = name.partition(".")
         if dot:
-            values[name] = winners[kernel].configuration[name] if kernel in winners else value
+            values[name] = (winners.get(kernel) or wide[kernel]).configuration[name]
         elif name in types:
             chosen = [trial.configuration[name] for kernel, trial in winners.items() if name in touches[kernel]]
             values[name] = max(chosen, key=lambda one: precision(str(one)).significand_bits, default=value)
@@ -254,7 +259,7 @@ def ways(name: str, case: Case, budget: int, seed: int) -> dict[str, Any]:
     chosen["fp64"], found["ways"]["fp64"] = widest.configuration, cost
     narrow, found["ways"]["fp32"] = tuned(name, case, budget, seed, restrict=dict.fromkeys(types, ("fp32",)), verify=0)
     chosen["fp32"] = widest.configuration if narrow is None else narrow.configuration
-    chosen["alone"], found["ways"]["alone"] = alone(application, case, budget, seed, widest.configuration)
+    chosen["alone"], found["ways"]["alone"] = alone(application, case, budget, seed)
     best, found["ways"]["joint"] = tuned(name, case, budget, seed)
     chosen["joint"] = widest.configuration if best is None else best.configuration
 
@@ -363,27 +368,30 @@ def bits(configuration: Configuration) -> int:
     return total
 
 
-def alone(
-    application: Application, case: Case, budget: int, seed: int, baseline: Configuration
-) -> tuple[Configuration, dict[str, Any]]:
+def alone(application: Application, case: Case, budget: int, seed: int) -> tuple[Configuration, dict[str, Any]]:
     """Tune each kernel within the application, the others in fp64; combine what is found.
 
     Of a kernel's turn are its own parameters, the types of the buffers it is launched on, and the choices of the steps;
-    everything else is as in the baseline, which costs none of the evaluations. Each evaluation is a run of the
-    application: first everything that is open in one type, then what Bayesian search proposes. Its error is to be at
-    most an equal share of the threshold.
+    everything else is as where a joint search begins, too: in the widest types, nothing tuned. Each evaluation is a run
+    of the application: first everything that is open in one type, then what Bayesian search proposes. Its error is to
+    be at most an equal share of the threshold. A kernel that goes back to fp64 is as its own search found it fastest
+    in fp64.
     """
     start = time.monotonic()
     names = list(application.kernels)
     share = evaluations_of(budget, len(names))
     winners: dict[str, Trial] = {}
-    found: dict[str, Any] = {"kernels": {}, "evaluations": 0}
+    wide: dict[str, Trial] = {}
+    found: dict[str, Any] = {"kernels": {}, "evaluations": 1}
     with evaluator_of(application, case, seed, len(names)) as (evaluator, part):
         space = space_of(evaluator, application, case)
         touches = touched(evaluator, application, space)
         types = {str(a.precision) for a in application.arguments if a.precision in space.names}
-        known = next(evaluator.evaluate([baseline]))
         choices = {p.name for p in application.shared if not isinstance(p, PrecisionParameter)}
+        baseline = untuned(space, choices)
+        types_of_all = (p.name for p in application.parameters if isinstance(p, PrecisionParameter))
+        numeric = (*choices, *types_of_all)
+        known = next(evaluator.evaluate([baseline]))
         for kernel in names:
             is_open = {n for n in space.names if n.startswith(f"{kernel}.")} | touches[kernel] | choices
             own = space.restrict({n: (baseline[n],) for n in space.names if n not in is_open})
@@ -393,22 +401,31 @@ def alone(
             if best is not None and best.configuration != baseline:
                 winners[kernel] = best
                 found["kernels"][kernel] = {"speedup": known.time_ms / best.time_ms, "used": used(best, part)}
+            in_fp64 = [t for t in trials if t.is_valid and t.configuration.subset(numeric) == baseline.subset(numeric)]
+            wide[kernel] = min(in_fp64, key=lambda trial: trial.time_ms)
     with evaluator_of(application, case, seed) as (evaluator, objective):
 
         def is_accurate(configuration: Configuration) -> bool:
-            if configuration == baseline:
+            if configuration.subset(numeric) == baseline.subset(numeric):
                 return True
             found["evaluations"] += 1
             return configuration in space and worst(evaluator, objective, {configuration}, _JUDGED)[configuration] <= 1
 
         configuration, back = fall_back(
-            winners, objective, lambda inside: combined(baseline, inside, touches, types), is_accurate
+            winners, objective, lambda inside: combined(baseline, inside, wide, touches, types), is_accurate
         )
     return configuration, found | {
         "back": back,
         "runs": found["evaluations"],
         "wall_s": time.monotonic() - start,
     }
+
+
+def untuned(space: SearchSpace, choices: Set[str]) -> Configuration:
+    """Return where searches of applications begin: the widest types, the first choices, the rest in the middle."""
+    wide = space.restrict(baseline_values(space.parameters))
+    first = wide.restrict({name: wide.parameter(name).values[:1] for name in choices})
+    return first.configuration(first.size // 2)
 
 
 def search(
@@ -553,11 +570,12 @@ def _ways_lines(entries: Sequence[Mapping[str, Any]], document: Mapping[str, Any
         "",
         "- *fp64*: in the widest types, which is what speedups are against.",
         "- *fp32*: everything in fp32. Where that breaks the threshold the application stays in fp64, a speedup of 1.",
-        "- *alone*: each of the k kernels is tuned by runs of the application, the others in fp64 and tuned as the "
-        "baseline is, with an equal share of the evaluations and 1/k of the threshold. Its own parameters, the types "
-        "of all buffers it is launched on and the choices of the steps may change; own variables of other kernels stay "
-        "fp64. The winners are combined, a buffer in the widest type that kernels which touch it chose, and while the "
-        "combination breaks the threshold, or cannot be launched, the kernel that costs most error goes back.",
+        "- *alone*: each of the k kernels is tuned by runs of the application, the others in fp64 and not tuned, which "
+        "is where joint begins, too, with an equal share of the evaluations and 1/k of the threshold. Its own "
+        "parameters, the types of all buffers it is launched on and the choices of the steps may change; own variables "
+        "of other kernels stay fp64. The winners are combined, a buffer in the widest type that kernels which touch it "
+        "chose, and while the combination breaks the threshold, or cannot be launched, the kernel that costs most "
+        "error goes back to fp64, as its search found it fastest there.",
         "- *joint*: what `mptune tune` does.",
         "",
         f"What the ways found takes turns, as whole applications in one process, in {_ROUNDS} rounds. fp32 and "

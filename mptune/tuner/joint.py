@@ -457,10 +457,12 @@ class JointSearch:
         if candidate is not None and (leader is None or runs <= _RUNS_SHARE * (runs + self._kernel_evaluations)):
             return candidate
         of_winner = self._signature(start)
-        turns = [of_winner, self._in_widest(of_winner), *self._narrowest_uniform(start)]
-        # The types of the winner, of the baseline, and one throughout take turns; where one promises nothing, the next.
-        first = self._batches % len(turns)
-        turns = turns[first:] + turns[:first]
+        # Half of the turns are the winner's, the others of the widest types and of the rival in one type; where one
+        # promises nothing, the next.
+        others = [self._in_widest(of_winner), *self._narrowest_uniform(start)]
+        turn, is_other = divmod(self._batches, 2)
+        turns = [*others[turn % len(others) :], *others[: turn % len(others)]]
+        turns.insert(1 if is_other else 0, of_winner)
         self._batches += 1
         promising = next(filter(None, (self._promising(types, best_ms, left) for types in turns)), candidate)
         # Evaluations are left: what is improbable is worth one, too.
