@@ -184,7 +184,7 @@ class HostFunction(Function):
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         shaped = self._shaped
-        if shaped is None or shaped.shape is not shape:
+        if shaped is None or (shaped.shape is not shape and shaped.shape != shape):
             self._check_shape(shape)
             shaped = self._shaped = _Shaped.of(shape, self._workers)
         values = self._checked(arguments)

@@ -220,8 +220,9 @@ struct alignas(128) hand {
     unsigned number;
     processors home;
     bool moves;  // there, before it goes on
-    long preempted;       // how often it has been
-    long long calm_from;  // ns; until then others want its processor
+    long preempted;               // how often it has been
+    long long awake_from, worked;  // ns: since when it has not slept, and its processor time then
+    long long calm_from;           // ns; until then others want its processor
     alignas(16) unsigned char wake[64];  // a sem_t
 };
 
@@ -316,11 +317,17 @@ static void spin_until(const T* counter, T wanted) {
 // A launch often follows another one closely, and to fall asleep and be woken takes longer than many a one: the threads
 // stay awake for a while, if the last launch came that soon and nobody else wants the processors.
 static void wait_until_woken(hand& self, bool is_awaited) {
-    constexpr long long crowded_ns = 10000000;
+    constexpr long long crowded_ns = 10000000, brief_ns = 200000;
     const long long start = now_ns();
     const long preempted = switches::of_this_thread().preempted;
-    if (preempted != self.preempted) self.calm_from = start + crowded_ns;
-    self.preempted = preempted;
+    if (preempted != self.preempted) {
+        // The system's own threads take a processor for some microseconds now and then; another task keeps it longer.
+        const long long worked = processor_ns();
+        if ((start - self.awake_from) - (worked - self.worked) >= brief_ns) self.calm_from = start + crowded_ns;
+        self.preempted = preempted;
+        self.awake_from = start;
+        self.worked = worked;
+    }
     if (is_awaited && start >= self.calm_from) {
         while (now_ns() - start < closely_ns) {
             if (mptune_sem_trywait(self.wake) == 0) return;
@@ -329,6 +336,8 @@ static void wait_until_woken(hand& self, bool is_awaited) {
     }
     while (mptune_sem_wait(self.wake) != 0) {
     }
+    self.awake_from = now_ns();
+    self.worked = processor_ns();
 }
 
 static void* hand_main(void* argument) {
