@@ -27,6 +27,7 @@ from mptune.adopt.grouping import group, sensitivities
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import build
+from mptune.adopt.sizes import RECORD, FoundSizes, find_sizes, hashed
 from mptune.adopt.writing import OFFERED, Adopted, write
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
@@ -39,8 +40,6 @@ from mptune.registry import load_tunable
 
 __all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
 
-#: What the folder says of itself, for whoever comes back to the program.
-RECORD: Final = "adopted.json"
 #: How files end that a compiler is given.
 SOURCES: Final = (".cu", ".hip", ".cpp", ".cc", ".cxx")
 #: How long it may take to find out what each class can bear, at the program's own speed.
@@ -105,16 +104,29 @@ def adopt(
         parameter_of = _parameters(
             program, classes, captured, settings, Path(scratch) / "alone" / folder.name, on_progress
         )
+        on_progress("finding out which sizes it has")
+        found = find_sizes(program, classes, parameter_of, built, captured, Path(scratch) / "sizes")
         target = Path(scratch) / folder.name
-        made = write(program, classes, parameter_of, captured, target, metric=settings.metric)
+
+        def written(*, zeroed: bool) -> Adopted:
+            return write(
+                *(program, classes, parameter_of, captured, target),
+                metric=settings.metric,
+                zeroed=zeroed,
+                numbers=found.numbers,
+            )
+
+        zeroed = False
+        made = written(zeroed=zeroed)
         on_progress("comparing it with the program")
         try:
             errors = _checked(made)
         except ProgramError:
             # Some programs count on memory that nobody wrote to.
-            made = write(program, classes, parameter_of, captured, target, metric=settings.metric, zeroed=True)
+            made = written(zeroed=(zeroed := True))
             errors = _checked(made)
-        document = _document(made, folder, program, settings, captured, errors, time.monotonic() - began)
+        document = _document(made, folder, program, settings, captured, found, errors, time.monotonic() - began)
+        document["zeroed"] = zeroed
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         _replace(made.folder, folder)
     return made, document
@@ -310,6 +322,7 @@ def _document(
     program: Program,
     settings: AdoptSettings,
     captured: Capture,
+    found: FoundSizes,
     errors: Mapping[str, float],
     seconds: float,
 ) -> dict[str, Any]:
@@ -325,6 +338,7 @@ def _document(
             "includes": [str(path) for path in program.includes],
             "arguments": list(settings.arguments),
             "check": captured.check,
+            "run_in": str(Path.cwd()),
         },
         "kernels": [
             {"name": name, "launches": count, "place": str(by_label[name].extent) if name in by_label else ""}
@@ -352,6 +366,10 @@ def _document(
         ],
         "kept": {each.name: each.kept for each in made.kept},
         "sizes": dict(made.sizes),
+        "size_arguments": dict(found.positions),
+        "no_sizes": list(found.refused),
+        "numbers": dict(found.numbers.texts) if found.numbers else {},
+        "layout": hashed(made.layout),
         "refused": [str(refusal) for refusal in program.refusals],
         "notes": list(made.notes),
         "errors": dict(errors),

@@ -310,6 +310,7 @@ def capture(
     time_limit_s: float = 300.0,
     memory_limit_bytes: int | None = None,
     limit_bytes: int = 1 << 29,
+    is_repeated: bool = True,
 ) -> Capture:
     """Run a program twice and record what it does.
 
@@ -321,6 +322,7 @@ def capture(
         time_limit_s: how long each run may take.
         memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
         limit_bytes: of the data that are kept.
+        is_repeated: whether it is run twice. In a single run only data that come to the device are kept.
 
     Raises:
         ProgramError: a run failed, its own check did, or it does nothing on the device.
@@ -354,16 +356,19 @@ def capture(
                 )
             return found, record
 
-        first, counted = ran(1, None)
+        first, counted = ran(1, None if is_repeated else ())
         before, order = _read(counted)
         if not any(isinstance(operation, Launch) for operation in before):
             raise ProgramError(
                 f"{built.name}, run with arguments {' '.join(arguments) or '(none)'}, launches no kernel: "
                 "does it need other arguments?"
             )
-        second, record = ran(2, _plan(before, order))
-        different, sequence = _read(record)
-        differences = _differences(first, second, (before, order), (different, sequence))
+        second, record, sequence = first, counted, order
+        differences: list[str] = []
+        if is_repeated:
+            second, record = ran(2, _plan(before, order))
+            different, sequence = _read(record)
+            differences = _differences(first, second, (before, order), (different, sequence))
         arrays = _data(record)
         files = {}
         left_out = _left_out(second.record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,10 +48,12 @@ class Replay:
     Attributes:
         lines: of the function's body.
         tables: the numbers that differ from call to call and are too many for the text, by name.
+        places: where what a buffer had in the calls is at the end, if swaps have moved it to another one.
     """
 
     lines: tuple[str, ...]
     tables: Mapping[str, NDArray[Any]]
+    places: Mapping[str, str]
 
 
 def replay(
@@ -58,6 +61,7 @@ def replay(
     *,
     may_swap: Callable[[str, str], bool] = lambda one, other: True,  # noqa: ARG005
     text_of: Callable[[Call, str, Number], str] = lambda call, argument, value: repr(value),  # noqa: ARG005
+    written: Callable[[str, Sequence[Number], str], str | None] = lambda name, values, text: text,  # noqa: ARG005
 ) -> Replay:
     """Return what was called as the text of Python that calls it again.
 
@@ -65,11 +69,13 @@ def replay(
         calls: in their order.
         may_swap: whether two buffers can change places.
         text_of: how a number that an argument of a call always has is written.
+        written: is told of each number of the text a name, what it is each time and how it would be written, and says
+            how it is; None for one that is looked up in a table.
     """
-    nodes = _with_loops([_Leaf.of(call) for call in calls])
-    writer = _Writer(text_of)
-    lines = tuple(writer.lines([_with_swaps(node, may_swap) for node in nodes], ()))
-    return Replay((*writer.iterators, *lines), writer.tables)
+    nodes, places = _swapped(_with_loops([_Leaf.of(call) for call in calls]), may_swap)
+    writer = _Writer(text_of, written)
+    lines = tuple(writer.lines(nodes, ()))
+    return Replay((*writer.iterators, *lines), writer.tables, places)
 
 
 # -- loops ---------------------------------------------------------------------------------------
@@ -163,29 +169,87 @@ def _runs(same: NDArray[np.bool_]) -> list[tuple[int, int]]:
 # -- buffers that change places ------------------------------------------------------------------
 
 
-def _with_swaps(node: _Node, may_swap: Callable[[str, str], bool]) -> _Node:
-    """Return a node whose loops swap buffers where they would have a body for each way that buffers are passed.
+def _swapped(nodes: Sequence[_Node], may_swap: Callable[[str, str], bool]) -> tuple[list[_Node], dict[str, str]]:
+    """Return nodes whose loops swap buffers where they would have a body for each way that buffers are passed.
 
-    A program that steps from one buffer to another and back swaps its pointers, and so does what replays it.
+    A program that steps from one buffer to another and back swaps its pointers, and so does what replays it. Turns that
+    are left after the last loop of all ways are the loop's, too: what comes then finds the buffers where they are.
+
+    Returns:
+        The nodes, and where what a buffer had is at the end, if elsewhere.
     """
+    found: list[_Node] = []
+    places: dict[str, str] = {}
+    at = 0
+    while at < len(nodes):
+        node = _renamed(nodes[at], places)
+        at += 1
+        if isinstance(node, _Loop) and (turns := _turns(node.body, may_swap)):
+            blocks, moves = turns
+            length, left = len(blocks[0]), []
+            for block in blocks[:-1]:
+                turn = [_renamed(each, places) for each in nodes[at : at + length]]
+                if [each.key for each in turn] != [each.key for each in block]:
+                    break
+                left.append(turn)
+                at += length
+            node = _turned(node, blocks, moves, left)
+            back = {after: before for before, after in moves.items()}
+            for _ in left:
+                names = {*places, *back}
+                places = {name: back.get(places.get(name, name), places.get(name, name)) for name in names}
+        found.append(_within(node, may_swap))
+    return found, {name: place for name, place in places.items() if name != place}
+
+
+def _within(node: _Node, may_swap: Callable[[str, str], bool]) -> _Node:
+    """Return a node whose inner loops swap buffers."""
     if isinstance(node, _Leaf):
         return node
-    body = node.body
+    body = []
+    for child in node.body:
+        if isinstance(child, _Loop) and (turns := _turns(child.body, may_swap)):
+            child = _turned(child, *turns, [])
+        body.append(_within(child, may_swap))
+    return _Loop(body, node.counts)
+
+
+def _turns(
+    body: Sequence[_Node], may_swap: Callable[[str, str], bool]
+) -> tuple[list[Sequence[_Node]], dict[str, str]] | None:
+    """Return the blocks of a body that differ in their buffers alone, and which takes the place of which."""
     for length in range(1, len(body) // 2 + 1):
         if len(body) % length:
             continue
         blocks = [body[start : start + length] for start in range(0, len(body), length)]
         moves = _moves(blocks)
         if moves and all(may_swap(one, other) for one, other in moves.items()):
-            times = sum(node.counts)
-            merged: list[_Node] = [
-                _merged(itertools.chain(*zip(*(_split(child, times) for child in turn), strict=True)))
-                for turn in zip(*blocks, strict=True)
-            ]
-            swaps = [_Leaf.of(Call("swap", (("", one), ("", other)))) for one, other in _exchanges(moves)]
-            body, node = [*merged, *swaps], _Loop([], [count * len(blocks) for count in node.counts])
-            break
-    return _Loop([_with_swaps(child, may_swap) for child in body], node.counts)
+            return blocks, moves
+    return None
+
+
+def _turned(
+    node: _Loop, blocks: Sequence[Sequence[_Node]], moves: Mapping[str, str], left: Sequence[Sequence[_Node]]
+) -> _Loop:
+    """Return a loop over its first block that swaps buffers, with the turns that are left after it as its last."""
+    times = sum(node.counts)
+    merged: list[_Node] = []
+    for place, turn in enumerate(zip(*blocks, strict=True)):
+        each_time = itertools.chain(*zip(*(_split(child, times) for child in turn), strict=True))
+        merged.append(_merged(itertools.chain(each_time, (block[place] for block in left))))
+    swaps = [_Leaf.of(Call("swap", (("", one), ("", other)))) for one, other in _exchanges(moves)]
+    counts = [count * len(blocks) for count in node.counts]
+    return _Loop([*merged, *swaps], [*counts[:-1], counts[-1] + len(left)])
+
+
+def _renamed(node: _Node, places: Mapping[str, str]) -> _Node:
+    """Return a node that works on buffers where they are."""
+    if not places:
+        return node
+    if isinstance(node, _Loop):
+        return _Loop([_renamed(child, places) for child in node.body], node.counts)
+    buffers = tuple((argument, places.get(buffer, buffer)) for argument, buffer in node.call.buffers)
+    return _Leaf(dataclasses.replace(node.call, buffers=buffers), node.values)
 
 
 def _moves(blocks: Sequence[Sequence[_Node]]) -> dict[str, str]:
@@ -260,8 +324,13 @@ class _Around:
 class _Writer:
     """Writes nodes as lines of Python, and collects the numbers that go into tables."""
 
-    def __init__(self, text_of: Callable[[Call, str, Number], str]) -> None:
-        self._text_of = text_of
+    def __init__(
+        self,
+        text_of: Callable[[Call, str, Number], str],
+        written: Callable[[str, Sequence[Number], str], str | None],
+    ) -> None:
+        self._text_of, self._written = text_of, written
+        self._named: dict[str, int] = {}
         self.tables: dict[str, NDArray[Any]] = {}
         #: Lines that come first.
         self.iterators: list[str] = []
@@ -275,7 +344,8 @@ class _Writer:
             loop = _Around(_VARIABLES[min(len(around), len(_VARIABLES) - 1)], node.counts[0] if same else None)
             body = list(self.lines(node.body, (*around, loop)))
             is_used = any(loop.variable in _words(line) for line in body)
-            count = str(loop.count) if same else self._varying("count", "", node.counts, around)
+            natural = str(loop.count) if same else self._varying("count", "", node.counts, around)
+            count = self._number("count", "", node.counts, around, natural)
             yield f"for {loop.variable if is_used else '_'} in range({count}):"
             yield from (_INDENT + line for line in body)
 
@@ -284,21 +354,41 @@ class _Writer:
         given = [(argument, f"run.{buffer}") for argument, buffer in call.buffers]
         for argument, values in leaf.values.items():
             if len(set(values)) == 1:
-                given.append((argument, self._text_of(call, argument, values[0])))
+                natural = self._text_of(call, argument, values[0])
             else:
-                given.append((argument, self._varying(call.function, argument, values, around)))
+                natural = self._varying(call.function, argument, values, around)
+            given.append((argument, self._number(call.function, argument, values, around, natural)))
         tables = dict(call.tables)
         given = [(name, f"{_looked_up(tables[name])}[{text}]" if name in tables else text) for name, text in given]
         in_order = call.function in ("copy", "fill", "swap", "write")
         return f"run.{call.function}({', '.join(text if in_order else _passed(name, text) for name, text in given)})"
 
-    def _varying(self, function: str, argument: str, values: Sequence[Number], around: tuple[_Around, ...]) -> str:
-        """Return the text of a number that differs from one time to the next."""
+    def _number(
+        self, function: str, argument: str, values: Sequence[Number], around: tuple[_Around, ...], natural: str
+    ) -> str:
+        """Return the text of a number as it is to be written."""
+        stem = f"{function} {argument}".strip()
+        self._named[stem] = number = self._named.get(stem, 0) + 1
+        text = self._written(stem if number == 1 else f"{stem} {number}", values, natural)
+        return self._varying(function, argument, values, around, in_text=False) if text is None else text
+
+    def _varying(
+        self,
+        function: str,
+        argument: str,
+        values: Sequence[Number],
+        around: tuple[_Around, ...],
+        *,
+        in_text: bool = True,
+    ) -> str:
+        """Return the text of a number that differs from one time to the next, or that is looked up nevertheless."""
         counts = [loop.count for loop in around]
+        if not in_text and len(set(values)) == 1:
+            return _looked_up(self._table(function, argument, np.array(values[0])))
         if None not in counts:
             array = np.array(values).reshape([count or 0 for count in counts])
             axes = [axis for axis in range(array.ndim) if not _is_same_along(array, axis)]
-            if len(axes) == 1:
+            if len(axes) == 1 and in_text:
                 (axis,) = axes
                 line = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)[:, 0].tolist()
                 variable = around[axis].variable

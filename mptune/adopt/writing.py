@@ -10,11 +10,13 @@ import dataclasses
 import itertools
 import keyword
 import math
+import os
 import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +25,11 @@ from numpy.typing import NDArray
 
 from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Launch, Place, Scalar, Structure
 from mptune.adopt.classes import TypeClass, TypeClasses
+from mptune.adopt.numbers import GIVEN, Numbers, elements_of
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Kernel, Parameter, Program
 from mptune.adopt.sequence import Call, Number, replay
-from mptune.adopt.template import class_of, fields_of, template
+from mptune.adopt.template import Template, class_of, fields_of, template
 from mptune.kernel.application import TAKEN
 
 __all__ = ["Adopted", "AdoptedBuffer", "AdoptedParameter", "write"]
@@ -98,6 +101,13 @@ class AdoptedBuffer:
             return "InOut" if self.is_written else "Buffer"
         return "Scratch"
 
+    @property
+    def declared(self) -> str:
+        """The text of its declaration."""
+        shape = f"({', '.join(map(_quoted, self.shape))})" if len(self.shape) > 1 else f'"{self.shape[0]}"'
+        what = f'precision="{self.precision}"' if self.precision else f'dtype="{self.dtype}"'
+        return f'{self.role}("{self.name}", {shape}, {what})'
+
 
 @dataclass(frozen=True, slots=True)
 class AdoptedParameter:
@@ -139,6 +149,7 @@ class Adopted:
         kept: the type classes that keep their type.
         sizes: by name.
         notes: what a user should know.
+        layout: what runs of the program at other sizes have to have in common with this one.
     """
 
     name: str
@@ -149,6 +160,7 @@ class Adopted:
     kept: tuple[TypeClass, ...]
     sizes: Mapping[str, int]
     notes: tuple[str, ...]
+    layout: str
 
 
 def write(
@@ -160,6 +172,7 @@ def write(
     *,
     metric: str | None = None,
     zeroed: bool = False,
+    numbers: Numbers | None = None,
 ) -> Adopted:
     """Write what a program became to a folder, which ``mptune tune`` then takes.
 
@@ -171,25 +184,23 @@ def write(
         folder: is made, or what an earlier call wrote there is replaced.
         metric: how the outputs are compared.
         zeroed: whether memory that nothing is copied to is zero at first, as for programs that leave some of it out.
+        numbers: how its numbers are written, if that was found out.
 
     Raises:
         ProgramError: what it did cannot be replayed.
     """
     name = re.sub(r"\W+", "_", folder.name)
-    writer = _Writer(program, classes, parameter_of, capture, name)
+    writer = _Writer(program, classes, parameter_of, capture, name, numbers)
     if zeroed:
         writer.zero()
     texts = {**writer.templates(), f"{name}.py": writer.definition(metric)}
     folder.mkdir(parents=True, exist_ok=True)
     for name_of_file, text in texts.items():
         (folder / name_of_file).write_text(text, encoding="utf-8")
-    given = {b.name: b.initial.reshape(-1, *map(int, b.shape[1:])) for b in writer.buffers if b.initial is not None}
-    _save(folder / "inputs.npz", given)
-    if writer.tables:
-        _save(folder / "steps.npz", writer.tables)
+    writer.save_data(folder)
     sources = folder / "program"
     shutil.rmtree(sources, ignore_errors=True)
-    root = _common([file.path.parent for file in program.files])
+    root = common_folder([file.path for file in program.files])
     for file in program.files:
         target = sources / file.path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -197,13 +208,45 @@ def write(
     return writer.adopted(folder)
 
 
-def _save(path: Path, arrays: Mapping[str, Any]) -> None:
-    np.savez_compressed(path, **arrays)
+def write_data(
+    program: Program,
+    classes: TypeClasses,
+    parameter_of: Mapping[str, str],
+    capture: Capture,
+    folder: Path,
+    *,
+    zeroed: bool,
+    numbers: Numbers,
+) -> str:
+    """Write the data alone of what a program did in a run at other sizes; return its layout.
+
+    Raises:
+        ProgramError: what it did cannot be replayed.
+    """
+    writer = _Writer(program, classes, parameter_of, capture, "", numbers)
+    if zeroed:
+        writer.zero()
+    writer.save_data(folder)
+    return writer.layout
 
 
-def _common(folders: Sequence[Path]) -> Path:
-    first = folders[0]
-    return next(parent for parent in (first, *first.parents) if all(f.is_relative_to(parent) for f in folders))
+def draft(
+    program: Program, classes: TypeClasses, parameter_of: Mapping[str, str], capture: Capture, sizes: Mapping[str, int]
+) -> tuple[Numbers, str]:
+    """Return the numbers of what would be written, and its layout without them.
+
+    Raises:
+        ProgramError: what the program did cannot be replayed.
+    """
+    numbers = Numbers(sizes=sizes, is_draft=True)
+    writer = _Writer(program, classes, parameter_of, capture, "", numbers)
+    numbers.fixed = writer.found_sizes
+    return numbers, writer.layout
+
+
+def common_folder(files: Sequence[Path]) -> Path:
+    """Return the folder that files share."""
+    return Path(os.path.commonpath([file.parent for file in files]))
 
 
 Shape = tuple[int, int, int]
@@ -217,6 +260,12 @@ class _Launch:
     block: Shape
     shared_bytes: int
     arguments: tuple[Place | Number, ...]
+
+    @property
+    def threads(self) -> Shape:
+        """How many threads there are along each axis."""
+        x, y, z = (g * b for g, b in zip(self.grid, self.block, strict=True))
+        return x, y, z
 
 
 @dataclass(slots=True)
@@ -245,10 +294,9 @@ class _Launched:
         return list(dict.fromkeys(launch.block for launch in self.launches))
 
     @property
-    def threads(self) -> list[tuple[int, ...]]:
+    def threads(self) -> list[Shape]:
         """How many threads it was launched with along each axis, each once."""
-        found = (tuple(g * b for g, b in zip(one.grid, one.block, strict=True)) for one in self.launches)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(one.threads for one in self.launches))
 
     @property
     def is_free(self) -> bool:
@@ -265,20 +313,28 @@ class _Writer:
     """
 
     def __init__(
-        self, program: Program, classes: TypeClasses, parameter_of: Mapping[str, str], capture: Capture, name: str
+        self,
+        program: Program,
+        classes: TypeClasses,
+        parameter_of: Mapping[str, str],
+        capture: Capture,
+        name: str,
+        numbers: Numbers | None = None,
     ) -> None:
         self._program, self._classes, self._capture = program, classes, capture
+        self._numbers = numbers or Numbers()
         self._parameter_of, self._name = parameter_of, name
         self._class_of = {(m.function, m.name): each for each in classes.classes for m in each.members}
         self._taken = {*TAKEN, *keyword.kwlist}
         #: Of each parameter of a kernel its name in the program, and whose it is: the kernel's, or a struct's.
         self._declared: dict[tuple[str, str], tuple[str, str]] = {}
         self._launched = self._find_launched()
-        self._sizes = self._find_sizes()
+        self._sizes = dict(self._find_sizes() if self._numbers.fixed is None else self._numbers.fixed)
         self._named: set[str] = set()
         self._buffer_of = self._find_buffers()
         self._virtual = {name: self._virtual_threads(each) for name, each in self._launched.items()}
         self._geometries = {name: self._geometry(each) for name, each in self._launched.items()}
+        self._shared = {name: self._shared_bytes(each) for name, each in self._launched.items()}
         self._later: dict[str, list[NDArray[Any]]] = {}
         self._row_of: dict[str, dict[bytes, int]] = {}
         self._symbols = {a.id: a for a in capture.allocations.values() if a.kind == "symbol"}
@@ -295,10 +351,16 @@ class _Writer:
         calls = list(self._without_repeats(self._calls()))
         self.buffers = tuple(self._buffer_of.values())
         self._find_results()
-        self.replay = replay(calls, may_swap=self._may_swap, text_of=self._text_of)
+        self.replay = replay(calls, may_swap=self._may_swap, text_of=self._text_of, written=self._written)
+        self._move_results()
         self._finite = dict(self._find_finite())
-        self._templates = {
-            name: template(program, each.kernel, classes, parameter_of, each.offsets, self._virtual[name])
+
+    @cached_property
+    def _templates(self) -> dict[str, Template]:
+        return {
+            name: template(
+                self._program, each.kernel, self._classes, self._parameter_of, each.offsets, self._virtual[name]
+            )
             for name, each in self._launched.items()
         }
 
@@ -431,7 +493,8 @@ class _Writer:
             )
         precision = self._precision(each.kernel, parameter) if scalar in _PRECISIONS else ""
         elements = self._capture.allocations[allocation].bytes // _size(scalar) // components
-        shape = (self._expression(elements), *([str(components)] if components > 1 else []))
+        count = self._numbers.text(elements_of(name), [elements], self._expression(elements))
+        shape = (count, *([str(components)] if components > 1 else []))
         return AdoptedBuffer(
             allocation, name, parameter.element, shape, elements * components, precision, _INTEGERS.get(scalar, "")
         )
@@ -544,6 +607,13 @@ class _Writer:
                 buffer.results[start] = values[: values.size // buffer.stored.itemsize * buffer.stored.itemsize].view(
                     buffer.stored
                 )
+
+    def _move_results(self) -> None:
+        """Give each result to the buffer that has it at the end: swaps may have moved it."""
+        by_name = {buffer.name: buffer for buffer in self.buffers}
+        found = {name: (by_name[name].is_output, by_name[name].results) for name in self.replay.places}
+        for name, place in self.replay.places.items():
+            by_name[place].is_output, by_name[place].results = found[name]
 
     def _find_finite(self) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         """Yield for each output that is not finite everywhere where it is."""
@@ -666,28 +736,39 @@ class _Writer:
     def _may_swap(self, one: str, other: str) -> bool:
         by_name = {buffer.name: buffer for buffer in self._buffer_of.values()}
         a, b = by_name[one], by_name[other]
-        return (a.shape, a.precision, a.dtype) == (b.shape, b.precision, b.dtype) and a.is_written and b.is_written
+        same = (a.elements, a.type, a.precision, a.dtype) == (b.elements, b.type, b.precision, b.dtype)
+        return same and a.is_written and b.is_written
 
     def _text_of(self, call: Call, argument: str, value: Number) -> str:
         if call.function in self._launched and self._sizes.get(argument) == value and argument in self._named:
             return f"size.{argument}"
         return repr(value)
 
+    def _written(self, name: str, values: Sequence[Number], natural: str) -> str | None:
+        """Return how a number of the steps is written; None if it is looked up."""
+        text = self._numbers.text(name, values, natural, is_of_steps=True)
+        if text is natural or self._numbers.is_draft:
+            return text
+        return None if text == GIVEN else re.sub(r"[A-Za-z_]\w*", r"size.\g<0>", text)
+
     # -- geometry ------------------------------------------------------------------------------
 
     def _geometry_passed(self, each: _Launched, launch: _Launch) -> list[tuple[str, Number]]:
         """Return the numbers of a launch's geometry that differ from launch to launch."""
-        threads = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
         found: list[tuple[str, Number]] = []
-        if each.is_free:
-            varying = [a for a in range(3) if len({t[a] for t in each.threads}) > 1]
-            found += ((f"threads_{_AXES[a]}", threads[a]) for a in varying)
-        else:
-            grids = {one.grid for one in each.launches}
-            found += ((f"grid_{_AXES[a]}", launch.grid[a]) for a in range(3) if len({g[a] for g in grids}) > 1)
-            found += ((f"block_{_AXES[a]}", launch.block[a]) for a in range(3) if len({b[a] for b in each.blocks}) > 1)
-        if len({one.shared_bytes for one in each.launches}) > 1:
-            found.append(("shared_bytes", launch.shared_bytes))
+        passed: dict[str, tuple[Sequence[Shape], Shape]] = (
+            {"threads": (each.threads, launch.threads)}
+            if each.is_free
+            else {"grid": ([one.grid for one in each.launches], launch.grid), "block": (each.blocks, launch.block)}
+        )
+        for what, (all_of_them, own) in passed.items():
+            for a in range(3):
+                name = f"{what}_{_AXES[a]}"
+                if len({one[a] for one in all_of_them}) > 1 or self._numbers.is_given(f"{each.name} {name}"):
+                    found.append((name, own[a]))
+        name = "shared_bytes"
+        if len({one.shared_bytes for one in each.launches}) > 1 or self._numbers.is_given(f"{each.name} {name}"):
+            found.append((name, launch.shared_bytes))
         return found
 
     def _geometry(self, each: _Launched) -> tuple[list[str], list[str], list[str], list[str]]:
@@ -698,10 +779,10 @@ class _Writer:
         )
         if not each.is_free:
             grids = {one.grid for one in each.launches}
-            grid = [self._same([g[a] for g in grids], f"grid_{_AXES[a]}") for a in range(dimensions)]
-            block = [self._same([b[a] for b in each.blocks], f"block_{_AXES[a]}") for a in range(dimensions)]
+            grid = [self._same(each, [g[a] for g in grids], f"grid_{_AXES[a]}") for a in range(dimensions)]
+            block = [self._same(each, [b[a] for b in each.blocks], f"block_{_AXES[a]}") for a in range(dimensions)]
             return [], [], grid, block
-        parameters, grid, block = [], [], []
+        parameters, grid, block, divided = [], [], [], []
         if threads := self._virtual[each.name]:
             parameters.append(f'OrdinalParameter("per_thread", {list(_PER_THREAD)})')
         for axis in range(dimensions):
@@ -722,16 +803,18 @@ class _Writer:
                 grid.append(f"ceildiv({threads[0]}, {width} * per_thread)")
             elif threads:
                 grid.append(f"ceildiv({threads[axis]}, {width})")
-            elif len(totals) == 1 and len(values) == 1:
+            elif len(totals) == 1 and len(values) == 1 and not self._numbers.texts and not self._numbers.is_draft:
                 grid.append(str(first.grid[axis]))
             else:
-                total = self._threads(totals, first.block[axis]) if len(totals) == 1 else f"threads_{_AXES[axis]}"
+                total = self._threads(each, axis) if len(totals) == 1 else f"threads_{_AXES[axis]}"
                 grid.append(f"{total} // {width}")
+                if len(values) > 1 and self._numbers.texts:
+                    divided.append(f"{total} % {width} == 0")
         names = [text for text in block if not text.isdigit()]
         fixed = math.prod(int(text) for text in block if text.isdigit())
         product = " * ".join([*names, *([str(fixed)] if fixed > 1 else [])])
         constraints = [f"{min(32, math.prod(first.block))} <= {product} <= {_LARGEST_BLOCK}"] if len(names) > 1 else []
-        return parameters, constraints, grid, block
+        return parameters, [*constraints, *divided], grid, block
 
     def _virtual_threads(self, each: _Launched) -> list[str]:
         """Return how many threads there are along each axis, where a thread may do the work of several; or nothing.
@@ -740,22 +823,30 @@ class _Writer:
         """
         if not each.is_free or len(each.threads) > 1:
             return []
-        block = each.launches[0].block
+        if any(self._numbers.is_given(f"{each.name} threads_{axis}") for axis in _AXES):
+            return []
         totals = each.threads[0]
         dimensions = max((axis + 1 for axis in range(3) if totals[axis] > 1), default=1)
-        return [self._threads({totals[axis]}, block[axis]) for axis in range(dimensions)]
+        return [self._threads(each, axis) for axis in range(dimensions)]
 
-    def _same(self, values: Sequence[int], name: str) -> str:
-        return self._expression(values[0]) if len(set(values)) == 1 else name
+    def _same(self, each: _Launched, values: Sequence[int], name: str) -> str:
+        if len(set(values)) > 1:
+            return name
+        block = each.launches[0].block[_AXES.index(name[-1])] if name.startswith("grid") else 1
+        text = self._numbers.text(f"{each.name} {name}", values, self._expression(values[0]), block=block)
+        return name if text == GIVEN else text
 
-    def _threads(self, totals: set[int], block: int) -> str:
+    def _threads(self, each: _Launched, axis: int) -> str:
         """Return how many threads there are along an axis as an expression over sizes, or the number."""
-        (total,) = totals
+        (total,), block = {threads[axis] for threads in each.threads}, each.launches[0].block[axis]
+        name, found = f"threads_{_AXES[axis]}", str(total)
         for missing in range(block):
             text = self._expression(total - missing)
             if not text.isdigit():
-                return text if not missing else f"({text} + {block - 1}) // {block} * {block}"
-        return str(total)
+                found = text if not missing else f"({text} + {block - 1}) // {block} * {block}"
+                break
+        text = self._numbers.text(f"{each.name} {name}", [total], found, block=block)
+        return name if text == GIVEN else text
 
     # -- text ----------------------------------------------------------------------------------
 
@@ -765,8 +856,35 @@ class _Writer:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The sizes by name."""
-        return {name: self._sizes[name] for name in self._sizes if name in self._named}
+        """The sizes by name, those that are arguments of the program first."""
+        named = {name: self._sizes[name] for name in self._sizes if name in self._named}
+        return {**self._numbers.sizes, **named}
+
+    @property
+    def found_sizes(self) -> Mapping[str, int]:
+        """The numbers that may be sizes, by name."""
+        return self._sizes
+
+    @property
+    def layout(self) -> str:
+        """What runs of the program at other sizes have to have in common with this one."""
+        parts = [buffer.declared for buffer in self.buffers]
+        parts += [repr([buffer.name for buffer in self.buffers if buffer.is_output])]
+        for name, each in self._launched.items():
+            _, _, grid, _ = self._geometries[name]
+            parts += [name, *self._arguments(each), str(len(grid))]
+        parts += [f"{name}: {seen.text}" for name, seen in self._numbers.seen.items() if not seen.is_of_steps]
+        return "\n".join((*parts, *self.replay.lines, *self._finite))
+
+    def save_data(self, folder: Path) -> None:
+        """Write the data that the definition reads."""
+        given: dict[str, Any] = {
+            b.name: b.initial.reshape(-1, *map(int, b.shape[1:])) for b in self.buffers if b.initial is not None
+        }
+        np.savez_compressed(folder / "inputs.npz", **given)
+        if self.tables:
+            saved: dict[str, Any] = dict(self.tables)
+            np.savez_compressed(folder / "steps.npz", **saved)
 
     def adopted(self, folder: Path) -> Adopted:
         """Return what was made."""
@@ -774,7 +892,8 @@ class _Writer:
         labels = {each.kernel.label for each in self._launched.values()}
         kept = tuple(each for each in self._classes.classes if each.kept and labels & set(each.kernels))
         parameters = tuple(self._parameters())
-        return Adopted(self._name, folder, kernels, self.buffers, parameters, kept, self.sizes, tuple(self.notes))
+        sizes, notes = self.sizes, tuple(self.notes)
+        return Adopted(self._name, folder, kernels, self.buffers, parameters, kept, sizes, notes, self.layout)
 
     def _parameters(self) -> Iterator[AdoptedParameter]:
         for name in dict.fromkeys(self._parameter_of.values()):
@@ -804,7 +923,7 @@ class _Writer:
             f"HERE = Path(__file__).parent\n{self._tables()}",
             "# The types, each below what has it in the program.\n" + "\n".join(self._parameter_texts()),
             *(self._kernel_text(name) for name in self._launched),
-            _INPUTS if any(buffer.initial is not None for buffer in self.buffers) else _NO_INPUTS,
+            self._inputs(),
             f"def steps(run, size):\n{self._steps(launched)}",
             self._application_text(source, metric),
         ]
@@ -822,9 +941,18 @@ class _Writer:
         for each in self._launched.values():
             names |= {_ROLES[p.role] for p in each.parameters} | ({"Constant"} if self._constants_of(each) else set())
         imports = _wrapped("from mptune import ", sorted(names), "", "")
-        return f"from pathlib import Path\n\nimport numpy as np\n\n{imports}"
+        first = "import functools\nimport importlib\n" if self.sizes else ""
+        return f"{first}from pathlib import Path\n\nimport numpy as np\n\n{imports}"
+
+    def _inputs(self) -> str:
+        if all(buffer.initial is None for buffer in self.buffers):
+            return _NO_INPUTS
+        return _INPUTS.replace('dict(np.load(HERE / "inputs.npz"))', _AT_SIZE) if self.sizes else _INPUTS
 
     def _tables(self) -> str:
+        if self.sizes:
+            own = ", ".join(f'"{name}": {value}' for name, value in self.sizes.items())
+            return _DATA.replace("SIZES", f"{{{own}}}")
         return (
             '#: Numbers that differ from launch to launch.\nTABLES = dict(np.load(HERE / "steps.npz"))'
             if self.tables
@@ -847,7 +975,7 @@ class _Writer:
         each, made = self._launched[name], self._templates[name]
         parameters, constraints, grid, block = self._geometries[name]
         names = [*self._of_kernel(name), *parameters, *(['PolicyParameter("policy")'] if made.has_policy else [])]
-        shared = {one.shared_bytes for one in each.launches}
+        shared = self._shared[name]
         lines = [
             f'name="{name}",',
             *([f'function="{made.function}",'] if made.function != name else []),
@@ -857,13 +985,19 @@ class _Writer:
             "],",
             f"grid={_strings(grid)},",
             f"block={_strings(block)},",
-            *([f"shared_bytes={next(iter(shared))},"] if len(shared) == 1 and shared != {0} else []),
-            *(['shared_bytes="shared_bytes",'] if len(shared) > 1 else []),
+            *([f"shared_bytes={shared if shared.isdigit() else _quoted(shared)},"] if shared != "0" else []),
             *([f"constraints={_strings(constraints)},"] if constraints else []),
             f'template="{name}.cu.j2",',
         ]
         body = "\n".join(lines)
         return f"{name} = Kernel(\n{textwrap.indent(body, '    ')}\n)"
+
+    def _shared_bytes(self, each: _Launched) -> str:
+        values, name = [one.shared_bytes for one in each.launches], "shared_bytes"
+        if len(set(values)) > 1:
+            return name
+        text = self._numbers.text(f"{each.name} {name}", values, str(values[0]))
+        return name if text == GIVEN else text
 
     def _arguments(self, each: _Launched) -> Iterator[str]:
         for index, parameter in enumerate(each.parameters):
@@ -885,21 +1019,24 @@ class _Writer:
             yield f'Constant("{symbol.name}", {symbol.bytes // np.dtype(stored).itemsize}, {declared})'
 
     def _steps(self, launched: str) -> str:
-        lines = [f'"""What the program launched: {launched}."""', *self.replay.lines]
+        lines = [f'"""What the program launched: {launched}."""']
+        if self.sizes and self.tables:
+            lines += [
+                "# Numbers that differ from launch to launch, and from size to size.",
+                'given = data("steps.npz", **size)',
+            ]
+        lines += self.replay.lines
         if self._finite:
             lines.append("# What is not finite in the program's own answer is not compared.")
         lines += (
             f'run.write(run.{name}, np.where(TABLES["{name}_is_finite"], run.read(run.{name}), 0))'
             for name in self._finite
         )
+        if self.sizes:
+            lines = [line.replace('TABLES["', 'given["') for line in lines]
         return "\n".join(_broken(f"    {line}") for line in lines)
 
     def _application_text(self, source: str, metric: str | None) -> str:
-        def declared(buffer: AdoptedBuffer) -> str:
-            shape = f"({', '.join(map(_quoted, buffer.shape))})" if len(buffer.shape) > 1 else f'"{buffer.shape[0]}"'
-            what = f'precision="{buffer.precision}"' if buffer.precision else f'dtype="{buffer.dtype}"'
-            return f'        {buffer.role}("{buffer.name}", {shape}, {what}),'
-
         outputs = [buffer.name for buffer in self.buffers if buffer.is_output]
         sizes = ", ".join(f'"{name}": {value}' for name, value in self.sizes.items())
         return "\n".join(
@@ -908,7 +1045,7 @@ class _Writer:
                 f'    name="{self._name}",',
                 f"    {_wrapped('kernels=', list(self._launched), '[', '],')}",
                 "    buffers=[",
-                *(declared(buffer) for buffer in self.buffers),
+                *(f"        {buffer.declared}," for buffer in self.buffers),
                 "    ],",
                 f'    sizes={{"default": {{{sizes}}}}},',
                 "    inputs=inputs,",
@@ -923,6 +1060,21 @@ class _Writer:
 
 
 _ROLES: Final = {"in": "In", "out": "Out", "inout": "InOut", "scalar": "Scalar"}
+_AT_SIZE: Final = 'dict(data("inputs.npz", **size))'
+_DATA: Final = '''
+#: The sizes of the run that was adopted.
+OWN = SIZES
+
+
+@functools.cache
+def data(file, **size):
+    """Return the arrays of a file that a run of the program at a size has left; it is run if it was not yet."""
+    folder = HERE if size == OWN else HERE / "_".join(f"{name}{value}" for name, value in size.items())
+    if not (folder / file).is_file():
+        importlib.import_module("mptune.adopt.sizes").run_at(HERE, size)
+    with np.load(folder / file) as found:
+        return {name: values if values.ndim else values[()] for name, values in found.items()}
+'''.strip()
 _NO_INPUTS: Final = '''
 def inputs(rng, size):
     """The program copies nothing to the device."""

@@ -91,6 +91,16 @@ def print_adopted(document: Mapping[str, Any]) -> None:
         (p["name"], ", ".join(p["roles"]), ", ".join(p["types"]), _few(p["members"])) for p in document["parameters"]
     ]
     echo(table(("parameter", "role", "types", "what has it in the program"), rows) + "\n")
+    if document["sizes"]:
+        of = {name: f" (argument {place})" for name, place in document["size_arguments"].items()}
+        sizes = ", ".join(f"{name} {value}{of.get(name, '')}" for name, value in document["sizes"].items())
+        echo(
+            wrapped(
+                f"sizes: {sizes}" + ("; the program is run again for others (--size NAME=VALUE)" if of else ""), "  "
+            )
+        )
+    for why in document["no_sizes"]:
+        echo(wrapped(why, "  "))
     for name, why in document["kept"].items():
         echo(wrapped(f"kept as it is: {name}, {why}", "  "))
     for refusal in document["refused"]:

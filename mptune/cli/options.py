@@ -82,8 +82,10 @@ def parse_assignments(texts: Sequence[str], option: str) -> dict[str, str]:
 def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, int]]:
     """Return the preset's name and the single sizes given beside it.
 
+    An adopted program is run at sizes that it was not run at yet.
+
     Raises:
-        MptuneError: two presets, or a size that is not a whole number.
+        MptuneError: two presets, a size that is not a whole number, or one that an adopted program cannot have.
         UnknownNameError: the kernel has no such preset or size.
     """
     presets = [text for text in texts if "=" not in text]
@@ -98,7 +100,12 @@ def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, i
         except (ValueError, OverflowError):
             raise MptuneError(f"--size {name}={value}: expected a whole number") from None
     preset = presets[0] if presets else "default"
-    kernel.resolve_sizes(preset, sizes)
+    resolved = kernel.resolve_sizes(preset, sizes)
+    if sizes and kernel.path is not None and (kernel.path.parent / "adopted.json").is_file():
+        from mptune.adopt.sizes import run_at
+        from mptune.cli.display import print_note
+
+        run_at(kernel.path.parent, resolved, on_progress=print_note)
     return preset, sizes
 
 

@@ -53,10 +53,10 @@ def test_the_answer_is_the_programs(folder: Path) -> None:
 
 def test_the_steps_read_like_the_program(folder: Path) -> None:
     text = (folder / "waves" / "waves.py").read_text()
-    assert "for _ in range(50):" in text
+    assert "for _ in range(size.steps):" in text
     assert "run.swap(run.now, run.now_2)" in text
-    assert text.count("run.step(") == 2
-    assert 'sizes={"default": {"n": 200}}' in text
+    assert text.count("run.step(") == 1
+    assert 'sizes={"default": {"n": 200, "steps": 51}}' in text
 
 
 def test_types_and_literals_became_parameters(folder: Path) -> None:

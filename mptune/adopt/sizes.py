@@ -1,0 +1,308 @@
+"""Sizes that are arguments of a program: found by running it with others, and run again when others are asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import keyword
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mptune import __version__
+from mptune.errors import KernelError
+
+if TYPE_CHECKING:
+    from mptune.adopt.capture import Capture
+    from mptune.adopt.classes import TypeClasses
+    from mptune.adopt.numbers import Numbers
+    from mptune.adopt.reading import Program
+    from mptune.adopt.running import Built
+
+__all__ = ["RECORD", "FoundSizes", "find_sizes", "run_at"]
+
+#: What the folder of an adopted program says of itself, for whoever comes back to the program.
+RECORD: Final = "adopted.json"
+#: The same of a folder with what a run at other sizes has left.
+_RUN: Final = "run.json"
+#: How long it may take to find the sizes of a program, and a run for that, which may take this many times its own.
+_FINDING_S: Final = 10.0
+_LONGEST_RUN_S: Final = 3.0
+_TIMES: Final = 5.0
+#: Steps that are fewer than half of this are not written as a loop.
+_HALVED: Final = 8
+#: Names that definitions have for something else.
+_TAKEN: Final = re.compile(r"(per_thread|policy|shared_bytes|size|(block|grid|threads)(_[xyz])?|\w+_type)")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSizes:
+    """The arguments of a program that are sizes.
+
+    Attributes:
+        positions: the arguments that are sizes, by name; the program's first is 1.
+        numbers: how a definition writes its numbers; None if no argument is a size.
+        refused: why other whole numbers among the arguments are none, in words.
+    """
+
+    positions: Mapping[str, int]
+    numbers: Numbers | None
+    refused: tuple[str, ...]
+
+
+def find_sizes(
+    program: Program,
+    classes: TypeClasses,
+    parameter_of: Mapping[str, str],
+    built: Built,
+    captured: Capture,
+    scratch: Path,
+) -> FoundSizes:
+    """Find out which arguments are sizes: each is changed in a run of its own, and what changes with it is looked at.
+
+    Args:
+        program: the program.
+        classes: its type classes.
+        parameter_of: the precision parameter of each class that has one, by the class's name.
+        built: the program, to be run.
+        captured: its own run.
+        scratch: a folder for the records of runs, made if need be.
+    """
+    from mptune.adopt.capture import capture
+    from mptune.adopt.numbers import Numbers, decided
+    from mptune.adopt.parsing import ProgramError
+    from mptune.adopt.writing import draft
+
+    began = time.monotonic()
+    own = {place: int(text) for place, text in enumerate(captured.arguments, 1) if re.fullmatch(r"[1-9]\d{0,8}", text)}
+    if not own:
+        return FoundSizes({}, None, ())
+    if captured.seconds > _LONGEST_RUN_S:
+        why = f"its run took {captured.seconds:.1f} s, which is too long to run it with others; adopt a smaller problem"
+        return FoundSizes({}, None, (f"whether its arguments are sizes was not looked at: {why}",))
+    base, layout = draft(program, classes, parameter_of, captured, {})
+    names = _names(program, own, base)
+    base.sizes = {names[place]: value for place, value in own.items()}
+    runs, positions, refused = [base], {}, []
+    for place, value in own.items():
+        why = "there was no time to find out"
+        for other in _others(value):
+            if time.monotonic() - began > _FINDING_S:
+                break
+            arguments = [str(other) if at == place else text for at, text in enumerate(captured.arguments, 1)]
+            try:
+                ran = capture(
+                    built,
+                    arguments,
+                    scratch / f"{place}_{other}",
+                    time_limit_s=_TIMES * max(captured.seconds, 1.0),
+                    is_repeated=False,
+                )
+                sizes = {**base.sizes, names[place]: other}
+                numbers, its_layout = draft(program, classes, parameter_of, ran, sizes)
+                if its_layout != layout:
+                    raise ProgramError("the program launches something else, or on other buffers")
+                texts = decided([*runs, numbers])
+            except ProgramError as error:
+                why = f"with {other} instead, {str(error).splitlines()[0]}"
+                continue
+            if _uses(texts, names[place]):
+                runs.append(numbers)
+                positions[names[place]] = place
+            why = "" if names[place] in positions else "it changes no number of elements, threads or turns"
+            break
+        if why:
+            refused.append(f"argument {place} ({value}) is no size: {why}")
+    if not positions:
+        return FoundSizes({}, None, tuple(refused))
+    kept = {name: base.sizes[name] for name in positions}
+    fixed = {
+        name: value
+        for name, value in (base.fixed or {}).items()
+        if name not in kept and all((run.fixed or {}).get(name) == value for run in runs)
+    }
+    for run in runs:
+        run.sizes = {name: run.sizes[name] for name in kept}
+    return FoundSizes(positions, Numbers(decided(runs), kept, fixed), tuple(refused))
+
+
+def _others(value: int) -> Iterator[int]:
+    """Yield what a size may be instead, what tells most first: that half is not a multiple shows what is rounded up."""
+    if value >= _HALVED:
+        yield value // 2 + 1
+        yield value // 2
+    yield value + 1
+    yield 2 * value
+
+
+def _uses(texts: Mapping[str, str], name: str) -> bool:
+    return any(name in re.findall(r"[A-Za-z_]\w*", text) for text in texts.values())
+
+
+def _names(program: Program, own: Mapping[int, int], base: Numbers) -> dict[int, str]:
+    """Return what the arguments are called: by the program, by a kernel that is passed it, or by their number."""
+    passed: dict[str, set[Any]] = {}
+    for name, seen in base.seen.items():
+        if seen.is_of_steps and " " in name:
+            passed.setdefault(name.split()[1], set()).add(seen.value)
+    pointers = {p.name for kernel in program.kernels for p in kernel.parameters if p.is_pointer}
+    found: dict[int, str] = {}
+    for place, value in own.items():
+        of_kernels = [name for name, values in passed.items() if values == {value}]
+        for name in (*_read_into(program, place), *of_kernels):
+            is_another = name in passed and passed[name] != {value}
+            is_free = name.isidentifier() and not keyword.iskeyword(name) and not _TAKEN.fullmatch(name)
+            if is_free and not is_another and name not in pointers and name not in found.values():
+                found[place] = name
+                break
+        else:
+            found[place] = f"argument_{place}"
+    return found
+
+
+def _read_into(program: Program, place: int) -> Iterator[str]:
+    """Yield the variables that the text of a program reads an argument into."""
+    for file in program.files:
+        yield from re.findall(rf"(\w+)\s*=(?!=)[^;,]*?\bargv\s*\[\s*{place}\s*\]", file.text)
+        yield from re.findall(rf"scanf\s*\(\s*argv\s*\[\s*{place}\s*\][^;]*?&\s*(\w+)", file.text)
+
+
+# -- other sizes ---------------------------------------------------------------------------------
+
+
+def run_at(folder: Path, sizes: Mapping[str, int], *, on_progress: Callable[[str], None] = lambda _: None) -> None:
+    """Run an adopted program again at other sizes and keep what its definition reads of that in its folder.
+
+    Nothing is done if that is there already.
+
+    Args:
+        folder: of the definition, with the program in it.
+        sizes: all of them by name.
+        on_progress: told what is done.
+
+    Raises:
+        KernelError: a size is no argument of the program, or the program does something else at these sizes.
+    """
+    record = _record(folder)
+    name, positions, own = record["name"], record["size_arguments"], record["sizes"]
+    if dict(sizes) == own:
+        return
+    for size, value in sizes.items():
+        if value != own.get(size) and size not in positions:
+            raise KernelError(f"size {size} of {name} is {own.get(size)} in the program itself; {_can_be_set(record)}")
+    target = folder / "_".join(f"{size}{value}" for size, value in sizes.items())
+    sources = {
+        str(path.relative_to(folder)): _digest(path)
+        for path in sorted((folder / "program").rglob("*"))
+        if path.is_file()
+    }
+    key = {"program": record["program"], "layout": record["layout"], "sources": sources, "mptune_version": __version__}
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads((target / _RUN).read_text(encoding="utf-8"))["of"] == key:
+            return
+    began = time.monotonic()
+    arguments = list(record["program"]["arguments"])
+    for size, place in positions.items():
+        arguments[place - 1] = str(sizes[size])
+    on_progress(f"{name} is run with {' '.join(arguments)}, for these sizes")
+    with tempfile.TemporaryDirectory(prefix=".run-", dir=folder) as scratch:
+        data = Path(scratch) / "data"
+        data.mkdir()
+        _run_again(folder, record, arguments, sizes, Path(scratch) / "capture", data)
+        seconds = round(time.monotonic() - began, 3)
+        (data / _RUN).write_text(json.dumps({"of": key, "arguments": arguments, "seconds": seconds}, indent=2) + "\n")
+        _put(data, target)
+    on_progress(f"{name} was run with {' '.join(arguments)} in {seconds:.1f} s; what it did is kept in {target}")
+
+
+def _run_again(
+    folder: Path,
+    record: Mapping[str, Any],
+    arguments: Sequence[str],
+    sizes: Mapping[str, int],
+    scratch: Path,
+    data: Path,
+) -> None:
+    from mptune.adopt.capture import capture
+    from mptune.adopt.classes import type_classes
+    from mptune.adopt.numbers import Numbers
+    from mptune.adopt.parsing import ProgramError
+    from mptune.adopt.reading import read
+    from mptune.adopt.running import build
+    from mptune.adopt.writing import common_folder, write_data
+
+    given = record["program"]
+    root = common_folder([Path(file) for file in given["files"]])
+
+    def kept(path: str) -> Path:
+        return (
+            folder.resolve() / "program" / Path(path).relative_to(root)
+            if Path(path).is_relative_to(root)
+            else Path(path)
+        )
+
+    try:
+        program = read(
+            [kept(path) for path in given["sources"]], given["defines"], [kept(path) for path in given["includes"]]
+        )
+        built = build(program.sources, program.files, program.defines, program.includes)
+        run_in = Path(given["run_in"])
+        captured = capture(built, arguments, scratch, run_in=run_in if run_in.is_dir() else None)
+        parameter_of = {each: p["name"] for p in record["parameters"] for each in p["classes"]}
+        positions = record["size_arguments"]
+        fixed = {name: value for name, value in record["sizes"].items() if name not in positions}
+        numbers = Numbers(record["numbers"], {name: sizes[name] for name in positions}, fixed)
+        classes = type_classes(program)
+        layout = write_data(program, classes, parameter_of, captured, data, zeroed=record["zeroed"], numbers=numbers)
+        numbers.check()
+        if hashed(layout) != record["layout"]:
+            raise ProgramError("the program launches something else, or on other buffers")
+    except ProgramError as error:
+        raise KernelError(
+            f"{record['name']} cannot be had at {', '.join(f'{n}={v}' for n, v in sizes.items())}: {error}; adopt the "
+            f"program again with the arguments {' '.join(arguments)}"
+        ) from error
+
+
+def hashed(text: str) -> str:
+    """Return the SHA-256 of a text as hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _put(new: Path, target: Path) -> None:
+    """Put a folder in the place of an earlier one; who else made it meanwhile made the same."""
+    import shutil
+
+    if target.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        new.rename(target)
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if not {"size_arguments", "numbers", "layout", "zeroed"} <= found.keys():
+            raise ValueError("it is of another version of mptune")
+    except (OSError, ValueError) as error:
+        raise KernelError(
+            f"{folder} has no {RECORD} that says how to run its program at other sizes ({error}); adopt it again"
+        ) from None
+    return found
+
+
+def _can_be_set(record: Mapping[str, Any]) -> str:
+    """Say which sizes there are."""
+    found = [f"{name} (argument {place})" for name, place in record["size_arguments"].items()]
+    if not found:
+        return "none of its sizes is an argument of the program: adopt it again as it is to be"
+    return f"what can be set: {', '.join(found)}"

@@ -1,0 +1,135 @@
+"""Sizes that are arguments of a program, found by changing one at a time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.numbers import GIVEN, Numbers, Seen, decided
+from mptune.adopt.parsing import ProgramError
+from mptune.adopt.sizes import run_at
+from mptune.backends import get_backend
+from mptune.buffers.data import make_inputs
+from mptune.errors import KernelError
+from mptune.kernel import Application
+from mptune.kernel.limits import widest
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.registry import load_tunable
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def run(name: str, *values: float, natural: str = "", block: int = 1, **sizes: int) -> Numbers:
+    """Return the draft of a run that has one number."""
+    value = values[0] if len(values) == 1 else None
+    return Numbers(sizes=sizes, is_draft=True, seen={name: Seen(value, natural or repr(values), "", block=block)})
+
+
+@pytest.mark.parametrize(
+    ("of", "block", "text"),
+    [
+        (lambda n, m: n * m, 1, "n * m"),
+        (lambda n, m: (n + 2) * (m + 2), 1, "(n + 2) * (m + 2)"),
+        (lambda n, m: 19 * n**3, 1, "19 * n * n * n"),
+        (lambda n, m: -(-n * m // 256) * 256, 256, "(n * m + 255) // 256 * 256"),
+        (lambda n, m: -(-n // 32), 32, "(n + 31) // 32"),
+        (lambda n, m: n // 2, 1, "n // 2"),
+    ],
+)
+def test_a_number_that_changes_is_an_expression_over_arguments(
+    of: Callable[[int, int], int], block: int, text: str
+) -> None:
+    runs = [run("elements of u", of(n, m), block=block, n=n, m=m) for n, m in ((300, 51), (151, 51), (300, 26))]
+    (found,) = decided(runs).values()
+    assert found == text
+    at = {"n": 1234, "m": 77}
+    checked = Numbers(decided(runs), at)
+    checked.text("elements of u", [of(1234, 77)], "")
+    checked.check()
+    checked.text("elements of u", [of(1234, 77) + 1], "")
+    with pytest.raises(ProgramError, match="the elements of u is"):
+        checked.check()
+
+
+def test_what_no_expression_gives_is_looked_up() -> None:
+    assert decided([run("step dt", 0.1, n=10), run("step dt", 0.05, n=11)]) == {"step dt": GIVEN}
+    assert decided([run("step dt", 0.1, n=10), run("step dt", 0.1, n=11)]) == {}
+    assert decided([run("step i", 0, 1, natural="i", n=10), run("step i", 0, 1, 2, natural="i", n=11)]) == {}
+    with pytest.raises(ProgramError, match="the elements of u are 7 and 1,000,003, which no expression"):
+        decided([run("elements of u", 7, n=10), run("elements of u", 1_000_003, n=11)])
+
+
+@pytest.fixture(scope="module")
+def waves(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A time loop whose buffers change places, with its size and its steps as arguments."""
+    folder = tmp_path_factory.mktemp("sizes") / "waves"
+    adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("200", "51")), folder)
+    return folder
+
+
+def rod_after(n: int, steps: int) -> list[float]:
+    """Return what the program computes."""
+    rod = [float(i // 20 % 2) for i in range(n)]
+    for _ in range(steps):
+        around = [0.0, *rod, 1.5]
+        rod = [t + 0.4 * (left - 2 * t + right) for t, left, right in zip(rod, around, around[2:], strict=False)]
+    return rod
+
+
+def answer(folder: Path, **sizes: int) -> np.ndarray:
+    application = load_tunable(folder)
+    assert isinstance(application, Application)
+    resolved = application.resolve_sizes("default", sizes)
+    backend = get_backend("host")
+    given, all_sizes = inputs_from(application, resolved, make_inputs(application, resolved, 0))
+    launcher = ApplicationLauncher(application, widest(application, resolved, backend.device.constraints())[0], backend)
+    try:
+        (found,) = launcher.run(given, all_sizes, Arrays())[0].values()
+    finally:
+        launcher.close()
+    return np.asarray(found)
+
+
+def test_arguments_are_sizes_by_the_programs_names_for_them(waves: Path) -> None:
+    record = json.loads((waves / "adopted.json").read_text())
+    assert record["sizes"] == {"n": 200, "steps": 51}
+    assert record["size_arguments"] == {"n": 1, "steps": 2}
+    assert record["no_sizes"] == []
+    assert "for _ in range(size.steps):" in (waves / "waves.py").read_text()
+
+
+@pytest.mark.parametrize(("n", "steps"), [(200, 51), (131, 8), (64, 31)])
+def test_at_other_sizes_the_answer_is_the_programs(waves: Path, n: int, steps: int) -> None:
+    assert answer(waves, n=n, steps=steps) == pytest.approx(rod_after(n, steps), rel=1e-12)
+
+
+def test_a_run_is_kept_until_the_program_changes(waves: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "waves"
+    shutil.copytree(waves, folder)
+    told: list[str] = []
+    run_at(folder, {"n": 90, "steps": 12}, on_progress=told.append)
+    assert told[0] == "waves is run with 90 12, for these sizes"
+    run_at(folder, {"n": 90, "steps": 12}, on_progress=told.append)
+    assert len(told) == 2
+    source = folder / "program" / "swapped_buffers.cu"
+    source.write_text(source.read_text().replace("i / 20", "i / 10"))
+    run_at(folder, {"n": 90, "steps": 12}, on_progress=told.append)
+    assert len(told) == 4
+    with np.load(folder / "n90_steps12" / "inputs.npz") as found:
+        assert found["now"].tolist() == [i // 10 % 2 for i in range(90)]
+
+
+def test_sizes_that_cannot_be_had_are_one_line(waves: Path, tmp_path: Path) -> None:
+    with pytest.raises(KernelError, match=r"waves cannot be had at n=90, steps=2: .*; adopt the program again with"):
+        run_at(waves, {"n": 90, "steps": 2})
+    assert not (waves / "n90_steps2").exists()
+    with pytest.raises(KernelError, match=r"size m of waves is None in the program itself; what can be set: n \(arg"):
+        run_at(waves, {"n": 90, "steps": 51, "m": 2})
+    with pytest.raises(KernelError, match=r"has no adopted\.json that says how to run its program at other sizes"):
+        run_at(tmp_path, {"n": 90})
