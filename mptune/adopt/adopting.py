@@ -25,6 +25,7 @@ from mptune.adopt.capture import Capture, capture
 from mptune.adopt.classes import TypeClass, TypeClasses, type_classes
 from mptune.adopt.grouping import group, sensitivities
 from mptune.adopt.parsing import ProgramError, SourceFile
+from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import build
 from mptune.adopt.sizes import RECORD, FoundSizes, find_sizes, hashed
@@ -97,7 +98,8 @@ def adopt(
     _check(program)
     classes = type_classes(program)
     on_progress("running the program")
-    built = build(program.sources, program.files, program.defines, program.includes)
+    files = files_in_phases(program.files, program.units)
+    built = build(program.sources, files, program.defines, program.includes)
     with tempfile.TemporaryDirectory(prefix=".adopted-", dir=_made(folder.parent)) as scratch:
         captured = capture(built, settings.arguments, Path(scratch) / "capture")
         on_progress("writing templates and definition")

@@ -51,11 +51,13 @@ class KernelFacts:
         has_address: whether its name alone says which function it is; not if it is a template or overloaded.
         waits: whether its threads wait for each other.
         counts: whether there are atomic functions in it.
+        is_in_phases: whether one thread does the work of a block (:mod:`mptune.adopt.phases`).
     """
 
     has_address: bool
     waits: bool
     counts: bool
+    is_in_phases: bool = False
 
 
 #: Of what is launched through a pointer.
@@ -119,6 +121,7 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             has_address=name not in templates and count <= 1,
             waits=any(waits for waits, _ in known),
             counts=any(counts for _, counts in known),
+            is_in_phases="MPTUNE_PHASE" in uses.get(name, ()),
         )
     return facts
 
@@ -178,7 +181,7 @@ def _launch(name: str, kernels: Mapping[str, KernelFacts]) -> tuple[str, str]:
     """Return what stands for ``name<<<`` and for ``>>>``."""
     plain = re.split(r"<", name)[0].split("::")[-1].strip()
     facts = kernels.get(plain, _UNKNOWN)
-    bits = facts.waits | facts.counts << 1
+    bits = facts.waits | facts.counts << 1 | facts.is_in_phases << 2
     site = f"{{{_label(name)}, __FILE__, __LINE__}}"
     if facts.has_address:
         return f"::mptune_layer::launcher<&{name}, {bits}>{{{site}, ::mptune_layer::extents(", ")}"

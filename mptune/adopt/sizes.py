@@ -232,6 +232,7 @@ def _run_again(
     from mptune.adopt.classes import type_classes
     from mptune.adopt.numbers import Numbers
     from mptune.adopt.parsing import ProgramError
+    from mptune.adopt.phases import files_in_phases
     from mptune.adopt.reading import read
     from mptune.adopt.running import build
     from mptune.adopt.writing import common_folder, write_data
@@ -250,7 +251,8 @@ def _run_again(
         program = read(
             [kept(path) for path in given["sources"]], given["defines"], [kept(path) for path in given["includes"]]
         )
-        built = build(program.sources, program.files, program.defines, program.includes)
+        files = files_in_phases(program.files, program.units)
+        built = build(program.sources, files, program.defines, program.includes)
         run_in = Path(given["run_in"])
         captured = capture(built, arguments, scratch, run_in=run_in if run_in.is_dir() else None)
         parameter_of = {each: p["name"] for p in record["parameters"] for each in p["classes"]}

@@ -9,6 +9,7 @@ from typing import Final
 
 from mptune.adopt.classes import Literal, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
+from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.reserved import prelude_names, why_reserved
 
@@ -92,6 +93,7 @@ def template(
     parameter_of: Mapping[str, str],
     offsets: Iterable[str] = (),
     threads: Sequence[str] = (),
+    in_block: int = 0,
 ) -> Template:
     """Return the template of a kernel.
 
@@ -103,6 +105,7 @@ def template(
         offsets: its pointers that are not always at the start of a buffer: ``NAME_offset`` says where.
         threads: how many threads there are along each axis, as expressions over sizes, where a thread may do the work
             of several (``per_thread``); empty where it may not.
+        in_block: how many threads a block has at most; 0 if that is not known.
     """
     edited = _Edited(program, classes, parameter_of)
     function = f"{kernel.identifier}_kernel" if why_reserved(kernel.identifier) else kernel.identifier
@@ -124,7 +127,8 @@ def template(
     shown = ", ".join(passed)
     if len(shown) > _WIDTH - 40:
         shown = "\n    " + ",\n    ".join(passed)
-    body = _without_parameters(own.text(kernel.body), kernel.arguments).removeprefix("{")
+    phases = _in_phases(program, kernel, own, in_block) if kernel.has_barrier and in_block else None
+    body = _without_parameters(phases or own.text(kernel.body), kernel.arguments).removeprefix("{")
     body = "".join(f"\n    {line}" for line in first) + body
     constants = [
         f"#define {name} {_CONSTANTS[name]}"
@@ -142,11 +146,18 @@ def template(
             f'extern "C" __global__ void {function}({shown}) {{\n'
             f"    GRID_THREADS({_OPEN}per_thread{_CLOSE}, {extents}, {call});\n}}",
         ]
-    parts = ["\n".join(constants), *needs, *kernels]
+    parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
     text = _without_clashes("\n\n".join(part for part in parts if part), [need.name for need in kernel.needs])
     text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     return Template(function, text, frozenset(edited.used), edited.has_policy)
+
+
+def _in_phases(program: Program, kernel: Kernel, own: Edits, in_block: int) -> str | None:
+    """Return the body of a kernel with barriers in phases; None if it is not certain to do the same."""
+    found = ((u, f) for u in program.units for f in u.functions if f.body == kernel.body and f.label == kernel.label)
+    unit, function = next(found)
+    return in_phases(unit, function, own.text, in_templates(in_block))
 
 
 def _names(parameter: Parameter) -> list[str]:

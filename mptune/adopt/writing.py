@@ -359,7 +359,13 @@ class _Writer:
     def _templates(self) -> dict[str, Template]:
         return {
             name: template(
-                self._program, each.kernel, self._classes, self._parameter_of, each.offsets, self._virtual[name]
+                self._program,
+                each.kernel,
+                self._classes,
+                self._parameter_of,
+                each.offsets,
+                self._virtual[name],
+                max(map(math.prod, each.blocks)),
             )
             for name, each in self._launched.items()
         }

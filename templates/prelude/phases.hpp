@@ -45,7 +45,7 @@ struct per_thread {
 #endif
 
 // Stands before a block in braces, in which `thread` is the number of the thread in its block. `continue` ends the phase for a
-// thread; `return` would end it for all.
+// thread; `return` would end it for all. A PIECE is a phase without a barrier at its end.
 #if defined(MPTUNE_HOST)
 #define PHASE                                                                                                   \
     for (int mptune_z = 0; mptune_z < blockDim.z; ++mptune_z)                                                   \
@@ -56,7 +56,11 @@ struct per_thread {
                     if ([[maybe_unused]] const int thread =                                                     \
                             (mptune_z * blockDim.y + mptune_y) * blockDim.x + mptune_x;                         \
                         true)
+#define PIECE PHASE
 #else
+#define PIECE                                                                                                      \
+    for (bool mptune_is_on = true; mptune_is_on; mptune_is_on = false)                                              \
+        if ([[maybe_unused]] const int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; true)
 #define PHASE                                                                                                   \
     for (bool mptune_is_on = true; mptune_is_on; mptune_is_on = false, __syncthreads())                         \
         if ([[maybe_unused]] const int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; true)

@@ -114,6 +114,13 @@ inline __attribute__((noinline)) int vote(int wanted, bool is) {
     return wanted == 0 ? found : wanted == 1 ? votes[0] == 0 : found > 0;
 }
 
+// What a thread keeps from phase to phase, by its number.
+template <class T>
+struct per_thread {
+    T of[1024];
+    MPTUNE_DEVICE T& operator[](unsigned thread) { return of[thread]; }
+};
+
 template <class T>
 struct identity {
     using type = T;
@@ -132,6 +139,24 @@ MPTUNE_DEVICE T replace(T* address, Operation operation) {
 }
 
 }  // namespace mptune_layer
+
+// Stands before what all threads of a block do between two barriers (mptune/adopt/phases.py). The indices are copied to
+// where the compiler sees that nobody changes them.
+#if defined(__clang__)
+#define MPTUNE_THREADS_IN_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define MPTUNE_THREADS_IN_ANY_ORDER _Pragma("GCC ivdep")
+#endif
+#define MPTUNE_PHASE                                                                                                \
+    if ([[maybe_unused]] const uint3 blockIdx = ::blockIdx, blockDim = ::blockDim, gridDim = ::gridDim; true)       \
+        for (unsigned mptune_z = 0; mptune_z < blockDim.z; ++mptune_z)                                              \
+            for (unsigned mptune_y = 0; mptune_y < blockDim.y; ++mptune_y)                                          \
+                MPTUNE_THREADS_IN_ANY_ORDER                                                                         \
+                for (unsigned mptune_x = 0; mptune_x < blockDim.x; ++mptune_x)                                      \
+                    if ([[maybe_unused]] const uint3 threadIdx{mptune_x, mptune_y, mptune_z}; true)                 \
+                        if ([[maybe_unused]] const unsigned mptune_thread =                                         \
+                                (mptune_z * blockDim.y + mptune_y) * blockDim.x + mptune_x;                         \
+                            true)
 
 MPTUNE_DEVICE void __syncthreads() { mptune_layer::block_barrier(); }
 MPTUNE_DEVICE void __syncwarp(unsigned mask = 0xffffffffu) { mptune_layer::warp_barrier(mask); }

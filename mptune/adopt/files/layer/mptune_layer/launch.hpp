@@ -80,23 +80,26 @@ struct call {
         std::apply(given, static_cast<const call*>(self)->arguments);
     }
 
-    // Arguments are copied to where the compiler sees that nobody changes them.
+    // Arguments are copied to where the compiler sees that nobody changes them. Of a kernel in phases the first thread of a
+    // block does it all.
+    template <bool FirstAlone>
     static __attribute__((flatten)) void row(const void* self, uint3 first, unsigned count, uint3 grid, uint3 block) {
+        const uint3 threads = FirstAlone ? uint3{1, 1, 1} : block;
         const F& function = static_cast<const call*>(self)->function;
         with(self, [&](P... arguments) {
             gridDim = grid;
             blockDim = block;
             for (unsigned i = 0; i < count; ++i) {
                 blockIdx = uint3{first.x + i, first.y, first.z};
-                for (unsigned z = 0; z < block.z; ++z) {
-                    for (unsigned y = 0; y < block.y; ++y) {
+                for (unsigned z = 0; z < threads.z; ++z) {
+                    for (unsigned y = 0; y < threads.y; ++y) {
                         // The threads of a block may run in any order.
 #if defined(__clang__)
                         _Pragma("clang loop vectorize(assume_safety)")
 #else
                         _Pragma("GCC ivdep")
 #endif
-                        for (unsigned x = 0; x < block.x; ++x) {
+                        for (unsigned x = 0; x < threads.x; ++x) {
                             threadIdx = uint3{x, y, z};
                             function(arguments...);
                         }
@@ -119,15 +122,16 @@ inline void enter(uint3 index, uint3 grid, uint3 block) {
     blockDim = block;
 }
 
-// Facts about a kernel, from its source: whether its threads wait for each other, whether it has atomics.
-enum : int { waits = 1, counts = 2 };
+// Facts about a kernel, from its source: whether its threads wait for each other, whether it has atomics, whether it is in
+// phases.
+enum : int { waits = 1, counts = 2, in_phases = 4 };
 
 template <int Facts, class F, class... P>
 void launch_call(const site& at, const extents& shape, F function, P... parameters) {
     using made = call<F, P...>;
     const made self{function, std::tuple<P...>(parameters...)};
     static const char* const types[] = {spelled<P>()..., nullptr};
-    const code run{Facts & waits ? nullptr : made::row, enter, made::thread, (Facts & counts) != 0, types};
+    const code run{Facts & waits ? nullptr : made::template row<(Facts & in_phases) != 0>, enter, made::thread, (Facts & counts) != 0, types};
     std::apply(
         [&](const P&... kept) {
             const argument arguments[] = {argument{&kept, sizeof kept, kind_of<P>}..., argument{}};
