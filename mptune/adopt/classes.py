@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.parsing import Extent, Function, Node, TranslationUnit
-from mptune.adopt.reading import Program
+from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.cplusplus import Token, tokens
 
 __all__ = ["Copy", "Literal", "MathCall", "Member", "TypeClass", "TypeClasses", "TypeSlot", "type_classes"]
@@ -267,6 +267,9 @@ class _Finder:
         self._seen: set[str] = set()
         self._places: list[tuple[Extent, str, str]] | None = None
         self._function: Function | None = None
+        #: Fields of structs that are in arrays.
+        self._in_memory: list[object] = []
+        self._structs_in_memory()
 
     # -- what belongs together ---------------------------------------------------------------------------------------
 
@@ -281,6 +284,25 @@ class _Finder:
         one, other = self._root(one), self._root(other)
         if one != other:
             self._parent[other] = one
+
+    def _structs_in_memory(self) -> None:
+        """Let the fields of structs in memory have one type, if they are all there is; else they keep theirs."""
+        found: dict[str, Memory] = {}
+        for kernel in self._program.kernels:
+            for parameter in (inner for outer in kernel.parameters for inner in _within_structs(outer)):
+                if parameter.memory is not None:
+                    found[parameter.memory.name] = parameter.memory
+            for need in kernel.needs:
+                if need.memory is not None:
+                    found[need.memory.name] = need.memory
+        for memory in found.values():
+            fields = [field for field in memory.fields if field.scalar in _SCALARS and field.usr]
+            for field in fields:
+                self._in_memory.append(field.usr)
+                if memory.is_mixed:
+                    self._kept.append((field.usr, f"an array of {memory.name} has other things in it, too"))
+                else:
+                    self._merge(fields[0].usr, field.usr)
 
     # -- declarations ------------------------------------------------------------------------------------------------
 
@@ -815,6 +837,7 @@ class _Finder:
         for node, reason in self._kept:
             kept.setdefault(self._root(node), reason)
         updated = {self._root(node) for node in self._updated if node is not None}
+        in_memory = {self._root(node) for node in self._in_memory}
         kernels = {root: self._kernels(members) for root, members in groups.items()}
         taken = [(root, members) for root, members in groups.items() if kernels[root]]
         names = dict(zip((root for root, _ in taken), _names([members for _, members in taken]), strict=True))
@@ -825,7 +848,7 @@ class _Finder:
                     scalar=members[0].slot.scalar,
                     slots=tuple(sorted({member.slot for member in members}, key=lambda slot: slot.extent)),
                     members=tuple(members),
-                    role=_role(members, root in updated),
+                    role="buffer" if root in in_memory else _role(members, root in updated),
                     kernels=kernels[root],
                     kept=kept.get(root, "") or _mixed(members),
                 )
@@ -876,6 +899,13 @@ class _Finder:
             if owner in ("", member.function)
         }
         return tuple(kernel.label for kernel in self._program.kernels if kernel.label in found)
+
+
+def _within_structs(parameter: Parameter) -> Iterator[Parameter]:
+    """Give a parameter, or the fields of one that is a struct."""
+    yield parameter
+    for field in parameter.fields:
+        yield from _within_structs(field)
 
 
 def _node(slot: TypeSlot) -> object:

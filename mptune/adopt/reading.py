@@ -26,8 +26,10 @@ from mptune.cplusplus import Token, tokens
 
 __all__ = [
     "Declaration",
+    "Field",
     "Kernel",
     "LaunchSite",
+    "Memory",
     "Parameter",
     "Program",
     "Refusal",
@@ -35,6 +37,64 @@ __all__ = [
     "TemplateCall",
     "read",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A number, or an array of numbers, in an element of memory.
+
+    Attributes:
+        name: of the field, with the fields on the way (``position.x``); "" of memory of numbers.
+        scalar: its type in C++ without typedefs, "pointer" for what is none.
+        count: how many there are.
+        offset: where it begins, in bytes.
+        usr: clang's name for the field.
+    """
+
+    name: str
+    scalar: str
+    count: int
+    offset: int
+    usr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What an element of an array in memory is made of.
+
+    Attributes:
+        name: its type without typedefs and qualifiers (``double``, ``double3``, ``Body``).
+        bytes: how long it is.
+        fields: the numbers in it; none of a type whose numbers cannot be told apart (unions, fields of bits).
+    """
+
+    name: str
+    bytes: int
+    fields: tuple[Field, ...]
+
+    @property
+    def numbers(self) -> tuple[str, int]:
+        """The type of its numbers and how many there are; if there are several types, it is bytes."""
+        scalars = {field.scalar for field in self.fields}
+        count = sum(field.count for field in self.fields)
+        if len(scalars) == 1 and count and self.bytes == count * _BYTES.get(next(iter(scalars)), 0):
+            return scalars.pop(), count
+        return "unsigned char", self.bytes
+
+    @property
+    def components(self) -> int:
+        """How many numbers there are in an element that is a struct; 1 for numbers and arrays of them."""
+        return 1 if len(self.fields) == 1 and not self.fields[0].name else self.numbers[1]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it is a struct that is no array of numbers of one type."""
+        return self.numbers[0] == "unsigned char" and any(field.scalar != "unsigned char" for field in self.fields)
+
+    @property
+    def has_pointers(self) -> bool:
+        """Whether places in memory are kept in it."""
+        return any(field.scalar == "pointer" for field in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +109,7 @@ class Parameter:
             a number; "struct" for a struct by value.
         extent: where it is declared.
         fields: of a struct by value, of structs in it as well.
+        memory: an element of what a pointer points at; None if it is none.
     """
 
     name: str
@@ -57,6 +118,7 @@ class Parameter:
     role: str
     extent: Extent
     fields: tuple[Parameter, ...] = ()
+    memory: Memory | None = None
 
     @property
     def is_pointer(self) -> bool:
@@ -94,6 +156,7 @@ class Declaration:
         extent: all of it, with ``template <...>``, ``#define`` and the semicolon.
         arguments: of a function's template, as those of a kernel.
         calls: of instantiated device functions, in a function.
+        memory: an element of a variable.
     """
 
     kind: str
@@ -101,6 +164,7 @@ class Declaration:
     extent: Extent
     arguments: tuple[TemplateArgument, ...] = ()
     calls: tuple[TemplateCall, ...] = ()
+    memory: Memory | None = None
 
     @property
     def label(self) -> str:
@@ -553,7 +617,8 @@ class _UnitReader:
             found = (
                 "constant" if "CUDACONSTANT_ATTR" in kinds else "device" if "CUDADEVICE_ATTR" in kinds else "variable"
             )
-            return Declaration(found, cursor.spelling, self._with_semicolon(extent))
+            memory = _memory(cursor.type.get_canonical())
+            return Declaration(found, cursor.spelling, self._with_semicolon(extent), memory=memory)
         return None
 
     # -- the host ----------------------------------------------------------------------------------------------------
@@ -669,9 +734,12 @@ def _parameter(
     """Describe a parameter, or a field of one, by its type and by what is done with what it points at."""
     canonical = cursor.type.get_canonical()
     fields: tuple[Parameter, ...] = ()
+    memory = None
     name = prefix + cursor.spelling
     if canonical.kind.name in ("POINTER", "INCOMPLETEARRAY", "LVALUEREFERENCE"):
         modes = accesses.get(path, set())
+        is_array = canonical.kind.name == "INCOMPLETEARRAY"
+        memory = _memory(canonical.element_type if is_array else canonical.get_pointee())
         role = "inout" if modes == {"r", "w"} else "out" if modes == {"w"} else "in"
     elif canonical.kind.name == "RECORD":
         role = "struct"
@@ -683,4 +751,56 @@ def _parameter(
         )
     else:
         role = "scalar"
-    return Parameter(name, cursor.type.spelling, canonical.spelling, role, extent, fields)
+    return Parameter(name, cursor.type.spelling, canonical.spelling, role, extent, fields, memory)
+
+
+#: Numbers in memory, by their type, and how many bytes each has.
+_BYTES: Final = {
+    "char": 1, "signed char": 1, "unsigned char": 1, "bool": 1, "short": 2, "unsigned short": 2, "int": 4,
+    "unsigned int": 4, "long": 8, "unsigned long": 8, "long long": 8, "unsigned long long": 8, "float": 4, "double": 8,
+    "__half": 2, "__nv_bfloat16": 2, "long double": 16,
+}  # fmt: skip
+_MEMORY_QUALIFIERS: Final = re.compile(r"\b(const|volatile|struct|union|__restrict)\b")
+
+
+def _memory(kind: Any) -> Memory:
+    """Describe an element of memory by its type."""
+    kind = kind.get_canonical()
+    if kind.kind.name == "INCOMPLETEARRAY":
+        kind = kind.element_type.get_canonical()
+    name = _MEMORY_QUALIFIERS.sub("", kind.spelling).strip()
+    return Memory(name, max(kind.get_size(), 1), tuple(_numbers(kind, "", 0, "") or ()))
+
+
+def _numbers(kind: Any, name: str, offset: int, usr: str) -> list[Field] | None:
+    """Return the numbers that a type is made of; None if they cannot be told apart."""
+    count = 1
+    while kind.kind.name == "CONSTANTARRAY":
+        count, kind = count * kind.element_count, kind.element_type.get_canonical()
+    spelled = _MEMORY_QUALIFIERS.sub("", kind.spelling).strip()
+    if kind.kind.name in ("POINTER", "LVALUEREFERENCE", "MEMBERPOINTER"):
+        return [Field(name, "pointer", count, offset, usr)]
+    if kind.kind.name == "ENUM":
+        spelled = kind.get_declaration().enum_type.get_canonical().spelling
+    if spelled in _BYTES:
+        return [Field(name, spelled, count, offset, usr)]
+    if kind.kind.name != "RECORD" or kind.get_declaration().kind.name == "UNION_DECL":
+        return None
+    if any(child.kind.name == "CXX_BASE_SPECIFIER" for child in kind.get_declaration().get_children()):
+        return None
+    found: list[Field] = []
+    for index in range(count):
+        for each in kind.get_fields():
+            if each.is_bitfield() or not each.spelling:
+                return None
+            place = offset + index * kind.get_size() + kind.get_offset(each.spelling) // 8
+            at = f"{name}_{index}" if count > 1 else name
+            inner = _numbers(each.type.get_canonical(), f"{at}.{each.spelling}".strip("."), place, each.get_usr())
+            if inner is None or len(found) > _MOST_FIELDS:
+                return None
+            found += inner
+    return found
+
+
+#: A struct of more is bytes.
+_MOST_FIELDS: Final = 64

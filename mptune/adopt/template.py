@@ -24,31 +24,17 @@ _BRACES: Final = re.compile(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})")
 _WORD: Final = re.compile(r"(?<![\w.])(?<!->)([A-Za-z_]\w*)")
 #: Functions that have policies; of the others there is one, in ``mp`` too.
 _WITH_POLICY: Final = frozenset(
-    [
-        "exp",
-        "exp2",
-        "log",
-        "log2",
-        "log10",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "sqrt",
-        "rsqrt",
-        "cbrt",
-        "erf",
-        "erfc",
-        "pow",
-        "atan2",
-        "hypot",
-    ]
+    (
+        *("exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"),
+        *("tanh", "sqrt", "rsqrt", "cbrt", "erf", "erfc", "pow", "atan2", "hypot", "sincos", "sincospi", "norm3d"),
+    )
 )
+#: Functions that are in ``mp`` alone, where plain names are those of C.
+_IN_MP: Final = frozenset(["fdivide", "ldexp", "llrint", "llround", "lrint", "lround", "modf", "saturate", "scalbn"])
+#: What programs use of the C++ library, and ``mp`` has, too.
+_STANDARD: Final = re.compile(r"\bstd\s*::\s*(?=(?:min|max|abs|swap|isnan|isinf|isfinite)\b)")
+#: Names that the C++ library has in ``std``, too.
+_SIZED: Final = re.compile(r"\bstd\s*::\s*(?=(?:u?int(?:8|16|32|64|ptr)_t|size_t|ptrdiff_t)\b)")
 _MAKE: Final = re.compile(r"\b(make_)(double|float)([234])\b")
 #: What a type class has that a kernel is given.
 _DECLARED: Final = ("parameter", "field")
@@ -62,7 +48,18 @@ _CONSTANTS: Final = {
     "M_SQRT1_2": "0.70710678118654752440", "DBL_MAX": "1.7976931348623157e308", "DBL_MIN": "2.2250738585072014e-308",
     "DBL_EPSILON": "2.2204460492503131e-16", "FLT_MAX": "3.402823466e38f", "FLT_MIN": "1.175494351e-38f",
     "FLT_EPSILON": "1.192092896e-7f", "INFINITY": "__builtin_inff()", "INT_MAX": "2147483647",
-    "INT_MIN": "(-2147483647 - 1)", "UINT_MAX": "4294967295u",
+    "INT_MIN": "(-2147483647 - 1)", "UINT_MAX": "4294967295u", "LONG_MAX": "9223372036854775807l",
+    "LONG_MIN": "(-9223372036854775807l - 1)",
+    "ULONG_MAX": "18446744073709551615ul", "LLONG_MAX": "9223372036854775807ll",
+    "LLONG_MIN": "(-9223372036854775807ll - 1)", "ULLONG_MAX": "18446744073709551615ull", "CHAR_BIT": "8",
+    "CHAR_MAX": "127", "UCHAR_MAX": "255", "SHRT_MAX": "32767", "USHRT_MAX": "65535", "INT8_MAX": "127",
+    "UINT8_MAX": "255", "INT16_MAX": "32767", "UINT16_MAX": "65535", "INT32_MAX": "2147483647",
+    "INT32_MIN": "(-2147483647 - 1)", "UINT32_MAX": "4294967295u", "INT64_MAX": "9223372036854775807l",
+    "INT64_MIN": "(-9223372036854775807l - 1)", "UINT64_MAX": "18446744073709551615ul",
+    "SIZE_MAX": "18446744073709551615ul", "RAND_MAX": "2147483647", "NAN": "__builtin_nanf(\"\")",
+    "HUGE_VAL": "__builtin_inf()", "HUGE_VALF": "__builtin_inff()", "CUDART_INF": "__builtin_inf()",
+    "CUDART_INF_F": "__builtin_inff()", "CUDART_NAN": "__builtin_nan(\"\")", "CUDART_NAN_F": "__builtin_nanf(\"\")",
+    "CUDART_PI": "3.1415926535897931", "CUDART_PI_F": "3.141592654f",
 }  # fmt: skip
 #: What the prelude calls otherwise.
 _CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
@@ -148,7 +145,13 @@ def template(
         ]
     parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
     text = _without_clashes("\n\n".join(part for part in parts if part), [need.name for need in kernel.needs])
+    for need in kernel.needs:
+        if need.kind == "constant" and f"{need.name}[" not in program.text(need.extent).replace(" ", ""):
+            # What is set from outside is an array, here of one.
+            text = re.sub(rf"(?<![\w.])(?<!->){need.name}\b", f"{need.name}[0]", text)
+            text = re.sub(rf"(__constant__[^;{{}}]*?\b{need.name})\[0\]", r"\1[1]", text, count=1)
     text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
+    text = _SIZED.sub("", _STANDARD.sub("mp::", text)) if "std" in text else text
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     return Template(function, text, frozenset(edited.used), edited.has_policy)
 
@@ -229,7 +232,7 @@ class _Edited:
             if is_in(call.extent, call.function):
                 name = _CALLED.get(call.name, call.name)
                 policy = f"<{_OPEN}{POLICY}{_CLOSE}>" if name in _WITH_POLICY else ""
-                if policy or name in prelude_names():
+                if policy or name in _IN_MP or name in prelude_names():
                     edits.replace(call.extent, f"mp::{name}{policy}")
                 self.has_policy = self.has_policy or bool(policy)
         for instantiated in calls:

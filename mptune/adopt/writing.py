@@ -27,7 +27,7 @@ from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Launch, Place,
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.numbers import GIVEN, Numbers, elements_of
 from mptune.adopt.parsing import ProgramError
-from mptune.adopt.reading import Kernel, Parameter, Program
+from mptune.adopt.reading import Field, Kernel, Memory, Parameter, Program
 from mptune.adopt.sequence import Call, Number, replay
 from mptune.adopt.template import Template, class_of, fields_of, template
 from mptune.kernel.application import TAKEN
@@ -66,7 +66,7 @@ class AdoptedBuffer:
     Attributes:
         allocation: its number in the capture.
         name: its name, from the program.
-        type: the type of its elements in the program.
+        type: the type of its numbers in the program.
         shape: its axes, as expressions over sizes.
         elements: how many there are.
         precision: the parameter that sets its type, or a fixed precision; "" for integers.
@@ -75,6 +75,8 @@ class AdoptedBuffer:
         is_written: whether a step writes to it.
         is_output: whether the program copied it back at the end.
         results: what it was then, as far as that is known: pieces by the element they begin at.
+        structs: what its elements are, if they are structs of several types: it is bytes then.
+        field_of: the buffer and the field that it is to hold at the end, for what is compared of structs.
     """
 
     allocation: int
@@ -88,11 +90,13 @@ class AdoptedBuffer:
     is_written: bool = False
     is_output: bool = False
     results: dict[int, NDArray[Any]] = field(default_factory=dict)
+    structs: Memory | None = None
+    field_of: tuple[str, str] | None = None
 
     @property
     def stored(self) -> np.dtype[Any]:
         """The type of the program's own memory."""
-        return np.dtype(self.dtype or _NUMPY[_scalar(self.type)[0]])
+        return np.dtype(self.dtype or _NUMPY[self.type])
 
     @property
     def role(self) -> str:
@@ -353,6 +357,7 @@ class _Writer:
         self._find_results()
         self.replay = replay(calls, may_swap=self._may_swap, text_of=self._text_of, written=self._written)
         self._move_results()
+        self.buffers += tuple(field for buffer in self.buffers if buffer.structs for field in self._fields_of(buffer))
         self._finite = dict(self._find_finite())
 
     @cached_property
@@ -373,7 +378,7 @@ class _Writer:
     def zero(self) -> None:
         """Let memory that nothing is copied to be zero at first."""
         for buffer in self.buffers:
-            if buffer.initial is None:
+            if buffer.initial is None and buffer.field_of is None:
                 buffer.initial = np.zeros(buffer.elements, buffer.stored)
                 self.notes.append(f"{buffer.name} is zero at first: the program uses of it what it never wrote")
 
@@ -415,11 +420,14 @@ class _Writer:
         ]
         near = sorted(sites, key=lambda site: abs(site.extent.line - launch.line))
         labels = [near[0].kernel] if near else []
-        if len({site.kernel for site in near if site.extent == near[0].extent}) > 1:
-            raise ProgramError(
-                f"{near[0].extent}: several instantiations of {name} are launched in one place, which cannot be told "
-                "from each other; launch each in a place of its own"
-            )
+        here = [site.kernel for site in near if site.extent == near[0].extent]
+        if len(here) > 1:  # in a template of the host
+            labels = self._instantiation(launch, here)
+            if len(labels) > 1:
+                raise ProgramError(
+                    f"{near[0].extent}: several instantiations of {name} are launched in one place, which cannot be "
+                    "told from each other; launch each in a place of its own"
+                )
         labels += [kernel.label for kernel in self._program.kernels if kernel.name == name]
         for label in labels:
             try:
@@ -429,6 +437,21 @@ class _Writer:
         raise ProgramError(
             f"{launch.file.name}:{launch.line}: the kernel {launch.kernel} is not among those that were read"
         )
+
+    def _instantiation(self, launch: Launch, labels: Sequence[str]) -> list[str]:
+        """Return the instantiations of a kernel that a launch can be of, by its template arguments or its types."""
+        named = [label for label in labels if _without_spaces(label) == _without_spaces(launch.kernel)]
+        if named:
+            return named
+        types = [_without_spaces(each) for each in launch.types]
+        agreeing = {
+            kernel.label: sum(
+                _without_spaces(one.canonical) == other for one, other in zip(kernel.parameters, types, strict=False)
+            )
+            for kernel in self._program.kernels
+            if kernel.label in labels
+        }
+        return [label for label in agreeing if agreeing[label] == max(agreeing.values())]
 
     def _launch_of(self, launch: Launch, each: _Launched) -> _Launch:
         where = f"{launch.file.name}:{launch.line}: kernel {each.kernel.label}"
@@ -482,28 +505,50 @@ class _Writer:
 
     def _buffer(self, allocation: int, uses: Sequence[tuple[_Launched, int]]) -> AdoptedBuffer:
         parameters = [(each, each.parameters[index]) for each, index in uses]
-        scalars = {_scalar(parameter.element)[0]: parameter for _, parameter in parameters}
         each, parameter = parameters[0]
         name = self._unused(self._host_name(*uses[0]) or parameter.name)
-        if len(scalars) > 1:
+        scalars = {_memory(other).numbers[0]: other for _, other in parameters}
+        structs = next((_memory(other) for _, other in parameters if _memory(other).is_mixed), None)
+        if len(scalars) > 1 and not scalars.keys() <= _INTEGERS.keys():
             one, other = list(scalars.values())[:2]
             raise ProgramError(
                 f"{other.extent}: {other.name} is memory of {other.element}, which {one.name} ({one.extent}) takes for "
                 f"{one.element}; mptune cannot tell what is in it: give them memory of their own"
             )
-        scalar, components = _scalar(parameter.element)
-        if scalar not in _PRECISIONS and scalar not in _INTEGERS:
+        memory = structs or _memory(parameter)
+        scalar, components = memory.numbers[0], memory.components
+        if _memory(parameter).has_pointers or scalar not in (*_PRECISIONS, *_INTEGERS):
+            what = "pointers" if _memory(parameter).has_pointers else _memory(parameter).name
             raise ProgramError(
-                f"{parameter.extent}: memory of {parameter.element} ({parameter.name}) cannot be adopted; use arrays "
-                "of numbers"
+                f"{parameter.extent}: {parameter.name} is memory of {what}, which cannot be adopted; use arrays of "
+                "numbers"
             )
         precision = self._precision(each.kernel, parameter) if scalar in _PRECISIONS else ""
         elements = self._capture.allocations[allocation].bytes // _size(scalar) // components
         count = self._numbers.text(elements_of(name), [elements], self._expression(elements))
         shape = (count, *([str(components)] if components > 1 else []))
-        return AdoptedBuffer(
-            allocation, name, parameter.element, shape, elements * components, precision, _INTEGERS.get(scalar, "")
-        )
+        dtype = _INTEGERS.get(scalar, "")
+        return AdoptedBuffer(allocation, name, scalar, shape, elements * components, precision, dtype, structs=structs)
+
+    def _fields_of(self, buffer: AdoptedBuffer) -> Iterator[AdoptedBuffer]:
+        """Yield a buffer for each field of the structs that the program copies back, in which it is compared."""
+        if not buffer.is_output or buffer.structs is None:
+            return
+        buffer.is_output = False  # what is in it is
+        record = _record(buffer.structs)
+        pieces = {start // record.itemsize: v for start, v in buffer.results.items() if start % record.itemsize == 0}
+        buffer.results = {}
+        for number in buffer.structs.fields:
+            name = self._unused(f"{buffer.name}_{number.name.replace('.', '_')}")
+            shape = (buffer.shape[0], *([str(number.count)] if number.count > 1 else []))
+            elements = buffer.elements // record.itemsize * number.count
+            precision, dtype = _PRECISIONS.get(number.scalar, ""), _INTEGERS.get(number.scalar, "")
+            made = AdoptedBuffer(buffer.allocation, name, number.scalar, shape, elements, precision, dtype)
+            made.is_output, made.field_of = True, (buffer.name, number.name)
+            for start, values in pieces.items():
+                whole = values[: values.size // record.itemsize * record.itemsize].view(record)
+                made.results[start * number.count] = np.ascontiguousarray(whole[number.name]).reshape(-1)
+            yield made
 
     def _host_name(self, each: _Launched, index: int) -> str:
         """Return what the program calls the memory it passes, where it first launches a kernel."""
@@ -516,9 +561,12 @@ class _Writer:
     def _precision(self, kernel: Kernel, parameter: Parameter) -> str:
         """Return the precision parameter of a kernel's parameter, or its fixed precision."""
         found = class_of(self._classes, *self._declared[kernel.label, parameter.name])
+        if found is None and parameter.memory is not None and parameter.memory.fields:  # structs of numbers
+            first = parameter.memory.fields[0].name.rpartition(".")[2]
+            found = class_of(self._classes, first, parameter.memory.name)
         if found is not None and found.name in self._parameter_of:
             return self._parameter_of[found.name]
-        return _PRECISIONS[_scalar(parameter.element)[0]]
+        return _PRECISIONS[_numbers(parameter)[0]]
 
     def _expression(self, value: int) -> str:
         """Return a number as an expression over sizes, the shortest, or the number."""
@@ -645,7 +693,7 @@ class _Writer:
                 live.add(value.allocation)
                 buffers.append((parameter.name, buffer.name))
                 if parameter.name in each.offsets:
-                    values.append((f"{parameter.name}_offset", value.offset // _size(parameter.element)))
+                    values.append((f"{parameter.name}_offset", value.offset // _memory(parameter).bytes))
             else:
                 values.append((parameter.name, value))
         for symbol in self._constants_of(each):
@@ -676,11 +724,15 @@ class _Writer:
             return declared, _NUMPY[found.scalar]
         for kernel in self._program.kernels:
             for need in kernel.needs:
-                if need.name == symbol.name:
-                    words = re.sub(r"__\w+__|\b(const|static|extern|volatile)\b", "", self._program.text(need.extent))
-                    type_of_it = " ".join(words.split(symbol.name)[0].split())
-                    if type_of_it in _INTEGERS:
-                        return f'dtype="{_INTEGERS[type_of_it]}"', _INTEGERS[type_of_it]
+                if need.name == symbol.name and need.memory is not None and not need.memory.has_pointers:
+                    scalar = need.memory.numbers[0]
+                    if scalar in _INTEGERS:
+                        return f'dtype="{_INTEGERS[scalar]}"', _INTEGERS[scalar]
+                    if scalar in _NUMPY:  # structs of numbers
+                        first = need.memory.fields[0].name.rpartition(".")[2]
+                        found = class_of(self._classes, first, need.memory.name)
+                        precision = self._parameter_of.get(found.name, "") if found is not None else ""
+                        return f"precision={_quoted(precision or _PRECISIONS[scalar])}", _NUMPY[scalar]
         raise ProgramError(f"the variable {symbol.name} is of a type that cannot be adopted; use arrays of numbers")
 
     def _contents(self, copy: Copy) -> NDArray[np.uint8]:
@@ -913,7 +965,7 @@ class _Writer:
         """Return the precision parameters of a kernel."""
         each, used = self._launched[name], set(self._templates[name].parameters)
         for parameter in each.parameters:
-            if _scalar(parameter.element)[0] in _PRECISIONS:
+            if _numbers(parameter)[0] in _PRECISIONS:
                 used.add(self._precision(each.kernel, parameter))
         return [p for p in dict.fromkeys(self._parameter_of.values()) if p in used]
 
@@ -926,7 +978,7 @@ class _Writer:
         parts = [
             f'"""{self._name}, adopted from {source}{self._as_run()}."""',
             self._imports(),
-            f"HERE = Path(__file__).parent\n{self._tables()}",
+            f"HERE = Path(__file__).parent\n{self._tables()}{self._records()}",
             "# The types, each below what has it in the program.\n" + "\n".join(self._parameter_texts()),
             *(self._kernel_text(name) for name in self._launched),
             self._inputs(),
@@ -953,7 +1005,9 @@ class _Writer:
     def _inputs(self) -> str:
         if all(buffer.initial is None for buffer in self.buffers):
             return _NO_INPUTS
-        return _INPUTS.replace('dict(np.load(HERE / "inputs.npz"))', _AT_SIZE) if self.sizes else _INPUTS
+        text = _INPUTS.replace('dict(np.load(HERE / "inputs.npz"))', _AT_SIZE) if self.sizes else _INPUTS
+        structs = any(buffer.structs is not None and buffer.initial is not None for buffer in self.buffers)
+        return text.replace("    return given", f"{_STRUCTS}    return given") if structs else text
 
     def _tables(self) -> str:
         if self.sizes:
@@ -970,6 +1024,26 @@ class _Writer:
         """The numbers that the steps look up, by name."""
         given = {f"{name}_given": np.stack(values) for name, values in self._later.items()}
         return {**self.replay.tables, **given, **{f"{name}_is_finite": where for name, where in self._finite.items()}}
+
+    def _records(self) -> str:
+        """Return the text of what is known of buffers of structs."""
+        found = [buffer for buffer in self.buffers if buffer.structs is not None and buffer.structs.fields]
+        if not found:
+            return ""
+        lines = ["", "#: How the program lays out the structs that are in buffers.", "RECORDS = {"]
+        for buffer in found:
+            assert buffer.structs is not None
+            lines.append(f'    "{buffer.name}": np.dtype({{')
+            fields = buffer.structs.fields
+            for key, values in (
+                ("names", [number.name for number in fields]),
+                ("formats", [_format(number) for number in fields]),
+                ("offsets", [number.offset for number in fields]),
+            ):
+                lines.append(_broken(f'        "{key}": {values},'.replace("'", '"')))
+            lines.append(f'        "itemsize": {buffer.structs.bytes},')
+            lines.append("    }),")
+        return "\n".join([*lines, "}"])
 
     def _parameter_texts(self) -> Iterator[str]:
         for parameter in self._parameters():
@@ -1007,10 +1081,12 @@ class _Writer:
 
     def _arguments(self, each: _Launched) -> Iterator[str]:
         for index, parameter in enumerate(each.parameters):
-            scalar, _ = _scalar(parameter.element)
+            scalar = _numbers(parameter)[0]
             type_of_it = f'dtype="{_INTEGERS.get(scalar, "int32")}"'
             if scalar in _PRECISIONS:
                 type_of_it = f"precision={_quoted(self._precision(each.kernel, parameter))}"
+            elif parameter.is_pointer:
+                type_of_it = f'dtype="{self._buffer_of[each.values(index)[0].allocation].dtype}"'
             if not parameter.is_pointer:
                 yield f'Scalar("{parameter.name}", {type_of_it})'
                 continue
@@ -1032,6 +1108,13 @@ class _Writer:
                 'given = data("steps.npz", **size)',
             ]
         lines += self.replay.lines
+        fields = [buffer for buffer in self.buffers if buffer.field_of is not None]
+        names = dict.fromkeys(buffer.field_of[0] for buffer in fields if buffer.field_of is not None)
+        lines += (f'{name} = run.read(run.{name}).view(RECORDS["{name}"])' for name in names)
+        for buffer in fields:
+            assert buffer.field_of is not None
+            axes = ", ".join(["-1", *buffer.shape[1:]])
+            lines.append(f'run.write(run.{buffer.name}, {buffer.field_of[0]}["{buffer.field_of[1]}"].reshape({axes}))')
         if self._finite:
             lines.append("# What is not finite in the program's own answer is not compared.")
         lines += (
@@ -1098,6 +1181,16 @@ def inputs(rng, size):
 '''.strip()
 
 
+_STRUCTS: Final = """
+        for name in [name for name in RECORDS if name in given]:
+            given[name] = given[name].copy()
+            structs = given[name].view(RECORDS[name])
+            for field in structs.dtype.names:
+                if structs[field].dtype.kind == "f":
+                    structs[field] *= 1 + 0.1 * rng.uniform(-1, 1, structs[field].shape)
+""".lstrip("\n")
+
+
 def _flattened(kernel: Kernel) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel as its template has them: of a struct, its fields."""
     leaves = (leaf for parameter in kernel.parameters for leaf, _ in fields_of(parameter))
@@ -1134,6 +1227,33 @@ def _field(one: Parameter, value: Structure, offset: int, where: str) -> Place |
     return number
 
 
+def _memory(parameter: Parameter) -> Memory:
+    assert parameter.memory is not None
+    return parameter.memory
+
+
+def _numbers(parameter: Parameter) -> tuple[str, int]:
+    """Return the type of the numbers that a parameter is or points at, and how many an element has."""
+    return parameter.memory.numbers if parameter.memory is not None else _scalar(parameter.element)
+
+
+def _record(memory: Memory) -> np.dtype[Any]:
+    """Return the type of a struct for NumPy."""
+    return np.dtype(
+        {
+            "names": [number.name for number in memory.fields],
+            "formats": [_format(number) for number in memory.fields],
+            "offsets": [number.offset for number in memory.fields],
+            "itemsize": memory.bytes,
+        }
+    )
+
+
+def _format(number: Field) -> str:
+    kind = np.dtype(_INTEGERS.get(number.scalar) or _NUMPY[number.scalar]).str[1:]
+    return f"{number.count}{kind}" if number.count > 1 else kind
+
+
 def _scalar(element: str) -> tuple[str, int]:
     """Return the type of the numbers in an element of an array, and how many they are."""
     found = _VECTOR.fullmatch(element)
@@ -1144,6 +1264,11 @@ def _size(element: str) -> int:
     """Return the bytes of an element."""
     scalar, components = _scalar(element)
     return components * np.dtype(_INTEGERS.get(scalar) or _NUMPY[scalar]).itemsize
+
+
+def _without_spaces(name: str) -> str:
+    """Return the name of a type or a kernel without what two compilers write differently."""
+    return re.sub(r"\b(const|__restrict(__)?)\b|\s", "", name)
 
 
 def _quoted(text: str) -> str:

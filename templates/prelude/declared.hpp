@@ -17,6 +17,8 @@ template <class D, class G>
 constexpr bool plain = same<D, G> || (!real<G> && (__is_class(G) || sizeof(D) == sizeof(G)));
 template <class D>
 constexpr bool plain<D, void> = true;
+template <class D, class G, decltype(sizeof(0)) n>
+constexpr bool plain<D, G[n]> = plain<D, G>;
 template <class D, class T>
 constexpr bool plain<D, mp::vec2<T>> = plain<D, T>;
 template <class D, class T>

@@ -1,0 +1,109 @@
+"""Arrays of structs, a struct in constant memory, and instantiations that a template of the host launches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
+from mptune.buffers.data import make_inputs
+from mptune.kernel import Application
+from mptune.kernel.limits import widest
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.registry import load_tunable
+from mptune.rendering import render
+from tests.vendor_compilers import needs
+
+PROGRAM = Path(__file__).parent / "programs" / "structs_in_memory.cu"
+ARCHITECTURES = {"cuda": "sm_80", "hip": "gfx90a"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("adopted") / "beads"
+    adopt(AdoptSettings((PROGRAM,)), found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def application(folder: Path) -> Application:
+    found = load_tunable(folder)
+    assert isinstance(found, Application)
+    return found
+
+
+def answer(application: Application, precision: str) -> dict[str, Any]:
+    """Run with every type that may be at most this one."""
+    sizes = application.resolve_sizes()
+    backend = get_backend("host")
+    wide = widest(application, sizes, backend.device.constraints())[0]
+    chosen = {p.name: precision for p in application.parameters if precision in p.values and "_type" in p.name}
+    given, sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
+    launcher = ApplicationLauncher(application, application.configuration({**wide, **chosen}), backend)
+    try:
+        return launcher.run(given, sizes, Arrays())[0]
+    finally:
+        launcher.close()
+
+
+def test_the_answer_is_the_programs_in_every_field(folder: Path, application: Application) -> None:
+    record = json.loads((folder / "adopted.json").read_text())
+    fields = {f"d_beads_{field}" for field in ("place", "charge", "neighbour", "is_fixed")}
+    assert set(record["errors"]) == {*fields, "d_forces", "d_sums", "sums"}
+    assert max(record["errors"].values()) < 1e-14
+    assert {o.name for o in application.outputs if o.name.startswith("d_beads")} == fields
+
+
+def test_structs_of_one_type_may_change_and_others_say_why_not(folder: Path) -> None:
+    record = json.loads((folder / "adopted.json").read_text())
+    members = {member: p for p in record["parameters"] for member in p["members"]}
+    assert members["Force.x"] is members["Force.z"]
+    assert "buffer" in members["Force.x"]["roles"]
+    assert record["kept"]["place"] == "an array of Bead has other things in it, too"
+    assert record["kept"]["stiffness"] == "an array of Law has other things in it, too"
+
+
+def test_each_instantiation_is_a_kernel(folder: Path) -> None:
+    record = json.loads((folder / "adopted.json").read_text())
+    assert {k["name"]: k["launches"] for k in record["kernels"]} == {
+        "pull": 6, "move": 6, "total_double": 1, "total_float": 1,
+    }  # fmt: skip
+
+
+def test_narrower_types_are_further_off(application: Application) -> None:
+    exact = answer(application, "fp64")
+    errors = []
+    for precision in ("fp32", "fp16"):
+        found = answer(application, precision)
+        errors.append(float(np.linalg.norm(found["d_forces"] - exact["d_forces"]) / np.linalg.norm(exact["d_forces"])))
+        assert np.array_equal(found["d_beads_neighbour"], exact["d_beads_neighbour"])
+    assert 1e-9 < errors[0] < 1e-6 < errors[1] < 1e-2
+
+
+def test_draws_change_the_numbers_in_structs_and_nothing_else(folder: Path, application: Application) -> None:
+    record = np.dtype({"names": ["place", "charge", "neighbour"], "formats": ["3f8", "f4", "i4"],
+                       "offsets": [0, 24, 28], "itemsize": 40})  # fmt: skip
+    with np.load(folder / "inputs.npz") as captured:
+        mine = captured["d_beads"].view(record)
+    (sequence,) = np.random.SeedSequence(0).spawn(1)
+    other = application.inputs(np.random.default_rng(sequence), application.resolve_sizes())["d_beads"].view(record)
+    assert np.array_equal(mine["neighbour"], other["neighbour"])
+    assert 0 < np.abs(other["charge"] / mine["charge"] - 1).max() <= 0.1001
+    assert np.abs(other["place"] - mine["place"]).max() > 0
+
+
+@pytest.mark.parametrize("vendor", [pytest.param(name, marks=needs(name)) for name in ARCHITECTURES])
+@pytest.mark.parametrize("narrow", ["fp64", "fp16"])
+def test_templates_compile_for_both_vendors(application: Application, vendor: str, narrow: str) -> None:
+    backend = get_backend(vendor)
+    options = CompileOptions(architecture=ARCHITECTURES[vendor])
+    for kernel in application.kernels.values():
+        chosen = {p.name: narrow for p in kernel.parameters if narrow in p.values}
+        source = render(kernel, kernel.configuration(chosen), application.resolve_sizes())
+        assert backend.compiler.compile(source, kernel.function, options).code
