@@ -106,4 +106,4 @@ def test_templates_compile_for_both_vendors(application: Application, vendor: st
     for kernel in application.kernels.values():
         chosen = {p.name: narrow for p in kernel.parameters if narrow in p.values}
         source = render(kernel, kernel.configuration(chosen), application.resolve_sizes())
-        assert backend.compiler.compile(source, kernel.function, options).code
+        assert backend.compiler.compile(source, kernel.function, options).image
