@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune import __version__
-from mptune.adopt.capture import Capture, capture
-from mptune.adopt.classes import TypeClass, TypeClasses, type_classes
+from mptune.adopt.capture import Capture, capture, told_apart
+from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.grouping import group, sensitivities
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import Program, read
-from mptune.adopt.running import build
+from mptune.adopt.running import Built, build, run
 from mptune.adopt.sizes import RECORD, FoundSizes, find_sizes, hashed
-from mptune.adopt.writing import OFFERED, Adopted, write
+from mptune.adopt.writing import OFFERED, Adopted, classes_in, write
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
 from mptune.errors import MptuneError
@@ -47,6 +47,8 @@ SOURCES: Final = (".cu", ".hip", ".cpp", ".cc", ".cxx")
 _PROBED_S: Final = 10.0
 #: An instrumented build of more classes than these takes its time.
 _MOST_PROBED: Final = 20
+#: Of numbers that a program prints, when its sums have another order.
+_LARGEST_DIFFERENCE: Final = 1e-6
 #: Of an answer in the program's own types, against the program's own: the same operations in another order, at most.
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
 
@@ -63,6 +65,8 @@ class AdoptSettings:
         compile_commands: a compilation database, whose files, macros and folders are taken.
         types: at most so many precision parameters.
         metric: how the outputs are compared; None for the default.
+        loops: of C++ that become kernels besides those that OpenMP has in parallel: functions, or ``FILE:LINE``.
+        kernels: those that are tuned; of all others, the types and blocks stay the program's. Empty for all.
     """
 
     files: tuple[Path, ...]
@@ -72,6 +76,8 @@ class AdoptSettings:
     compile_commands: Path | None = None
     types: int = 8
     metric: str | None = None
+    loops: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
 
 
 def adopt(
@@ -94,14 +100,16 @@ def adopt(
     settings = _completed(settings)
     folder = folder or Path("adopted") / _name(settings)
     on_progress("reading the program")
-    program = read(settings.files, settings.defines, settings.includes)
+    program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
     _check(program)
-    classes = type_classes(program)
     on_progress("running the program")
-    files = files_in_phases(program.files, program.units)
-    built = build(program.sources, files, program.defines, program.includes)
+    built = _built(program, files_in_phases(program.files, program.units))
     with tempfile.TemporaryDirectory(prefix=".adopted-", dir=_made(folder.parent)) as scratch:
         captured = capture(built, settings.arguments, Path(scratch) / "capture")
+        if program.originals:
+            on_progress("running it with its loops")
+            _check_loops(program, captured, settings, Path(scratch) / "loops")
+        classes = classes_in(program, captured)
         on_progress("writing templates and definition")
         parameter_of = _parameters(
             program, classes, captured, settings, Path(scratch) / "alone" / folder.name, on_progress
@@ -208,12 +216,35 @@ def _check(program: Program) -> None:
     name = program.sources[0].name
     launched = {site.kernel for site in program.launches}
     serious = [refusal for refusal in program.refusals if not refusal.kernel or refusal.kernel in launched]
-    if serious:
+    if serious or (program.refusals and not program.kernels):
+        serious = serious or list(program.refusals)
         raise ProgramError("\n".join(map(str, serious)))
     if not program.kernels:
         raise ProgramError(f"{name} has no kernel; expected a __global__ function")
     if program.entry is None:
         raise ProgramError(f"{name} has no main, so that it cannot run; give all files of the program")
+
+
+def _built(program: Program, files: Sequence[SourceFile]) -> Built:
+    """Compile a program, with these texts of its files."""
+    return build(program.sources, files, program.defines, program.includes, gives_host_memory=bool(program.originals))
+
+
+def _check_loops(program: Program, captured: Capture, settings: AdoptSettings, folder: Path) -> None:
+    """Check that a program does with kernels what it does with the loops that these were.
+
+    Raises:
+        ProgramError: it does not.
+    """
+    texts = {file.path: file for file in (*program.files, *program.originals)}
+    plain = run(_built(program, list(texts.values())), settings.arguments, writes=_made(folder))
+    difference = told_apart(plain.output, captured.output, tolerance=_LARGEST_DIFFERENCE)
+    if difference:
+        places = ", ".join(str(kernel.extent) for kernel in program.kernels)
+        raise ProgramError(
+            f"{program.sources[0].name}: with its loops as kernels ({places}) the program prints {difference[1]!r} "
+            f"instead of {difference[0]!r}; is the result of an iteration used by another?"
+        )
 
 
 def _parameters(
@@ -229,8 +260,8 @@ def _parameters(
     Each class has one of its own if that is not too many. Otherwise those that can bear the same types share one, as
     runs of an instrumented build say; where these would take long, those that are for the same do.
     """
-    wanted = {site.kernel for site in program.launches}
-    free = [c for c in classes.classes if not c.kept and c.scalar in OFFERED and wanted & set(c.kernels)]
+    launched = {site.kernel for site in program.launches}
+    free = [c for c in classes.classes if not c.kept and c.scalar in OFFERED and launched & set(c.kernels)]
     own = {each.name: f"{each.name}_type" for each in free}
     if len(own) <= settings.types:
         return own
@@ -334,11 +365,13 @@ def _document(
         "name": made.name,
         "folder": str(folder),
         "program": {
-            "files": {str(file.path): _hash(file) for file in program.files},
+            "files": {str(file.path): hashlib.sha256(file.path.read_bytes()).hexdigest() for file in program.files},
             "sources": [str(path) for path in program.sources],
             "defines": dict(program.defines),
             "includes": [str(path) for path in program.includes],
             "arguments": list(settings.arguments),
+            "loops": list(settings.loops),
+            "kernels": list(settings.kernels),
             "check": captured.check,
             "run_in": str(Path.cwd()),
         },
@@ -389,10 +422,6 @@ _OF_ROLE: Final = {
     "shared": "shared_type",
     "constant": "table_type",
 }
-
-
-def _hash(file: SourceFile) -> str:
-    return hashlib.sha256(file.text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _made(folder: Path) -> Path:

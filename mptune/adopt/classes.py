@@ -174,6 +174,47 @@ class TypeClasses:
                 return found
         raise KeyError(name)
 
+    def joined(self, groups: Iterable[Iterable[str]]) -> TypeClasses:
+        """Return them with those in memory together that a run has shown to share it, by name."""
+        order = {each.name: number for number, each in enumerate(self.classes)}
+        leader = {name: name for name in order}
+
+        def first_of(name: str) -> str:
+            while leader[name] != name:
+                name = leader[name]
+            return name
+
+        for group in groups:
+            first, *others = sorted(dict.fromkeys(map(first_of, group)), key=order.__getitem__)
+            leader.update(dict.fromkeys(others, first))
+        members: dict[str, list[TypeClass]] = {}
+        for each in self.classes:
+            members.setdefault(first_of(each.name), []).append(each)
+        joined = {name: _union(each) for name, each in members.items() if len(each) > 1}
+        # What had the name of its function before it, since others have it too, may be alone with it now.
+        plain = [_plain_name(each.members) for each in joined.values()]
+        taken = {name for name in members if name not in joined}
+        called = {
+            name: own if plain.count(own) == 1 and own not in taken else name
+            for name, own in zip(joined, plain, strict=True)
+        }
+
+        def met(names: Iterable[str]) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(called.get(first_of(name), first_of(name)) for name in names))
+
+        return TypeClasses(
+            classes=tuple(
+                dataclasses.replace(joined[name], name=called[name]) if name in joined else each[0]
+                for name, each in members.items()
+            ),
+            literals=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.literals),
+            calls=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.calls),
+            copies=tuple(
+                dataclasses.replace(each, classes=tuple("".join(met([name])) if name else "" for name in each.classes))
+                for each in self.copies
+            ),
+        )
+
     def at(self, extent: Extent) -> TypeClass | None:
         """Return the class of the slot at a place; None if there is none."""
         return next((found for found in self.classes for slot in found.slots if slot.extent == extent), None)
@@ -475,7 +516,7 @@ class _Finder:
         self, file: Path, start: int, end: int, found: tuple[str, int], on_device: bool, declarator: str = ""
     ) -> TypeSlot:
         text = self._sources[file].text
-        place = Extent(file, start, end, text.count("\n", 0, start) + 1)
+        place = Extent(file, start, end, self._sources[file].line(text.count("\n", 0, start) + 1))
         function = self._function.label if self._function is not None else ""
         slot = TypeSlot(place, text[start:end], *found, declarator, function, on_device)
         return self._slots.setdefault((place, found[0], declarator), slot)
@@ -823,7 +864,7 @@ class _Finder:
         self._met.setdefault(("math", *key), []).extend(met)
 
     def _token_extent(self, file: Path, token: Token) -> Extent:
-        line = self._sources[file].text.count("\n", 0, token.start) + 1
+        line = self._sources[file].line(self._sources[file].text.count("\n", 0, token.start) + 1)
         return Extent(file, token.start, token.start + len(token.text), line)
 
     # -- the result --------------------------------------------------------------------------------------------------
@@ -919,7 +960,20 @@ def _bare(node: Node) -> Node:
     return node
 
 
-def _mixed(members: list[Member]) -> str:
+def _union(classes: Sequence[TypeClass]) -> TypeClass:
+    """Return the class of memory that these share."""
+    members = sorted({member for each in classes for member in each.members}, key=lambda member: member.extent)
+    return dataclasses.replace(
+        classes[0],
+        slots=tuple(sorted({slot for each in classes for slot in each.slots}, key=lambda slot: slot.extent)),
+        members=tuple(members),
+        role="buffer",
+        kernels=tuple(dict.fromkeys(label for each in classes for label in each.kernels)),
+        kept=next((each.kept for each in classes if each.kept), _mixed(members)),
+    )
+
+
+def _mixed(members: Sequence[Member]) -> str:
     """Say why a class cannot change whose members have different types already; "" for any other."""
     scalars = sorted({member.slot.scalar for member in members})
     return f"the same memory is {' and '.join(scalars)}" if len(scalars) > 1 else ""
@@ -942,11 +996,23 @@ def _role(members: list[Member], is_updated: bool) -> str:
     return "accumulator" if is_updated else "local"
 
 
+_TELLING: Final = ("device", "constant", "parameter", "shared", "field", "local", "result", "host", "cast", "size")
+
+
+def _best(members: Sequence[Member]) -> Member:
+    """Return the member of a class whose name tells most."""
+    return min(members, key=lambda member: (_TELLING.index(member.kind), member.extent))
+
+
+def _plain_name(members: Sequence[Member]) -> str:
+    best = _best(members)
+    return "cast" if best.kind == "cast" else best.name
+
+
 def _names(groups: list[list[Member]]) -> list[str]:
     """Give each class a name: of the member that tells most, with its function where another class has it too."""
-    order = ("device", "constant", "parameter", "shared", "field", "local", "result", "host", "cast", "size")
-    best = [min(members, key=lambda member: (order.index(member.kind), member.extent)) for members in groups]
-    plain = ["cast" if member.kind == "cast" else member.name for member in best]
+    best = [_best(members) for members in groups]
+    plain = [_plain_name(members) for members in groups]
     names: list[str] = []
     for member, name in zip(best, plain, strict=True):
         is_alone = plain.count(name) == 1 and member.kind != "cast" and name

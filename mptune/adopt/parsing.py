@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import functools
+import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ __all__ = [
     "Function",
     "Node",
     "ProgramError",
+    "Refusal",
     "SourceFile",
     "TemplateArgument",
     "TranslationUnit",
@@ -110,6 +112,50 @@ class SourceFile:
     def of(self, extent: Extent) -> str:
         """Return the text of a piece of it."""
         return self.text[extent.start : extent.end]
+
+    def line(self, number: int) -> int:
+        """Return which line a line counts as, from 1: ``#line`` says so."""
+        for at, named in reversed(_named_lines(self.text)):
+            if number > at:
+                return named + number - at - 1
+        return number
+
+
+@functools.lru_cache(maxsize=256)
+def _named_lines(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the lines with ``#line``, each with the number it gives to the next."""
+    if "#line " not in text:
+        return ()
+    found = ((number, _LINE.match(line)) for number, line in enumerate(text.split("\n"), 1))
+    return tuple((number, int(line[1])) for number, line in found if line)
+
+
+_LINE: Final = re.compile(r"#line (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something in the program that mptune cannot adopt.
+
+    Attributes:
+        extent: where.
+        what: what it does that cannot be adopted ("uses cub").
+        remedy: what the user can do.
+        kernel: the label of the kernel that cannot be adopted, or the function with the loop; "" if it is the program.
+        is_loop: whether it is a loop, which stays in its function then.
+    """
+
+    extent: Extent
+    what: str
+    remedy: str
+    kernel: str
+    is_loop: bool = False
+
+    def __str__(self) -> str:
+        subject = f"kernel {self.kernel}" if self.kernel else "the program"
+        if self.is_loop:
+            subject = f"the loop in {self.kernel}"
+        return f"{self.extent}: {subject} cannot be adopted: it {self.what}; {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,9 +401,10 @@ class TranslationUnit:
         unit: libclang's translation unit.
     """
 
-    def __init__(self, path: Path, unit: Any) -> None:
+    def __init__(self, path: Path, unit: Any, texts: Mapping[Path, str]) -> None:
         self.path = path
         self.unit = unit
+        self._texts = texts
         self._files: dict[str, SourceFile | None] = {}
         self._places: dict[Path, tuple[int, ...]] = {}
         self._names: dict[int, str] = {}
@@ -367,7 +414,10 @@ class TranslationUnit:
         if name not in self._files:
             path = Path(name).resolve()
             own = not path.is_relative_to(_files()) and not _is_system(self.unit, name)
-            self._files[name] = SourceFile.read(path) if own and path.is_file() else None
+            if own and path in self._texts:
+                self._files[name] = SourceFile(path, self._texts[path])
+            else:
+                self._files[name] = SourceFile.read(path) if own and path.is_file() else None
         return self._files[name]
 
     def files(self) -> tuple[SourceFile, ...]:
@@ -518,6 +568,7 @@ class TranslationUnit:
         source = self.source(name)
         if source is None:
             return None
+        line = source.line(line)
         if source.text.isascii():
             return Extent(source.path, start, end, line)
         if source.path not in self._places:
@@ -532,7 +583,10 @@ class TranslationUnit:
 
 
 def parse(
-    files: Sequence[Path], defines: Mapping[str, str] | None = None, includes: Sequence[Path] = ()
+    files: Sequence[Path],
+    defines: Mapping[str, str] | None = None,
+    includes: Sequence[Path] = (),
+    texts: Mapping[Path, str] | None = None,
 ) -> list[TranslationUnit]:
     """Parse the files of a program: CUDA and HIP by clang's CUDA, C++ (``.cpp``, ``.cc``, ``.cxx``) as such.
 
@@ -543,13 +597,16 @@ def parse(
         files: the files that a compiler is given, no headers.
         defines: macros of the command line (``-D``), by name; "" for one without a value.
         includes: folders of headers (``-I``).
+        texts: of files that are taken to have another text than on disk.
 
     Raises:
         ProgramError: a file is missing, or libclang is.
     """
     cindex = _libclang()
     stub = _files() / "include"
-    unsaved = [(str(stub / name), "") for name in RUNTIME_HEADERS]
+    texts = texts or {}
+    unsaved: list[tuple[str, Any]] = [(str(stub / name), "") for name in RUNTIME_HEADERS]
+    unsaved += ((str(path), text.encode("utf-8", "surrogateescape")) for path, text in texts.items())
     arguments = [
         *(
             "-x",
@@ -575,7 +632,7 @@ def parse(
             unit = cindex.Index.create().parse(str(path), arguments, unsaved, options)
         except cindex.TranslationUnitLoadError:
             raise ProgramError(f"clang cannot parse {path}; is it a CUDA, HIP or C++ source?") from None
-        units.append(TranslationUnit(path, unit))
+        units.append(TranslationUnit(path, unit, texts))
     return units
 
 

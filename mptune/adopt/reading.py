@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.accesses import Accesses
+from mptune.adopt.outlining import outlined
 from mptune.adopt.parsing import (
     FUNCTIONS,
     Diagnostic,
@@ -17,12 +20,14 @@ from mptune.adopt.parsing import (
     Function,
     Node,
     ProgramError,
+    Refusal,
     SourceFile,
     TemplateArgument,
     TranslationUnit,
     parse,
 )
 from mptune.cplusplus import Token, tokens
+from mptune.errors import did_you_mean
 
 __all__ = [
     "Declaration",
@@ -128,7 +133,7 @@ class Parameter:
     @property
     def element(self) -> str:
         """The type it points at, or its own, without typedefs and qualifiers (``double``, ``double3``, ``BoxCU``)."""
-        return re.sub(r"\b(const|volatile|struct|__restrict)\b|[*&]|\[\w*\]", "", self.canonical).strip()
+        return re.sub(r"\b(const|volatile|struct|__restrict)\b|[*&()]|\[\w*\]", "", self.canonical).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,27 +263,6 @@ class RuntimeCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Something in the program that mptune cannot adopt.
-
-    Attributes:
-        extent: where.
-        what: what it does that cannot be adopted ("uses cub").
-        remedy: what the user can do.
-        kernel: the label of the kernel that cannot be adopted; "" if it is the program.
-    """
-
-    extent: Extent
-    what: str
-    remedy: str
-    kernel: str
-
-    def __str__(self) -> str:
-        subject = f"kernel {self.kernel}" if self.kernel else "the program"
-        return f"{self.extent}: {subject} cannot be adopted: it {self.what}; {self.remedy}"
-
-
-@dataclass(frozen=True, slots=True)
 class Program:
     """A program, read.
 
@@ -293,6 +277,8 @@ class Program:
         calls: of the runtime, in the order of the source.
         refusals: what cannot be adopted, and why.
         errors: clang's, outside kernels: the program may still be run.
+        tuned: the labels of the kernels to tune, if not all are; others stay as they are.
+        originals: the files that have another text on disk, since loops were cut out of their functions.
         units: the files as clang parsed them.
     """
 
@@ -306,6 +292,8 @@ class Program:
     calls: tuple[RuntimeCall, ...]
     refusals: tuple[Refusal, ...]
     errors: tuple[Diagnostic, ...]
+    tuned: tuple[str, ...]
+    originals: tuple[SourceFile, ...]
     units: tuple[TranslationUnit, ...] = field(repr=False, compare=False)
 
     def text(self, extent: Extent) -> str:
@@ -320,21 +308,34 @@ class Program:
         raise KeyError(label)
 
 
-def read(files: Sequence[Path], defines: Mapping[str, str] | None = None, includes: Sequence[Path] = ()) -> Program:
+def read(
+    files: Sequence[Path],
+    defines: Mapping[str, str] | None = None,
+    includes: Sequence[Path] = (),
+    loops: Sequence[str] = (),
+    kernels: Sequence[str] = (),
+) -> Program:
     """Read a program.
 
     Args:
         files: its sources, as a compiler is given them.
         defines: macros of the command line (``-D``), by name; "" for one without a value.
         includes: folders of headers (``-I``).
+        loops: those that become kernels besides those that OpenMP has in parallel: functions, or ``FILE:LINE``.
+        kernels: the names of those to tune; empty for all.
 
     Raises:
-        ProgramError: a file is missing or does not parse, or there is no kernel in it.
+        ProgramError: a file is missing or does not parse, or there is no kernel or loop in it, or none of a name.
     """
     units = parse(files, defines, includes)
+    changed, refused = outlined(units, loops)
+    originals = tuple(file for unit in units for file in unit.files() if file.path in changed)
+    if changed:
+        units = parse(files, defines, includes, changed)
     readers = [_UnitReader(unit) for unit in units]
     texts = {source.path: source for unit in units for source in unit.files()}
     launches = {(launch.extent, launch.kernel): launch for reader in readers for launch in reader.launches}
+    refusals = itertools.chain(refused, *(reader.refusals for reader in readers))
     program = Program(
         sources=tuple(unit.path for unit in units),
         files=tuple(texts.values()),
@@ -345,8 +346,10 @@ def read(files: Sequence[Path], defines: Mapping[str, str] | None = None, includ
         launches=tuple(launches.values()),
         calls=tuple({call.extent: call for reader in readers for call in reader.calls}.values()),
         # One line, and what is said of it, may come from several places in it.
-        refusals=tuple({str(refusal): refusal for reader in readers for refusal in reader.refusals}.values()),
+        refusals=tuple({str(refusal): refusal for refusal in refusals}.values()),
         errors=tuple(error for reader in readers for error in reader.errors if error.extent is not None),
+        tuned=(),
+        originals=tuple({file.path: file for file in originals}.values()),
         units=tuple(units),
     )
     if not program.kernels and not program.refusals:
@@ -355,12 +358,24 @@ def read(files: Sequence[Path], defines: Mapping[str, str] | None = None, includ
         unused = [name for unit in units for name in _unused_templates(unit)]
         if unused:
             hint = f"; no launch in the same file says which types the template {unused[0]} has"
-        elif any("#pragma omp parallel" in file.text for file in program.files):
-            hint = "; parallel loops of C++ are not adopted: write them as kernels"
         else:
             hint = f"; clang could not read all of it:{errors}" if errors else ""
         raise ProgramError(f"no kernel in {names}{hint}")
-    return program
+    return dataclasses.replace(program, tuned=_tuned(program, kernels))
+
+
+def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the labels of the kernels that a user names: of a template, by its name, all instantiations."""
+    labels: list[str] = []
+    for name in names:
+        found = [kernel.label for kernel in program.kernels if name in (kernel.label, kernel.name, kernel.identifier)]
+        refused = [str(refusal) for refusal in program.refusals if refusal.kernel == name]
+        if not found:
+            known = [kernel.label for kernel in program.kernels]
+            expected = f"expected {', '.join(known)}{did_you_mean(name, known)}"
+            raise ProgramError("\n".join(refused) or f"there is no kernel {name} in the program; {expected}")
+        labels += found
+    return tuple(dict.fromkeys(labels))
 
 
 _TYPES: Final = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE")

@@ -96,6 +96,7 @@ def build(
     defines: Mapping[str, str] | None = None,
     includes: Sequence[Path] = (),
     *,
+    gives_host_memory: bool = False,
     optimisation: str = "-O3",
     cache: BinaryCache | None = None,
 ) -> Built:
@@ -106,6 +107,8 @@ def build(
         files: all files of the program with their texts, which need not be those on disk.
         defines: macros of the command line (``-D``), by name; "" for one without a value.
         includes: folders of headers (``-I``).
+        gives_host_memory: whether kernels are given memory of the host, as those that were loops are: all of OpenMP
+            besides them is left to one thread then.
         optimisation: the compiler's level.
         cache: where executables are kept; by default the user's cache folder.
 
@@ -125,12 +128,12 @@ def build(
         *(optimisation, target, *_FLAGS),
         *(f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()),
         *(("-DMPTUNE_SEVERAL_FILES",) if len(device) > 1 else ()),
-        *(("-fopenmp",) if any("omp.h" in text for text in texts.values()) else ()),
+        *(("-fopenmp",) if any("omp.h" in text for text in texts.values()) and not gives_host_memory else ()),
     )
     layer = _layer()
     own = [path.read_text(encoding="utf-8") for path in sorted(layer.rglob("*")) if path.is_file()]
     own += [(_prelude() / name).read_text(encoding="utf-8") for name in ("host_fiber.hpp", "host_pool.hpp")]
-    told = [*map(str, sources), *map(str, includes), *common]
+    told = [*map(str, sources), *map(str, includes), *common, str(gives_host_memory)]
     key = cache.key(["program", compiler.version, *told, *(f"{p}\n{t}" for p, t in sorted(portable.items())), *own])
     name = sources[0].name
     image = cache.get(key)
@@ -142,7 +145,8 @@ def build(
         folders = [*(f"-I{_moved(folder, root, work)}" for folder in includes), *(f"-I{folder}" for folder in includes)]
         # What is not among the program's files is still found beside those it is included from.
         beside = [f"-iquote{folder}" for folder in dict.fromkeys(path.parent for path in texts)]
-        objects = [_runtime_object(cache, compiler.command, compiler.version, target, own, work)]
+        parts = ("runtime", *(("host_memory",) if gives_host_memory else ()))
+        objects = [_layer_object(part, cache, compiler.command, compiler.version, target, own, work) for part in parts]
         children = []
         for number, path in enumerate(sources):
             language, standard = _LANGUAGES.get(path.suffix, ("c++", "gnu++17"))
@@ -181,15 +185,15 @@ def _moved(path: Path, root: Path, work: Path) -> Path:
     return work / "program.d" / absolute.relative_to(root) if absolute.is_relative_to(root) else absolute
 
 
-def _runtime_object(
-    cache: BinaryCache, command: Sequence[str], version: str, target: str, own: Sequence[str], work: Path
+def _layer_object(
+    part: str, cache: BinaryCache, command: Sequence[str], version: str, target: str, own: Sequence[str], work: Path
 ) -> Path:
-    """Return the object of what stands behind the headers, compiled once and for all."""
-    key = cache.key(["layer", *command, version, target, *own])
-    path = work / "layer.o"
+    """Return the object of a part of what stands behind the headers, compiled once and for all."""
+    key = cache.key(["layer", part, *command, version, target, *own])
+    path = work / f"{part}.o"
     image = cache.get(key)
     if image is None:
-        source = _layer() / "mptune_layer" / "runtime.cpp"
+        source = _layer() / "mptune_layer" / f"{part}.cpp"
         flags = ["-std=gnu++17", "-O2", target, "-w", "-Wno-narrowing", f"-I{_layer()}", f"-I{_prelude()}"]
         _compiled([*command, *flags, "-c", str(source), "-o", str(path)], source.name, work)
         cache.put(key, path.read_bytes())

@@ -229,13 +229,12 @@ def _run_again(
     data: Path,
 ) -> None:
     from mptune.adopt.capture import capture
-    from mptune.adopt.classes import type_classes
     from mptune.adopt.numbers import Numbers
     from mptune.adopt.parsing import ProgramError
     from mptune.adopt.phases import files_in_phases
     from mptune.adopt.reading import read
     from mptune.adopt.running import build
-    from mptune.adopt.writing import common_folder, write_data
+    from mptune.adopt.writing import classes_in, common_folder, write_data
 
     given = record["program"]
     root = common_folder([Path(file) for file in given["files"]])
@@ -249,17 +248,22 @@ def _run_again(
 
     try:
         program = read(
-            [kept(path) for path in given["sources"]], given["defines"], [kept(path) for path in given["includes"]]
+            [kept(path) for path in given["sources"]],
+            given["defines"],
+            [kept(path) for path in given["includes"]],
+            given["loops"],
+            given["kernels"],
         )
         files = files_in_phases(program.files, program.units)
-        built = build(program.sources, files, program.defines, program.includes)
+        has_loops = bool(program.originals)
+        built = build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)
         run_in = Path(given["run_in"])
         captured = capture(built, arguments, scratch, run_in=run_in if run_in.is_dir() else None)
         parameter_of = {each: p["name"] for p in record["parameters"] for each in p["classes"]}
         positions = record["size_arguments"]
         fixed = {name: value for name, value in record["sizes"].items() if name not in positions}
         numbers = Numbers(record["numbers"], {name: sizes[name] for name in positions}, fixed)
-        classes = type_classes(program)
+        classes = classes_in(program, captured)
         layout = write_data(program, classes, parameter_of, captured, data, zeroed=record["zeroed"], numbers=numbers)
         numbers.check()
         if hashed(layout) != record["layout"]:

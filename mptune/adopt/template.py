@@ -63,6 +63,8 @@ _CONSTANTS: Final = {
 }  # fmt: skip
 #: What the prelude calls otherwise.
 _CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
+#: What keeps the numbers of lines in a program whose loops are cut out.
+_LINE: Final = re.compile(r"^#line .*\n", re.MULTILINE)
 _WIDTH: Final = 110
 
 
@@ -152,6 +154,7 @@ def template(
             text = re.sub(rf"(__constant__[^;{{}}]*?\b{need.name})\[0\]", r"\1[1]", text, count=1)
     text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
     text = _SIZED.sub("", _STANDARD.sub("mp::", text)) if "std" in text else text
+    text = _LINE.sub("", text)
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     return Template(function, text, frozenset(edited.used), edited.has_policy)
 

@@ -24,15 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Launch, Place, Scalar, Structure
-from mptune.adopt.classes import TypeClass, TypeClasses
+from mptune.adopt.classes import TypeClass, TypeClasses, type_classes
 from mptune.adopt.numbers import GIVEN, Numbers, elements_of
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Field, Kernel, Memory, Parameter, Program
 from mptune.adopt.sequence import Call, Number, replay
 from mptune.adopt.template import Template, class_of, fields_of, template
 from mptune.kernel.application import TAKEN
+from mptune.precision import POLICIES
 
-__all__ = ["Adopted", "AdoptedBuffer", "AdoptedParameter", "write"]
+__all__ = ["Adopted", "AdoptedBuffer", "AdoptedParameter", "classes_in", "write"]
 
 #: The types offered for one that is written in the program, the program's own first.
 OFFERED: Final = {
@@ -53,6 +54,8 @@ _SMALL_BLOCKS: Final = (1, 2, 4, 8, 16)
 _LARGEST_BLOCK: Final = 1024
 #: Of how many threads of the program a thread does the work.
 _PER_THREAD: Final = (1, 2, 4, 8, 16, 32, 64)
+#: What a search can number, with some room left.
+_MOST_CONFIGURATIONS: Final = 10**18
 _WIDTH: Final = 110
 
 
@@ -234,6 +237,37 @@ def write_data(
     return writer.layout
 
 
+def classes_in(program: Program, capture: Capture) -> TypeClasses:
+    """Return the type classes of a program, with what a run of it and the user say of them.
+
+    Those that have the same memory in the run are one. Kernels that are not to be tuned keep theirs.
+    """
+    classes = type_classes(program)
+    classes = classes.joined(_sharing(program, classes, capture))
+
+    def kept(each: TypeClass) -> TypeClass:
+        others = [label for label in each.kernels if program.tuned and label not in program.tuned]
+        why = f"the kernel {others[0]} has it, which is not to be tuned" if others else ""
+        return dataclasses.replace(each, kept=each.kept or why)
+
+    return dataclasses.replace(classes, classes=tuple(map(kept, classes.classes)))
+
+
+def _sharing(program: Program, classes: TypeClasses, capture: Capture) -> list[set[str]]:
+    """Return the names of type classes that a run has in the same memory, for each memory."""
+    found: dict[int, set[str]] = {}
+    kernels: dict[str, list[Kernel]] = {}
+    for kernel in program.kernels:
+        kernels.setdefault(kernel.name, []).append(kernel)
+    for launch in (each for each in capture.different if isinstance(each, Launch)):
+        for kernel in kernels.get(re.sub(r"<.*", "", launch.kernel).strip(), []):
+            for parameter, value in zip(kernel.parameters, launch.arguments, strict=False):
+                each = class_of(classes, parameter.name, kernel.label) if isinstance(value, Place) else None
+                if each is not None and isinstance(value, Place) and len(kernels[kernel.name]) == 1:
+                    found.setdefault(value.allocation, set()).add(each.name)
+    return list(found.values())
+
+
 def draft(
     program: Program, classes: TypeClasses, parameter_of: Mapping[str, str], capture: Capture, sizes: Mapping[str, int]
 ) -> tuple[Numbers, str]:
@@ -282,6 +316,9 @@ class _Launched:
     launches: list[_Launch] = field(default_factory=list)
     #: Pointers that are not always at the start of their buffer.
     offsets: list[str] = field(default_factory=list)
+    #: Whether nothing about it is tuned, and whether its blocks are not.
+    is_fixed: bool = False
+    has_fixed_blocks: bool = False
 
     def values(self, index: int) -> list[Any]:
         """Return what an argument was in each launch."""
@@ -305,7 +342,8 @@ class _Launched:
     @property
     def is_free(self) -> bool:
         """Whether it does the same in blocks of any size."""
-        return self.kernel.is_flat and not (self.kernel.has_barrier or self.kernel.has_shared)
+        is_told = self.is_fixed or self.has_fixed_blocks
+        return self.kernel.is_flat and not (self.kernel.has_barrier or self.kernel.has_shared or is_told)
 
 
 class _Writer:
@@ -332,7 +370,11 @@ class _Writer:
         self._taken = {*TAKEN, *keyword.kwlist}
         #: Of each parameter of a kernel its name in the program, and whose it is: the kernel's, or a struct's.
         self._declared: dict[tuple[str, str], tuple[str, str]] = {}
+        self.notes: list[str] = []
         self._launched = self._find_launched()
+        for each in self._launched.values():
+            each.is_fixed = bool(program.tuned) and each.kernel.label not in program.tuned
+        self._bound_space()
         self._sizes = dict(self._find_sizes() if self._numbers.fixed is None else self._numbers.fixed)
         self._named: set[str] = set()
         self._buffer_of = self._find_buffers()
@@ -344,7 +386,6 @@ class _Writer:
         self._symbols = {a.id: a for a in capture.allocations.values() if a.kind == "symbol"}
         needs = (need for each in self._launched.values() for need in each.kernel.needs)
         constants = {need.name for need in needs if need.kind == "constant"}
-        self.notes: list[str] = []
         for symbol in self._symbols.values():
             if symbol.name not in constants:
                 self.notes.append(
@@ -409,6 +450,22 @@ class _Writer:
                     each.offsets.append(parameter.name)
         self._launch_at = known
         return {each.name: each for each in found.values()}
+
+    def _bound_space(self) -> None:
+        """Let the kernels that do least have the program's own blocks, where there would be too many configurations."""
+        room = _MOST_CONFIGURATIONS // len(OFFERED["double"]) ** len(set(self._parameter_of.values()))
+        room //= len(POLICIES) ** len(self._launched)
+        free = [each for each in self._launched.values() if each.is_free]
+        for each in sorted(
+            free, key=lambda each: sum(math.prod(t) for t in (one.threads for one in each.launches)), reverse=True
+        ):
+            dimensions = max((a + 1 for a in range(3) for t in each.threads if t[a] > 1), default=1)
+            configurations = len(_PER_THREAD) * (len(_BLOCKS) + len(_SMALL_BLOCKS)) ** dimensions
+            if configurations > room:
+                each.has_fixed_blocks = True
+                self.notes.append(f"{each.name} has the program's own blocks: there are too many kernels to search all")
+            else:
+                room //= configurations
 
     def _kernel_of(self, launch: Launch) -> Kernel:
         """Return the kernel that was launched: that of the place in the source, since names may be a template's."""
@@ -1054,7 +1111,8 @@ class _Writer:
     def _kernel_text(self, name: str) -> str:
         each, made = self._launched[name], self._templates[name]
         parameters, constraints, grid, block = self._geometries[name]
-        names = [*self._of_kernel(name), *parameters, *(['PolicyParameter("policy")'] if made.has_policy else [])]
+        policy = 'PolicyParameter("policy", ["accurate"])' if each.is_fixed else 'PolicyParameter("policy")'
+        names = [*self._of_kernel(name), *parameters, *([policy] if made.has_policy else [])]
         shared = self._shared[name]
         lines = [
             f'name="{name}",',

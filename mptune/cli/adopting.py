@@ -24,6 +24,8 @@ __all__ = ["adopt", "adopted", "print_adopted"]
 @options.defines
 @options.includes
 @option("--compile-commands", "FILE", "Take files, macros and folders of headers from this compilation database.")
+@option("--kernel kernels", "NAME...", "Tune this kernel; others keep the program's own types and blocks.")
+@option("--loop loops", "FUNCTION|FILE:LINE...", "Make a loop of C++ a kernel that OpenMP does not have in parallel.")
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
 @options.as_json
 def adopt(output: Path | None, json: bool, **given: Any) -> None:

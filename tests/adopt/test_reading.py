@@ -280,8 +280,8 @@ def test_a_template_that_nothing_instantiates_is_named(tmp_path: Path) -> None:
         read([tmp_path / "unused.cu"])
 
 
-def test_parallel_loops_of_plain_cplusplus_are_told_what_they_lack() -> None:
-    with pytest.raises(
-        ProgramError, match=r"no kernel in .*openmp\.cpp; parallel loops of C\+\+ are not adopted: write"
-    ):
-        read_program("openmp.cpp")
+def test_parallel_loops_of_plain_cplusplus_are_kernels() -> None:
+    (kernel,) = read_program("openmp.cpp").kernels
+    assert [(each.name, each.role) for each in kernel.parameters] == [
+        *(("x", "in"), ("y", "in"), ("mass", "in"), ("potential", "out"), ("n", "scalar")),
+    ]

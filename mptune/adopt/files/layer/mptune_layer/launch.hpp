@@ -122,6 +122,22 @@ inline void enter(uint3 index, uint3 grid, uint3 block) {
     blockDim = block;
 }
 
+// Memory of the host that is given to kernels: an array of a function or a file, for as long as it is there. What is on
+// the heap is known by itself.
+void note_host_array(const volatile void* start, size_t bytes);
+void forget_host_array(const volatile void* start);
+
+class host_array {
+  public:
+    host_array(const volatile void* start, size_t bytes) : start(start) { note_host_array(start, bytes); }
+    ~host_array() { forget_host_array(start); }
+    host_array(const host_array&) = delete;
+    host_array& operator=(const host_array&) = delete;
+
+  private:
+    const volatile void* start;
+};
+
 // Facts about a kernel, from its source: whether its threads wait for each other, whether it has atomics, whether it is in
 // phases.
 enum : int { waits = 1, counts = 2, in_phases = 4 };

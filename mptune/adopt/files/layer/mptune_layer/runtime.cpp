@@ -59,6 +59,8 @@ const entry launched = {nullptr, nullptr, {0, 0, 0}, 0, nullptr};
 }
 
 extern "C" unsigned long long mptune_nanoseconds();
+// Of host_memory.cpp, where that is linked.
+extern "C" __attribute__((weak)) bool mptune_host_memory(const void* pointer, void** start, size_t* bytes);
 
 namespace mptune_layer {
 struct site {
@@ -101,7 +103,7 @@ struct allocation {
     unsigned id;
     char* start;
     size_t bytes;
-    const char* kind;  // device, managed, mapped, symbol
+    const char* kind;  // device, managed, mapped, host, symbol
     std::string name;  // of a symbol
     u64 seen;          // hash of what managed memory held when the device was last through with it
     bool changed;      // by a launch, since the host was last told
@@ -338,7 +340,7 @@ recorder& record() {
     return *one;
 }
 
-bool is_shared_with_host(const allocation& a) { return a.kind[0] == 'm'; }
+bool is_shared_with_host(const allocation& a) { return a.kind[0] == 'm' || a.kind[0] == 'h'; }
 
 void note_allocation(const allocation& a) {
     record().note(text("{\"op\": \"allocate\", \"id\": %u, \"bytes\": %zu, \"kind\": \"%s\", \"name\": %s}", a.id, a.bytes,
@@ -572,6 +574,22 @@ void run_loops(mptune_host::job& work, mptune_host::worker&, mptune_host::row pa
     grid.run->row(grid.call, part.first, part.count, work.grid, work.block);
 }
 
+// Memory of the host that a kernel is given is the device's, too, from then on.
+void take_host_memory(const argument* arguments, unsigned count) {
+    if (mptune_host_memory == nullptr) return;
+    for (unsigned i = 0; i < count; ++i) {
+        for (unsigned at = 0; at + sizeof(void*) <= arguments[i].bytes && strchr("ps", arguments[i].kind); at += sizeof(void*)) {
+            void *pointer, *start;
+            size_t bytes;
+            memcpy(&pointer, static_cast<const char*>(arguments[i].address) + at, sizeof pointer);
+            if (pointer == nullptr || find(pointer) != nullptr || !mptune_host_memory(pointer, &start, &bytes)) continue;
+            allocation made{next_id++, static_cast<char*>(start), bytes, "host", "", 0, false};
+            if (record().is_on()) made.seen = ~digest_of(start, bytes).a;  // what is in it is new
+            note_allocation(allocations()[made.start] = made);
+        }
+    }
+}
+
 constexpr mptune_host::entry as_fibers = {prepare_fibers, run_fibers, {0, 0, 0}, 0, nullptr};
 constexpr mptune_host::entry as_loops = {nullptr, run_loops, {0, 0, 0}, 0, nullptr};
 
@@ -669,6 +687,7 @@ void launch(const site& at, const code& run, const void* call, const argument* a
     recorder& r = record();
     std::string line;
     std::vector<allocation*> touched;
+    take_host_memory(arguments, count);
     if (r.is_on()) {
         see_writes_of_host();
         line = "{\"op\": \"launch\", \"kernel\": " + quoted(at.kernel) + ", \"file\": " + quoted(at.file) +
@@ -738,9 +757,21 @@ void* mptune_warp_slots() { return block->slots[thread_number() / 32]; }
 unsigned mptune_warp_alive() { return block->alive_lanes[thread_number() / 32]; }
 int* mptune_block_vote() { return block->vote; }
 
+// Memory of the host goes away that a kernel was given.
+void mptune_host_memory_ends(void* start) {
+    const held now(turn);
+    const auto found = allocations().find(static_cast<char*>(start));
+    if (found == allocations().end() || found->second.kind[0] != 'h') return;
+    tell_host(found->second);
+    record().note(text("{\"op\": \"free\", \"id\": %u}", found->second.id));
+    allocations().erase(found);
+}
+
 unsigned long long mptune_nanoseconds() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+double mptune_seconds() { return static_cast<double>(mptune_nanoseconds()) * 1e-9; }
 
 void mptune_trap() { abort(); }
 

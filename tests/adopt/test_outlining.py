@@ -1,0 +1,208 @@
+"""Parallel loops of C++: which become kernels, what these look like, and that they compute the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.parsing import ProgramError
+from mptune.adopt.reading import Program, read
+from mptune.adopt.running import build, run
+from mptune.registry import load_tunable
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.fixture(scope="module")
+def loops() -> Program:
+    return read([PROGRAMS / "loops.cpp"])
+
+
+@pytest.fixture(scope="module")
+def stencil(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("adopted") / "stencil"
+    adopt(AdoptSettings((PROGRAMS / "stencil.cpp",), ("40", "6")), folder)
+    return folder
+
+
+def text_of(program: Program, name: str) -> str:
+    return program.text(program.kernel(name).extent)
+
+
+def written(folder: Path, body: str, *, before: str = "", named: tuple[str, ...] = ()) -> Program:
+    """Read a program that has a function with a loop."""
+    path = folder / "some.cpp"
+    arrays = "double* a, double* b, int n, double& total"
+    path.write_text(f"#include <cstdio>\n{before}\nvoid work({arrays}) {{\n{body}\n}}\nint main() {{ return 0; }}\n")
+    return read([path], loops=named)
+
+
+# -- what they become ----------------------------------------------------------------------------
+
+
+def test_loops_of_all_kinds_become_kernels(loops: Program) -> None:
+    assert [kernel.name for kernel in loops.kernels] == [
+        *("start_loop", "move_loop", "move_loop_2", "largest_loop", "fill_loop"),
+        *("main_loop", "main_loop_2", "main_loop_3", "main_loop_4"),
+    ]
+    assert not loops.refusals
+
+
+def test_kernels_are_where_the_loops_are(loops: Program) -> None:
+    lines = (PROGRAMS / "loops.cpp").read_text().splitlines()
+    for kernel in loops.kernels:
+        assert lines[kernel.extent.line - 1].lstrip().startswith("for (")
+    for launch in loops.launches:
+        assert "#pragma omp" in lines[launch.extent.line - 1]
+
+
+def test_a_thread_does_an_iteration(loops: Program) -> None:
+    text = text_of(loops, "move_loop")
+    assert "int i = 1 + (int)(blockIdx.x * blockDim.x + threadIdx.x);\n    if (i > count_ - 2) return;" in text
+    assert "if (i % 7 == 0) return;" in text  # instead of continue
+    assert "int i = count_ - 1 - (int)(blockIdx.x * blockDim.x + threadIdx.x);" in text_of(loops, "move_loop_2")
+    assert "unsigned long i = 3 * (unsigned long)(blockIdx.x" in text_of(loops, "main_loop_2")
+
+
+def test_loops_that_are_told_to_be_one_have_an_axis_each(loops: Program) -> None:
+    text = text_of(loops, "main_loop")
+    assert "int r = blockIdx.y * blockDim.y + threadIdx.y;" in text
+    assert "int c = 1 + (int)(blockIdx.x * blockDim.x + threadIdx.x);" in text
+
+
+def test_an_inner_loop_is_an_axis_only_if_its_iterations_write_to_elements_of_their_own(tmp_path: Path) -> None:
+    before = "#pragma omp parallel for\nfor (int i = 0; i < n; i++)\nfor (int j = 0; j < n; j++) "
+    for body, is_axis in (
+        ("a[i * n + j] = b[j];", True),
+        ("{ const int at = j + i * n; a[at] += 1.0; }", True),
+        ("a[i] += b[j];", False),
+        ("a[i * n + j] = a[i * n + j - 1];", False),
+        ("a[i * n + j * j] = b[j];", False),
+    ):
+        text = text_of(written(tmp_path, before + body), "work_loop")
+        assert ("blockIdx.y" in text) is is_axis
+
+
+def test_reductions_leave_a_part_for_each_block(loops: Program) -> None:
+    text = text_of(loops, "largest_loop")
+    assert "double most = most_start;" in text
+    assert "if (threadIdx.x == 0) most_parts[blockIdx.x] = most_shared[0];" in text
+    assert "count_shared[threadIdx.x] += count_shared[threadIdx.x + half];" in text_of(loops, "main_loop_4")
+
+
+def test_the_program_does_the_same_with_kernels(loops: Program, tmp_path: Path) -> None:
+    plain = build(loops.sources, loops.originals, gives_host_memory=True)
+    kernels = build(loops.sources, loops.files, gives_host_memory=True)
+    (tmp_path / "record").mkdir()
+    expected = run(plain, writes=tmp_path)
+    found = run(kernels, writes=tmp_path, record=tmp_path / "record")
+    assert found.output == expected.output
+    assert found.check == "passed"
+    operations = (tmp_path / "record" / "operations.jsonl").read_text().splitlines()
+    kinds = [json.loads(line) for line in operations]
+    sizes = {each["bytes"] for each in kinds if each["op"] == "allocate" and each["kind"] == "host"}
+    assert {40 * 48 * 8, 100 * 8, 10 * 8, 300 * 8} <= sizes  # of arrays of the file, of functions, and of the heap
+
+
+# -- adopted -------------------------------------------------------------------------------------
+
+
+def test_a_program_of_loops_is_adopted(stencil: Path) -> None:
+    record: dict[str, Any] = json.loads((stencil / "adopted.json").read_text())
+    assert record["program"]["check"] == "passed"
+    assert [(kernel["name"], kernel["launches"]) for kernel in record["kernels"]] == [
+        *(("main_loop", 1), ("step_loop", 6), ("difference_loop", 1)),
+    ]
+    assert max(record["errors"].values()) < 1e-14
+    (now,) = [each for each in record["parameters"] if each["name"] == "now_type"]
+    assert {"step_loop.now", "step_loop.next", "main_loop.now"} <= set(now["members"])  # they change places
+
+
+def test_what_is_written_of_it_reads_like_the_program(stencil: Path) -> None:
+    text = (stencil / "step_loop.cu.j2").read_text()
+    assert "#line" not in text
+    assert "std::size_t" not in text
+    assert "next[at] = now[at] + CONDUCTION * (neighbours - 4.0_num * now[at]) + source(row, column);" in text
+    assert (stencil / "program" / "stencil.cpp").read_text() == (PROGRAMS / "stencil.cpp").read_text()
+    assert load_tunable(stencil).name == "stencil"
+
+
+def test_only_the_kernels_named_are_tuned(tmp_path: Path) -> None:
+    settings = AdoptSettings((PROGRAMS / "stencil.cpp",), ("40", "6"), kernels=("difference_loop",))
+    _, record = adopt(settings, tmp_path / "stencil")
+    assert {name for each in record["parameters"] for name in each["classes"]} == {
+        "sum_parts",
+        "sum_shared",
+        "sum",
+        "d",
+    }
+    assert record["kept"]["now"] == "the kernel step_loop has it, which is not to be tuned"
+    text = (tmp_path / "stencil" / "stencil.py").read_text()
+    assert "per_thread" not in text
+    assert 'PolicyParameter("policy", ["accurate"])' in text
+    with pytest.raises(ProgramError, match=r"there is no kernel differences in .* did you mean 'difference_loop'"):
+        adopt(AdoptSettings((PROGRAMS / "stencil.cpp",), kernels=("differences",)), tmp_path / "stencil")
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+PARALLEL = "#pragma omp parallel for\n"
+COUNTS = "for (int i = 0; i < n; i++) "
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (COUNTS + "{ if (a[i] > 1.0) break; a[i] = 1.0; }", r"some\.cpp:5: .* ends before its last iteration"),
+        (COUNTS + "{ if (a[i] > 1.0) return; a[i] = 1.0; }", "returns from the function"),
+        (COUNTS + "{\na[i] = 1.0;\nstd::printf(\"%d\", i); }", r"some\.cpp:7: .* calls printf, which may do more"),
+        (COUNTS + "total += a[i];", r"writes to total, which all iterations share; .*reduction\(\+:total\)"),
+        (COUNTS + "a[0] = b[i];", r"writes to a\[0\] in every iteration"),
+        (COUNTS + "a[n - 1] += b[i];", r"writes to a\[n - 1\] in every iteration"),
+        (COUNTS + "b = a + i;", "writes to b, which all iterations share"),
+        (COUNTS + "{ static int k = 0; a[i] = k++; }", "has the static variable k"),
+        (COUNTS + "a[i] = elsewhere(b[i]);", "calls elsewhere, whose body is in another file"),
+        (COUNTS + "a[i] = counts(b[i]);", "calls counts, which uses the variable calls"),
+        (COUNTS + "a[i] = rows[i][0];", "uses rows, an array of arrays"),
+        (COUNTS + "{ a[i] = 1.0;\n#pragma omp critical\nb[i] = 2.0; }", r"some\.cpp:6: .* has #pragma omp critical"),
+        (COUNTS + "a[i] = *new double(2.0);", "allocates memory"),
+        (COUNTS + "{ auto f = [&](int k) { return b[k]; }; a[i] = f(i); }", "has a lambda"),
+        ("for (double x = 0; x < n; x += 1.0) a[int(x)] = x;", "does not count in whole numbers"),
+        ("for (int i = 0; i < n && b[i] > 0; i++) a[i] = 1.0;", "does not count up or down to a bound"),
+        ("for (int i = 1; i < n; i *= 2) a[i] = 1.0;", "does not count up or down to a bound"),
+    ],
+)  # fmt: skip
+def test_a_loop_that_may_not_be_parallel_is_refused_with_its_line(tmp_path: Path, body: str, reason: str) -> None:
+    before = "int calls = 0; double counts(double x) { return x * ++calls; } double elsewhere(double); double** rows;"
+    with pytest.raises(ProgramError, match=f"the loop in work cannot be adopted: it|{reason}") as caught:
+        refused(written(tmp_path, PARALLEL + body, before=before))
+    assert caught.match(reason)
+
+
+def refused(program: Program) -> None:
+    assert not program.kernels
+    raise ProgramError("\n".join(map(str, program.refusals)))
+
+
+def test_loops_that_are_named_must_not_read_what_others_write(tmp_path: Path) -> None:
+    named = written(tmp_path, COUNTS + "a[i] = 2.0 * b[i];", named=("work",))
+    assert text_of(named, "work_loop").count("return") == 1
+    assert written(tmp_path, COUNTS + "a[i] = 2.0 * b[i];", named=("some.cpp:4",)).kernels
+    program = written(tmp_path, "for (int i = 1; i < n; i++) a[i] = a[i - 1] + 1.0;", named=("work",))
+    assert "uses a[i] and a[i-1], which may be another iteration's" in str(program.refusals[0])
+
+
+def test_a_loop_that_there_is_not_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=r"no loop wrk in the program; .* did you mean 'work'"):
+        written(tmp_path, COUNTS + "a[i] = 2.0 * b[i];", named=("wrk",))
+
+
+def test_a_program_whose_loops_are_all_refused_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "all.cpp"
+    path.write_text(f'#include <cstdio>\nint main() {{\n{PARALLEL}for (int i = 0; i < 3; i++) std::puts("");\n}}\n')
+    with pytest.raises(ProgramError, match=r"all\.cpp:4: the loop in main cannot be adopted: it calls puts"):
+        adopt(AdoptSettings((path,)), tmp_path / "adopted")
