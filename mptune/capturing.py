@@ -29,6 +29,7 @@ class CapturedLaunch:
         path: of the file that holds the data of one of them.
         not_finite: the arguments some of whose values were NaN or infinite, or never written; what stands for these is
             finite (:func:`kept`).
+        partly: the arguments that it may not have written everywhere.
     """
 
     launched: Launched
@@ -36,6 +37,7 @@ class CapturedLaunch:
     time_ms: float
     path: str
     not_finite: tuple[str, ...] = ()
+    partly: tuple[str, ...] = ()
 
 
 def kept(captured: Captured, path: Path) -> tuple[str, ...]:
@@ -92,7 +94,8 @@ def in_context(application: Application, launch: CapturedLaunch) -> Kernel:
     kernel = application.kernels[launch.launched.kernel]
     sizes = Sizes(dict(launch.launched.sizes))
     # What is not written everywhere keeps what it is given there.
-    unwritten = {a.name for a in kernel.outputs if a.role is Role.OUT and a.name in launch.not_finite}
+    may_be_left = {*launch.not_finite, *launch.partly}
+    unwritten = {a.name for a in kernel.outputs if a.role is Role.OUT and a.name in may_be_left}
     arguments = [dataclasses.replace(a, role=Role.INOUT) if a.name in unwritten else a for a in kernel.arguments]
     shapes = {argument.name: kernel.shape_of(argument, sizes) for argument in arguments}
     given = {a.name: shapes[a.name] for a in arguments if a.is_input}

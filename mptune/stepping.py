@@ -78,7 +78,7 @@ class Captured:
     """One launch of an application with the data it really had, in fp64 (integers in their type), by argument."""
 
     launched: Launched
-    given: Mapping[str, Any]  #: buffers before it, constants and scalars
+    given: Mapping[str, Any]  #: buffers before it (also those it may write in part only), constants and scalars
     left: Mapping[str, NDArray[Any]]  #: what it wrote
 
 
@@ -307,12 +307,13 @@ class Stepper:
         before: dict[str, Any] = {
             name: value for name, value in given.items() if name in arguments and not isinstance(value, Handle)
         }
-        for name, buffer in buffers.items():
-            if arguments[name].is_input:
-                before[name] = self.read(buffer, memory[buffer])
+        held = {name: self.read(buffer, memory[buffer]) for name, buffer in buffers.items()}
         yield
         written = [name for name in buffers if arguments[name].role is not Role.IN]
         after = {name: self.read(buffers[name], memory[buffers[name]]) for name in written}
+        # What is as it was may be what the launch did not write.
+        is_given = {n: arguments[n].is_input or bool(np.any(held[n] == after[n])) for n in buffers}
+        before |= {name: held[name] for name in buffers if is_given[name]}
         self.captured.append(Captured(launched, before, after))
 
     def copy(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:

@@ -235,8 +235,9 @@ class ApplicationProgram(Program):
         for number, each in enumerate(captured):
             path = folder / f"{each.launched.kernel}-{number}.npz"
             not_finite = kept(each, path)
+            partly = tuple(name for name in each.left if name in each.given)
             count, time_ms = counts[each.launched], times_ms[each.launched]
-            launches.append(CapturedLaunch(each.launched, count, time_ms, str(path), not_finite))
+            launches.append(CapturedLaunch(each.launched, count, time_ms, str(path), not_finite, partly))
         return tuple(launches)
 
     def anew(self) -> Program:
