@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.metric_expressions import LEAST_EXCESS, MeasuredConstraint, MetricExpression
-from mptune.results import TRACED_ERROR, Status, Trial
+from mptune.results import Status, Trial
 
 __all__ = ["LEAST_VALUE", "PENALTIES", "Objective"]
 
@@ -280,7 +280,7 @@ class Objective:
             return replace(trial, status=Status.FRAGILE, message=message)
         if excess > 0:
             message = self._errors_above(trial)
-            if not math.isnan(trial.metric(TRACED_ERROR)):
+            if trial.is_screened:
                 message = f"never compiled: in an instrumented run {message}"
             return replace(trial, status=Status.INACCURATE, message=message)
         broken = [constraint for constraint in self._constraints if constraint.text in self.broken(trial)]

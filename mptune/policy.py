@@ -114,7 +114,7 @@ class Facts:
         free: names of the parameters outside the signature that have several values.
         holds: whether no two configurations of one signature have disagreed (:func:`~mptune.evidence.disagree`).
         is_widest: whether the configuration has the baseline's types.
-        traced: the errors of its signature in an instrumented run; empty if there was none.
+        traced: the errors of its signature in an instrumented run; empty if there was none, or none that counts.
         agreement: by what factor those may exceed measured ones.
     """
 
@@ -375,7 +375,7 @@ class MeasurementPolicy:
             return Decision(False, "measured under other conditions")
         if stored.status is Status.TIMEOUT and self.run_limit_s > stored.measurement.metrics.get("limit_s", 0.0):
             return Decision(False, "it ran out of time, and the limit is longer now")
-        if not math.isnan(stored.metric(TRACED_ERROR)):
+        if stored.is_screened:
             if any(stored.metric(name) > limit for name, limit in self.objective.limits.items()):
                 return Decision(True, "an instrumented run showed it to be hopeless")
             return Decision(False, "it was not compiled, and may meet the threshold now")

@@ -99,6 +99,11 @@ class Trial:
         """Whether the error was measured on this very configuration."""
         return not self.measurement.reused_error
 
+    @property
+    def is_screened(self) -> bool:
+        """Whether it was never compiled, because an instrumented run showed its types to be hopeless."""
+        return not math.isnan(self.metric(TRACED_ERROR))
+
     def with_measurement(self, **changes: Any) -> Trial:
         """Return the trial with some fields of its measurement replaced."""
         return replace(self, measurement=replace(self.measurement, **changes))

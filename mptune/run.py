@@ -24,7 +24,7 @@ from mptune.objective import Objective
 from mptune.pareto import front
 from mptune.policy import errors_of, unbacked
 from mptune.precision import precision
-from mptune.results import TRACED_ERROR, Status, Trial
+from mptune.results import Status, Trial
 from mptune.space.configuration import Configuration, Value
 from mptune.store import PROBE, LaunchInfo, RunFile, RunInfo, RunState
 from mptune.unseen import Verified, count_of, in_words
@@ -160,8 +160,8 @@ class Run:
 
     @property
     def evaluations(self) -> int:
-        """How many configurations were evaluated, each counted once."""
-        return len(self.trials)
+        """How many configurations were evaluated, each counted once; those ruled out without compiling are not."""
+        return len(self.trials) - len(self.screened)
 
     @property
     def baseline_evaluations(self) -> int:
@@ -193,7 +193,7 @@ class Run:
 
     @property
     def statuses(self) -> dict[str, int]:
-        """How many trials ended in each status that occurred; the counts sum to ``evaluations``."""
+        """How many trials ended in each status that occurred, those ruled out without compiling included."""
         counts = dict.fromkeys(Status, 0)
         for trial in self.trials:
             counts[trial.status] += 1
@@ -202,7 +202,7 @@ class Run:
     @property
     def screened(self) -> tuple[Trial, ...]:
         """The trials that were never compiled, because an instrumented run showed their types to be hopeless."""
-        return tuple(trial for trial in self.trials if not math.isnan(trial.metric(TRACED_ERROR)))
+        return tuple(trial for trial in self.trials if trial.is_screened)
 
     def signatures_of(self, trials: Iterable[Trial]) -> int:
         """Return how many accuracy signatures some trials have."""
@@ -610,6 +610,7 @@ class Run:
                 "feasible": self.feasible,
                 "signatures": self.signatures_of(self.trials),
                 "screened": self.signatures_of(self.screened),
+                "compiled": self.signatures_of(trial for trial in self.trials if not trial.is_screened),
                 "baseline": self._entry(self.baseline),
                 "best": self._entry(self.best),
                 "front": [self._entry(trial) for trial in self.front],

@@ -10,9 +10,10 @@ from test_application import MATVEC, SCALE, application
 
 from mptune import OrdinalParameter
 from mptune.capturing import CapturedLaunch
+from mptune.evaluators.screening import Foretold
 from mptune.kernel import Sizes
 from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results import TRACED_ERROR, Measurement, Status, Trial
 from mptune.stepping import Launched
 from mptune.tuner.joint import JointSearch
 
@@ -49,6 +50,9 @@ class Made:
         self.app = application(kernels=[matvec, scale])
         self.space = self.app.search_space(Sizes({"n": 37}))
         self.weights = weights
+        #: What instrumented runs say, where there are any.
+        self.tells = None
+        self.ruled_out = []
 
     def run(self, configuration):
         """Return the trial of a run of the application."""
@@ -79,6 +83,9 @@ class Made:
 
     def kernel_evaluator(self, kernel):
         return Evaluator(kernel)
+
+    def foretold(self, configuration):
+        return self.tells(configuration) if self.tells else None
 
     def best(self, threshold):
         """Return the least time there is among accurate runs."""
@@ -118,6 +125,7 @@ def joint_search(made, threshold, seed=0, kept=None):
         made.kernel_evaluator,
         lambda label, key_of: [trial for other, trial in kept if other == label],
         lambda label, trial: kept.append((label, trial)),
+        made.ruled_out.append,
         contextlib.nullcontext(),
         None,
         seed,
@@ -247,3 +255,89 @@ def test_choices_of_the_steps_have_launches_of_their_own():
     made.space = made.app.search_space(Sizes({"n": 37}))
     joint = joint_search(made, 1.0)
     assert [c["tries"] for c in joint.first()] == [1, 2]
+
+
+# -- instrumented runs -----------------------------------------------------------------------------
+
+
+def telling(made, threshold, factor=1.0):
+    """Have instrumented runs tell the errors of an application, that much too large."""
+
+    def tells(configuration):
+        found = made.run(configuration)
+        if not found.is_valid:
+            return None
+        error = factor * found.error
+        if error > 2 * threshold:
+            measurement = Measurement({"error": error, TRACED_ERROR: error}, reused_error=True)
+            return Foretold(Trial(configuration, Status.INACCURATE, "", measurement), 2.0)
+        return Foretold(Trial(configuration, Status.OK, "", Measurement({"error": error}, reused_error=True)), 2.0)
+
+    made.tells = tells
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_runs_are_not_spent_on_what_instrumented_runs_show_to_be_hopeless(seed):
+    threshold = 2e-8
+    told, untold = (Made(weights=(3.0, 0.02, 1.0)) for _ in range(2))
+    telling(told, threshold)
+    runs, _ = search(told, threshold, 40, seed)
+    before, _ = search(untold, threshold, 40, seed)
+
+    def wasted(trials):
+        return sum(trial.is_valid and trial.error > 2 * threshold for trial in trials)
+
+    # One type throughout is looked at first, whatever its error.
+    assert wasted(runs) <= min(1, wasted(before))
+    assert told.ruled_out
+    names = told.app.signature_names
+    signatures = {tuple(trial.configuration[name] for name in names) for trial in told.ruled_out}
+    assert len(signatures) == len(told.ruled_out)
+    feasible = [trial.time_ms for trial in runs if trial.is_valid and trial.error <= threshold]
+    assert min(feasible) <= 1.1 * told.best(threshold)
+
+
+def test_what_is_to_show_whether_they_hold_is_run():
+    made = Made(weights=(3.0, 0.02, 1.0))
+    telling(made, 2e-8)
+    inner, samples = made.tells, []
+
+    def tells(configuration):
+        found = inner(configuration)
+        if found is None or not found.trial.is_screened or samples:
+            return found
+        samples.append(configuration)
+        errors = Measurement({"error": found.trial.error}, reused_error=True)
+        return Foretold(Trial(configuration, Status.OK, "", errors), 2.0, is_sample=True)
+
+    made.tells = tells
+    runs, _ = search(made, 2e-8, 40)
+    assert samples
+    assert samples[0] in [trial.configuration for trial in runs]
+
+
+def test_what_was_ruled_out_wrongly_may_be_run_after_all():
+    made = Made(weights=(3.0, 0.02, 1.0))
+    telling(made, 2e-8, factor=1000.0)
+    joint = joint_search(made, 2e-8)
+    trials = [made.run(configuration) for configuration in joint.first()]
+    joint.tell(trials)
+    joint.look(trials[0].configuration)
+    left = [12]
+
+    def run_all():
+        found = []
+        while left[0] > 0 and (configuration := joint.next(lambda: left[0])) is not None:
+            found.append(made.run(configuration))
+            joint.tell(found[-1:])
+            left[0] -= 1
+        return found
+
+    run_all()
+    wrong = [trial.configuration for trial in made.ruled_out if made.run(trial.configuration).error <= 2e-8]
+    assert wrong
+    made.tells = None
+    joint.forget([trial.configuration for trial in made.ruled_out])
+    left[0] = 30
+    again = {tuple(trial.configuration[n] for n in made.app.signature_names) for trial in run_all()}
+    assert again & {tuple(configuration[n] for n in made.app.signature_names) for configuration in wrong}

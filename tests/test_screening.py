@@ -16,6 +16,7 @@ from mptune.policy import Action, Facts, MeasurementPolicy
 from mptune.results import TRACED_ERROR, Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.tuner import tune
+from mptune.tuner.ledger import Ledger
 
 TYPES = ("fp64", "fp32", "fp16", "bf16")
 TEMPLATE = """
@@ -69,16 +70,18 @@ def test_what_is_hopeless_is_never_compiled(run):
     found, _ = run
     trials = {trial.configuration: trial for trial in found.trials}
     assert len(trials) == 32
+    assert found.evaluations == 32 - len(found.screened)
     for configuration, trial in trials.items():
-        assert (trial in found.screened) == is_narrow(configuration)
-        if is_narrow(configuration):
+        assert trial.is_screened == (trial in found.screened)
+        if trial.is_screened:
+            assert is_narrow(configuration)
             assert trial.status is Status.INACCURATE
             assert trial.message.startswith("never compiled: in an instrumented run error ")
             assert trial.error == trial.metric(TRACED_ERROR) > 2e-5
             assert math.isnan(trial.time_ms)
             assert not trial.measurement.durations_s
             assert not trial.is_checked
-        else:
+        elif not is_narrow(configuration):
             assert not math.isnan(trial.time_ms)
     assert found.best is not None
     assert not is_narrow(found.best.configuration)
@@ -89,12 +92,27 @@ def call(monkeypatch, capfd):
     return caller(monkeypatch, capfd)
 
 
+def test_some_are_measured_to_see_whether_instrumented_errors_hold(run):
+    found, _ = run
+    hopeless = {tuple(t.configuration[n] for n in ("x_type", "y_type")) for t in found.trials if not t.is_screened}
+    # One type throughout is looked at before anything is ruled out; then comes the first that would be.
+    assert sorted(pair for pair in hopeless if {"fp16", "bf16"} & set(pair)) == [
+        ("bf16", "bf16"),
+        ("fp16", "bf16"),
+        ("fp16", "fp16"),
+    ]
+
+
 def test_it_is_counted_and_said(run, call):
     found, path = run
-    assert found.signatures_of(found.screened) == 12
-    assert json.loads(call("show", path, "--json").out)["screened"] == 12
+    assert found.signatures_of(found.screened) == 9
+    document = json.loads(call("show", path, "--json").out)
+    assert (document["screened"], document["compiled"], document["signatures"]) == (9, 7, 16)
+    assert document["evaluations"] == found.evaluations
     said = " ".join(call("show", path).out.split())
-    assert "never compiled: 12 of 16 combinations of types, hopeless in an instrumented run (24 trials)" in said
+    assert (
+        "decided without compiling: 9 of 16 combinations of types (56%), hopeless in an instrumented run; 7 compiled"
+    ) in said
 
 
 def test_a_resumed_run_knows_them_still(run, monkeypatch):
@@ -126,7 +144,8 @@ def test_kernels_that_do_not_ask_for_it_have_everything_measured():
 @pytest.mark.parametrize(("strategy", "penalty"), [("bayesian", "decay"), ("genetic", "decay"), ("genetic", "hard")])
 def test_strategies_go_on_without_their_times(strategy, penalty):
     found = tune(square(), **{**SETTINGS, "budget": 12, "strategy": strategy, "penalty": penalty})
-    assert found.evaluations == 12
+    # What is ruled out costs no evaluation.
+    assert found.evaluations <= 12 < len(found.trials) <= 32
     assert found.screened
     assert found.best is not None
 
@@ -168,14 +187,17 @@ def test_what_is_measured_says_more_than_an_instrumented_run():
 
 
 class Worker:
-    """Stands in for the process."""
+    """Stands in for the process; a run takes so many seconds of a clock."""
 
-    def __init__(self, answers):
+    def __init__(self, answers, clock=None, takes_s=0.0):
         self.answers, self.asked, self.closed = list(answers), 0, False
+        self.clock, self.takes_s = clock, takes_s
 
     def ask(self, asked):
         self.asked += 1
         answer = self.answers.pop(0)
+        if self.clock:
+            self.clock.now_s += self.takes_s
         if isinstance(answer, Exception):
             raise answer
         status, value = answer
@@ -186,10 +208,18 @@ class Worker:
         self.closed = True
 
 
-def screened_by(monkeypatch, *answers):
-    worker = Worker(answers)
+class Clock:
+    now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def screened_by(monkeypatch, *answers, takes_s=0.0):
+    clock = Clock()
+    worker = Worker(answers, clock, takes_s)
     monkeypatch.setattr(screening, "DeviceWorker", lambda *_: worker)
-    return Screening(square(), None, None), worker
+    return Screening(square(), None, None, clock), worker
 
 
 def configuration(x="fp32", y="fp32", block=32):
@@ -214,15 +244,102 @@ def test_a_failure_ends_it(monkeypatch, failure):
     assert found.why_not.startswith("no types are ruled out before they are compiled")
 
 
+def measured(configuration, error):
+    return Trial(configuration, Status.OK, measurement=Measurement({"error": error}))
+
+
 def test_the_agreement_is_that_of_the_run(monkeypatch):
-    found, _ = screened_by(monkeypatch, (Status.OK, 6e-3), (Status.OK, 1e-17))
-    for x in ("fp32", "fp64"):
+    found, _ = screened_by(monkeypatch, (Status.OK, 6e-3), (Status.OK, 1e-17), (Status.OK, 1e-2))
+    for x in ("fp32", "fp64", "fp16"):
         found.errors(configuration(x))
-    assert found.agreement == AGREEMENT
-    found.compare([Trial(configuration("fp64"), Status.OK, measurement=Measurement({"error": 1e-18}))])
-    assert found.agreement == AGREEMENT
-    found.compare([Trial(configuration(), Status.OK, measurement=Measurement({"error": 2e-3}))])
+    # What differs by the roundings of fp64 says nothing; one alone says too little.
+    found.compare([measured(configuration("fp64"), 1e-18)])
+    assert math.isinf(found.agreement)
+    found.compare([measured(configuration(), 2e-3)])
+    assert math.isinf(found.agreement)
+    found.compare([measured(configuration("fp16"), 1.5e-2)])
     assert found.agreement == pytest.approx(3 * AGREEMENT)
+    assert not found.why_not
+
+
+def test_errors_that_are_far_off_rule_nothing_out(monkeypatch):
+    found, worker = screened_by(monkeypatch, (Status.OK, 1e-3), (Status.OK, 1e-3), (Status.OK, 1e-3))
+    for x in ("fp32", "fp16"):
+        found.errors(configuration(x))
+    found.compare([measured(configuration(), 1e-3), measured(configuration("fp16"), 1e-5)])
+    assert math.isinf(found.agreement)
+    assert "an instrumented run was off by a factor of 100" in found.why_not
+    assert found.errors(configuration("bf16")) == {}
+    assert worker.asked == 2
+
+
+def test_the_first_and_every_eighth_power_are_measured_all_the_same(monkeypatch):
+    found, _ = screened_by(monkeypatch)
+    narrow = [configuration(x, y) for x in TYPES for y in TYPES]
+    assert [number for number, each in enumerate(narrow, 1) if found.is_sample(each)] == [1, 8]
+    assert found.is_sample(configuration(narrow[0]["x_type"], narrow[0]["y_type"], block=64))
+
+
+def test_instrumented_runs_have_a_share_of_the_time(monkeypatch):
+    found, worker = screened_by(monkeypatch, *[(Status.OK, 1e-3)] * 16, takes_s=4.0)
+    narrow = [configuration(x, y) for x in TYPES for y in TYPES]
+    told = [bool(found.errors(each)) for each in narrow]
+    # Of 12 s and a quarter of the time that has passed, nothing is left after the fourth.
+    assert told == [True] * 4 + [False] * 12
+    assert worker.asked == 4
+    found._clock.now_s += 40.0
+    assert found.errors(narrow[4])
+
+
+def off(condition):
+    """A kernel with errors that only an instrumented run sees, where a condition on the types of x and y holds."""
+    seen = f"""#if defined(MPTUNE_TRACED)
+    const int x = mptune_types[0], y = mptune_types[1];
+    if ({condition}) result *= 3;
+#endif
+"""
+    body = "{{ y_type }} result = value * value;\n" + seen + "    y_[i] = result;"
+    renamed = TEMPLATE.replace("* y,", "* y_,").replace("* x,", "* x_,").replace("x[i]", "x_[i]")
+    types = [PrecisionParameter(name, ["fp64", "fp32", "fp16"]) for name in ("x_type", "y_type")]
+    parameters = [OrdinalParameter("block", [32]), *types]
+    return square(template=renamed.replace("y[i] = value * value;", body), parameters=parameters)
+
+
+def test_errors_that_are_off_rule_out_nothing_that_is_accurate():
+    with pytest.warns(UserWarning, match="an instrumented run was off by a factor of"):
+        found = tune(off("true"), **{**SETTINGS, "max_error": 1e-2, "budget": 20})
+    assert not found.screened
+    assert len(found.trials) == found.evaluations == 9
+    assert {trial.status for trial in found.trials} == {Status.OK}
+
+
+def test_what_was_ruled_out_by_errors_that_turn_out_to_be_off_is_measured_after_all(monkeypatch, tmp_path):
+    # Errors of one type throughout agree, and these are looked at first; of the others only the third is measured.
+    def is_third(self, configuration):
+        signature = self._tunable.signature_of(configuration)
+        return self._hopeless.setdefault(signature, len(self._hopeless) + 1) == 3
+
+    monkeypatch.setattr(Screening, "is_sample", is_third)
+    taken_back = []
+    reinstated = Ledger.reinstated
+
+    def spied(ledger):
+        found = reinstated(ledger)
+        taken_back.extend(found)
+        return found
+
+    monkeypatch.setattr(Ledger, "reinstated", spied)
+    path = tmp_path / "run.db"
+    settings = {**SETTINGS, "max_error": 1e-2, "budget": 20}
+    with pytest.warns(UserWarning, match="an instrumented run was off by a factor of"):
+        found = tune(off("x != y"), output=path, **settings)
+    assert len(taken_back) == 2
+    assert not found.screened
+    assert {trial.status for trial in found.trials} == {Status.OK}
+    assert len(found.trials) == 9
+    # What was taken back stays so.
+    again = tune(off("x != y"), output=path, resume=True, **settings)
+    assert {t.configuration: t.error for t in again.trials} == {t.configuration: t.error for t in found.trials}
 
 
 # -- applications ----------------------------------------------------------------------------------
@@ -242,7 +359,7 @@ def test_applications_are_screened_too():
     )
     found = tune(application, **{**SETTINGS, "strategy": "bayesian", "budget": 16})
     assert found.best is not None
+    assert found.screened
     for trial in found.trials:
-        is_screened = trial in found.screened
-        assert is_screened == is_narrow(trial.configuration)
-        assert is_screened == math.isnan(trial.time_ms)
+        assert trial.is_screened <= is_narrow(trial.configuration)
+        assert trial.is_screened <= math.isnan(trial.time_ms)

@@ -194,8 +194,12 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(f"time: {_spent(run)}")
     echo(f"statuses: {pairs(run.statuses)}")
     if screened := run.screened:
-        counts = f"{run.signatures_of(screened)} of {run.signatures_of(run.trials)} combinations of types"
-        echo(f"never compiled: {counts}, hopeless in an instrumented run ({len(screened)} trials)")
+        count, of = run.signatures_of(screened), run.signatures_of(run.trials)
+        compiled = run.signatures_of(trial for trial in run.trials if not trial.is_screened)
+        echo(
+            f"decided without compiling: {count} of {of} combinations of types ({count / of:.0%}), hopeless in an "
+            f"instrumented run; {compiled} compiled"
+        )
     groups = run.failure_groups
     for group in groups[:_KINDS]:
         echo(f"  {group.count} × {group.status}: {group.message}")

@@ -69,7 +69,7 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
         print_json(document)
         return
     echo(pareto_table(run, names, run.pareto(names)))
-    without = run.evaluations - len(document["front"]) - document["dominated"] - document["unchecked"]
+    without = len(run.trials) - len(document["front"]) - document["dominated"] - document["unchecked"]
     failed = f", {without} without numbers" if without else ""
     echo(f"\n{len(document['front'])} on the front, {document['dominated']} dominated{failed}")
     if text := unequal_draws(names, run.pareto(names)):
@@ -187,7 +187,7 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
     exported = EXPORTERS[format](run)
     if unchecked := sum(trial.is_valid and not trial.is_checked for trial in run.trials):
         print_note(
-            f"{unchecked} of {run.evaluations} trials have no error of their own, but that of another configuration: "
+            f"{unchecked} of {len(run.trials)} trials have no error of their own, but that of another configuration: "
             f"{'they are' if FORMATS[format].read else 'it is'} left out"
         )
     if isinstance(exported, str):

@@ -236,7 +236,7 @@ def _nothing_found(run: Run) -> str:
 
     closest = run.closest
     if closest is None:
-        return f"none of {run.evaluations} configurations gave outputs that can be judged: {pairs(run.statuses)}"
+        return f"none of {len(run.trials)} configurations gave outputs that can be judged: {pairs(run.statuses)}"
     if closest.status is Status.VIOLATION:
         return f"no configuration satisfies every constraint; the closest: {closest.message} ({closest.configuration})"
     nearest = f"the closest has {errors_text(run, closest)}: {closest.configuration}"
@@ -289,7 +289,7 @@ class LiveView:
 
     def update(self, progress: Progress) -> None:
         """Show the latest trial, each warning the first time it comes, and where the run stands."""
-        self._trials += 1
+        self._trials += not progress.trial.is_screened
         if self._log:
             echo(_log_line(self._trials, progress), err=True)
         for warning in progress.trial.warnings:

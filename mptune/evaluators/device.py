@@ -23,13 +23,13 @@ from mptune.evaluators.devices import Devices, LocalDevices
 from mptune.evaluators.identity import launch_identity, metric_identity, source_of, trial_key, unversioned
 from mptune.evaluators.protocol import Capture, Finished, Job, LeastTimes, OnDraws, Rounds
 from mptune.evaluators.rounds import VISIT
-from mptune.evaluators.screening import Screening
+from mptune.evaluators.screening import Foretold, Screening
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.evidence import dependence, disagree
 from mptune.headers import with_headers
 from mptune.kernel import Kernel, Sizes, Tunable
-from mptune.policy import Action, Facts, MeasurementPolicy
+from mptune.policy import Action, Facts, MeasurementPolicy, Plan
 from mptune.rendering import cited
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
@@ -216,9 +216,7 @@ class DeviceEvaluator(Evaluator):
         key = self._key(source, launch)
         plan = self.policy.plan(self._facts(configuration, best_ms))
         if plan.action is Action.REJECT:
-            rejected = Measurement(plan.errors, reused_error=True)
-            status = Status.INACCURATE if math.isfinite(plan.errors["error"]) else Status.NON_FINITE
-            self._settled.append(Trial(configuration, status, plan.reason, rejected, key=key))
+            self._settled.append(self._rejected(configuration, plan, key))
             return
         self._devices.submit(Request(configuration, source, plan))
         self._under_way[configuration] = key
@@ -231,7 +229,42 @@ class DeviceEvaluator(Evaluator):
         if self._screening is None or siblings or is_widest:
             return facts
         traced = self._screening.errors(configuration)
-        return dataclasses.replace(facts, traced=traced, agreement=self._screening.agreement)
+        found = dataclasses.replace(facts, traced=traced, agreement=self._screening.agreement)
+        # Some are measured all the same, to see whether instrumented errors hold.
+        is_measured = self.policy.is_hopeless(found) and self._screening.is_sample(configuration)
+        return facts if is_measured else found
+
+    def foretold(self, configuration: Configuration) -> Foretold | None:
+        """Return what an instrumented run says of the error of a signature that nobody has measured.
+
+        Nothing is said as long as it is not known how far such errors can be relied on.
+        """
+        facts = self._facts(configuration)
+        if self._screening is None or facts.siblings or facts.is_widest or math.isinf(self._screening.agreement):
+            return None
+        errors = self._screening.errors(configuration)
+        if not errors:
+            return None
+        plan = self.policy.plan(facts)
+        if plan.action is Action.REJECT:
+            rejected = self._rejected(configuration, plan, self.key_of(configuration))
+            return Foretold(self.policy.objective.judge(rejected), self._screening.agreement)
+        status = Status.OK if math.isfinite(errors["error"]) else Status.NON_FINITE
+        trial = Trial(configuration, status, measurement=Measurement(errors, reused_error=True))
+        return Foretold(trial, self._screening.agreement, is_sample=not facts.traced)
+
+    def is_hopeless_still(self, trial: Trial) -> bool:
+        """Whether a screened trial is, by what is known now of how far instrumented errors can be relied on."""
+        if self._screening is None:
+            return True
+        facts = Facts(traced=trial.measurement.metrics, holds=self.holds, agreement=self._screening.margin)
+        return bool(self.policy.is_hopeless(facts))
+
+    @staticmethod
+    def _rejected(configuration: Configuration, plan: Plan, key: str) -> Trial:
+        """Return the trial of a configuration that is not run."""
+        status = Status.INACCURATE if math.isfinite(plan.errors["error"]) else Status.NON_FINITE
+        return Trial(configuration, status, plan.reason, Measurement(plan.errors, reused_error=True), key=key)
 
     def finished(self) -> list[Trial]:
         trials = list(self._settled)

@@ -333,7 +333,7 @@ def draw(run: Run, look: Look) -> Figure:
     _draw_values(parts[1], effects, look, what)
     if table is not None:
         draw_interaction(parts[2], table, what)
-    left_out = run.evaluations - len(effects.trials)
+    left_out = len(run.trials) - len(effects.trials)
     style.write_title(figure, look, title_of(run, *([f"{left_out:,} left out"] if left_out else [])))
     return figure
 

@@ -169,7 +169,7 @@ def _points_of(run: Run, trials: Sequence[Trial], x: MetricAxis, y: MetricAxis) 
 
 def _left_out(run: Run, points: _Points) -> list[str]:
     failed = len(run.failures)
-    without = run.evaluations - failed - len(points.trials)
+    without = len(run.trials) - failed - len(points.trials)
     texts = [f"{failed:,} failed"] if failed else []
     return texts + ([f"{without:,} without finite numbers"] if without else [])
 

@@ -64,7 +64,7 @@ def draw(run: Run, look: Look) -> Figure:
         axes.axhline(at, label="baseline", gid="baseline", **_BASELINE_LINE)
         if axis.metric == "time_ms":
             _add_speedups(axes, at)
-    _whole_numbers(axes, run.evaluations)
+    _whole_numbers(axes, len(run.trials))
     limits = threshold_text(run)
     style.write_title(figure, look, title_of(run, *([f"feasible:\u00a0{limits}"] if limits else [])))
     style.add_legend(figure, axes, columns=6 if look.is_wide else 3)

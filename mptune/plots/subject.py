@@ -32,7 +32,7 @@ def valid_trials(run: Run) -> tuple[Trial, ...]:
     if not valid:
         ended = ", ".join(f"{status} {count}" for status, count in run.statuses.items())
         raise PlotError(
-            f"none of {counted(run.evaluations, 'trial')} ran to its end, so there is nothing to draw ({ended})"
+            f"none of {counted(len(run.trials), 'trial')} ran to its end, so there is nothing to draw ({ended})"
         )
     return valid
 
@@ -60,7 +60,7 @@ def title_of(run: Run, *remarks: str) -> str:
     """Return what stands above a plot."""
     whose = f"{run.kernel} on {run.info.device}" if run.info.device else run.kernel
     # A number stays with what it counts.
-    count = counted(run.evaluations, "configuration").replace(" ", "\u00a0")
+    count = counted(len(run.trials), "configuration").replace(" ", "\u00a0")
     return "; ".join((f"{whose}: {count}", *remarks))
 
 

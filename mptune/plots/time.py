@@ -118,14 +118,14 @@ def _draw_along(
     axes: Any, run: Run, rows: Mapping[str, Floats], looks: Mapping[str, dict[str, Any]], unit: str, seconds: float
 ) -> None:
     names = sorted(rows, key=lambda name: -rows[name][-1])
-    evaluations = np.unique(np.linspace(0, run.evaluations, min(run.evaluations, _MOST_STEPS) + 1).astype(int))
+    evaluations = np.unique(np.linspace(0, len(run.trials), min(len(run.trials), _MOST_STEPS) + 1).astype(int))
     stacked = np.zeros(len(evaluations))
     for name in names:
         upper = stacked + np.concatenate([[0.0], rows[name]])[evaluations] / seconds
         axes.fill_between(evaluations, stacked, upper, label=name, gid=f"along {name}", **looks[name])
         stacked = upper
     axes.set(xlabel=order_label(run), ylabel=f"time in trials, added up ({unit})")
-    axes.set_xlim(0, run.evaluations)
+    axes.set_xlim(0, len(run.trials))
     axes.set_ylim(0, None)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], loc="upper left")

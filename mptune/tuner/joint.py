@@ -64,6 +64,8 @@ _IMPROBABLE: Final = 0.005
 _UNIFORM_PROBABILITY: Final = 0.2
 #: A combination is not run again that failed so often.
 _FAILURES: Final = 2
+#: So many that promise most are known from instrumented runs before one is run.
+_AHEAD: Final = 8
 #: What promises less than this share of the time is not worth an evaluation.
 _WORTHWHILE: Final = 0.002
 
@@ -114,6 +116,7 @@ class JointSearch:
         stored: returns the trials of a kernel alone that there are from before, by the label of the launch
             (:attr:`~mptune.store.LaunchInfo.label`) and what tells the key of a configuration.
         keep: told each trial of a kernel alone, with the label, as it arrives.
+        rule_out: told the trial of each signature that an instrumented run rules out.
         thinking: entered while it thinks.
         folder: for the data of launches.
         seed: of whatever is random.
@@ -129,6 +132,7 @@ class JointSearch:
         kernel_evaluator: Callable[[Kernel], DeviceEvaluator],
         stored: Callable[[str, Callable[[Configuration], str]], Sequence[Trial]],
         keep: Callable[[str, Trial], None],
+        rule_out: Callable[[Trial], None],
         thinking: AbstractContextManager[None],
         folder: Path,
         seed: int,
@@ -141,6 +145,7 @@ class JointSearch:
         self._kernel_evaluator = kernel_evaluator
         self._stored = stored
         self._keep = keep
+        self._rule_out = rule_out
         self._folder = folder
         self._seed = seed
         self._warn = warn
@@ -162,6 +167,12 @@ class JointSearch:
         self._runs: dict[tuple[int, ...], Trial] = {}
         self._failures = Counter[tuple[int, ...]]()
         self._asked: set[Configuration] = set()
+        #: The signatures that an instrumented run has told of, those that it rules out, and what is to be run to see
+        #: whether such runs hold.
+        self._foretold: set[tuple[int, ...]] = set()
+        self._ruled_out: set[tuple[int, ...]] = set()
+        self._samples: list[Configuration] = []
+        self._has_sounded = False
         #: Columns and tables of the terms of the time of a run, each with what it was made from.
         self._terms_of: dict[Launched, tuple[object, tuple[int, ...], NDArray[np.float64]]] = {}
         #: Configurations of kernels to begin with; None before it is known which.
@@ -192,6 +203,10 @@ class JointSearch:
             if self._signatures is not None:
                 self._signatures.observe(self._space.codes([index]), [trial])
             codes = self._codes(self._application.signature_of(trial.configuration))
+            self._asked.add(trial.configuration)
+            if trial.is_screened:
+                self._ruled_out.add(codes)
+                continue
             if trial.is_valid:
                 self._runs[codes] = trial
             else:
@@ -200,9 +215,17 @@ class JointSearch:
                 launches = trial.metric(LAUNCHES + name)
                 if math.isfinite(launches):
                     counts.tell(codes, launches)
-            self._asked.add(trial.configuration)
             self._told.append(trial)
             self._tell_times(trial)
+
+    def forget(self, ruled_out: Sequence[Configuration]) -> None:
+        """Take back what was told of configurations that were ruled out, as instrumented errors were off."""
+        if not ruled_out or self._signatures is None:
+            return
+        self._signatures.forget_foretold()
+        self._foretold.clear()
+        self._ruled_out -= {self._codes(self._application.signature_of(each)) for each in ruled_out}
+        self._asked -= set(ruled_out)
 
     def _tell_times(self, trial: Trial) -> None:
         """Learn the times that launches took within a run, of kernels all of whose launches are in the same types."""
@@ -413,6 +436,18 @@ class JointSearch:
             by_place = dict(chosen)
             yield tuple(by_place.get(at, code) for at, code in enumerate(codes))
 
+    def _alone(self, codes: tuple[int, ...]) -> Iterator[Configuration]:
+        """Yield configurations of one type throughout, and of the widest types but one in each narrower type."""
+        widest = self._codes((self._signature(codes) | self._widest)[name] for name in self._names)
+        changes = (
+            tuple(code if column == at else known for at, known in enumerate(widest))
+            for column, values in enumerate(self._values)
+            for code in range(len(values))
+        )
+        for each in (*self._uniform(codes), *changes):
+            if (configuration := self._tuned(self._signature(each))) is not None:
+                yield configuration
+
     def _uniform(self, codes: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return a signature in one type throughout, in each, the widest first."""
         types = uniform_types(self._space.parameters).values()
@@ -452,7 +487,7 @@ class JointSearch:
         if self._design:
             measured, configurations = self._design.pop(0)
             return measured, configurations[:left]
-        runs = len(self._asked)
+        runs = len(self._told)
         candidate = self._candidate(terms, start, best_ms, _LEAST_PROBABILITY, is_known=leader is not None)
         if candidate is not None and (leader is None or runs <= _RUNS_SHARE * (runs + self._kernel_evaluations)):
             return candidate
@@ -527,7 +562,7 @@ class JointSearch:
         return [self._signature(codes) for codes in found[-1:] if codes != start]
 
     def _is_tried(self, codes: tuple[int, ...]) -> bool:
-        return codes in self._runs or self._failures[codes] >= _FAILURES
+        return codes in self._runs or codes in self._ruled_out or self._failures[codes] >= _FAILURES
 
     def _values_of_runs(
         self,
@@ -560,6 +595,45 @@ class JointSearch:
     ) -> Configuration | None:
         """Return the configuration that is most worth a run, with this probability at least; None if none is.
 
+        Where instrumented runs tell of errors, they have told of it and of those that come next.
+        """
+        while True:
+            ranked = self._ranked(terms, start, best_ms, least, is_known=is_known)
+            ahead = list(itertools.islice(ranked, _AHEAD))
+            if not self._has_sounded:
+                self._has_sounded = self._foretell(self._alone(start))
+            if not self._has_sounded or not self._foretell(ahead):
+                samples = [sample for sample in self._samples if sample not in self._asked]
+                return next(iter([*samples, *ahead]), None)
+
+    def _foretell(self, configurations: Iterable[Configuration]) -> bool:
+        """Have instrumented runs tell of the errors of configurations; return whether something was learned."""
+        news = False
+        for configuration in configurations:
+            codes = self._codes(self._application.signature_of(configuration))
+            if self._signatures is None or codes in self._foretold or self._is_tried(codes):
+                continue
+            found = self._evaluator.foretold(configuration)
+            if found is None:
+                continue
+            news = True
+            self._foretold.add(codes)
+            index = self._space.index(configuration)
+            assert index is not None
+            self._signatures.foretell(self._space.codes([index]), [found.trial], found.agreement)
+            if found.trial.is_screened:
+                self._ruled_out.add(codes)
+                self._asked.add(configuration)
+                self._rule_out(found.trial)
+            elif found.is_sample:
+                self._samples.append(configuration)
+        return news
+
+    def _ranked(
+        self, terms: Sequence[Term], start: tuple[int, ...], best_ms: float, least: float, *, is_known: bool
+    ) -> Iterator[Configuration]:
+        """Yield the configurations that are worth a run, with this probability at least, what is most worth it first.
+
         The fastest of all are looked at, and those near the leader: of very many, the fastest are all too narrow. From
         what promises most of these it goes on uphill.
         """
@@ -579,7 +653,7 @@ class JointSearch:
                 break
             new = list(self._near(max(ranked, key=ranked.__getitem__)))
         ordered = sorted(ranked, key=lambda codes: (-ranked[codes], codes))
-        return next(filter(None, (self._assembled(self._signature(codes)) for codes in ordered)), None)
+        return filter(None, (self._assembled(self._signature(codes)) for codes in ordered))
 
     def _promising(
         self, signature: Mapping[str, Value], total_ms: float, left: int

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from typing import Final
 
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.loop import Stopwatch
 from mptune.objective import Objective
-from mptune.results import Trial
+from mptune.results import TRACED_ERROR, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
@@ -18,6 +19,9 @@ from mptune.store import KERNEL, RunState, RunStore
 from mptune.tuner.warnings import Warnings
 
 __all__ = ["Ledger"]
+
+#: For each evaluation of the budget, so many configurations may be ruled out without compiling and not be counted.
+_FREE: Final = 10
 
 
 class Ledger(Evaluator):
@@ -54,6 +58,8 @@ class Ledger(Evaluator):
         #: Every trial of this run so far, in the order in which they ended, and the phase of each.
         self.trials: dict[Configuration, Trial] = {}
         self.phases: dict[Configuration, str] = {}
+        #: Those of these that were ruled out without compiling.
+        self._screened: dict[Configuration, Trial] = {}
         #: The configurations whose trials were taken from the run file.
         self.replayed: set[Configuration] = set()
         self._best: Trial | None = None
@@ -100,12 +106,13 @@ class Ledger(Evaluator):
 
     def remaining(self) -> int:
         """Return how many more evaluations the phase may have; 0 once the time is up."""
-        return self._budget - len(self.trials) - self.kernel_evaluations if self._is_in_time else 0
+        return self._budget - self.evaluations - self.kernel_evaluations if self._is_in_time else 0
 
     def has_room(self, configuration: Configuration) -> bool:
         """Whether a device is free, and time and budget allow it; stored trials come before new ones."""
-        limit = self._budget if configuration in self._stored else self._budget - len(self._stored)
-        begun = len(self.trials) + self.kernel_evaluations + self._evaluator.under_way
+        stored = sum(not trial.is_screened for trial in self._stored.values())
+        limit = self._budget if configuration in self._stored else self._budget - stored
+        begun = self.evaluations + self.kernel_evaluations + self._evaluator.under_way
         return self.under_way < self._evaluator.capacity and self._is_in_time and begun < limit
 
     def prepare(self, configuration: Configuration) -> None:
@@ -143,12 +150,32 @@ class Ledger(Evaluator):
         if trial != stored or trial.configuration in self._revived:
             self._file.add(trial, phase, self.spent())
         is_again = trial.configuration in self.trials
+        self._screened.pop(trial.configuration, None)
+        if trial.is_screened:
+            self._screened[trial.configuration] = trial
         self.trials[trial.configuration] = trial
         self.phases[trial.configuration] = phase
         # What is measured again may have been the best.
         rivals = self.trials.values() if is_again else (*([self._best] if self._best else []), trial)
         self._best = self.objective.best([rival for rival in rivals if rival.is_checked])
         return trial
+
+    @property
+    def evaluations(self) -> int:
+        """How many of the budget's evaluations the trials are: all but those that were ruled out without compiling.
+
+        Of very many of those, which cost time too, the rest counts.
+        """
+        return len(self.trials) - min(len(self._screened), _FREE * self._budget)
+
+    def reinstated(self) -> list[Configuration]:
+        """Take back what is not hopeless after all, and return these configurations, the most accurate first."""
+        found = [trial for trial in self._screened.values() if not self._evaluator.is_hopeless_still(trial)]
+        for trial in found:
+            del self.trials[trial.configuration], self.phases[trial.configuration], self._screened[trial.configuration]
+        if found:
+            self._file.retire(found)
+        return [trial.configuration for trial in sorted(found, key=lambda trial: trial.metric(TRACED_ERROR))]
 
     @property
     def kernel_evaluations(self) -> int:
@@ -199,7 +226,8 @@ class Ledger(Evaluator):
         outdated: set[Configuration] = set()
         retired = self._file.trials("stale")
         stored = self._file.trials()
-        for trial in (*retired, *stored):
+        # Of those ruled out by an instrumented run, what was taken back was not hopeless.
+        for trial in (*(trial for trial in retired if not trial.is_screened), *stored):
             is_valid = trial.configuration in self._space
             is_current = is_valid and trial.key == self._evaluator.key_of(trial.configuration)
             (outdated.discard if is_current else outdated.add)(trial.configuration)

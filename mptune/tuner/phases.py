@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import math
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -22,12 +23,13 @@ from mptune.loop import ask_and_tell
 from mptune.objective import Objective
 from mptune.policy import MeasurementPolicy
 from mptune.rendering import render
-from mptune.results import TRACED_ERROR, Status, Trial
+from mptune.results import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
+from mptune.strategies.base import Strategy
 from mptune.tuner.cold import compare_cold
 from mptune.tuner.findings import findings
 from mptune.tuner.joint import JointSearch
@@ -87,6 +89,8 @@ class Phases:
             self._tell_verified,
             warn,
         )
+        #: What is evaluated after all.
+        self._reinstated: deque[Configuration] = deque()
         #: How many of the run file's trials were measured under other conditions.
         self.outdated = self._ledger.outdated
 
@@ -127,14 +131,24 @@ class Phases:
         strategy.tell(list(ledger.trials.values()))
         if share:
             # What is tuned well by then may have the widest types only because these were met first.
-            self._evaluate("search", (len(ledger.trials) + searched) // 2, strategy.ask, strategy.tell)
+            self._evaluate("search", (ledger.evaluations + searched) // 2, self._asking(strategy), strategy.tell)
             self._narrow(ledger.result().best, searched)
-            self._find_baseline((len(ledger.trials) + searched) // 2)
+            self._find_baseline((ledger.evaluations + searched) // 2)
             strategy.tell(list(ledger.trials.values()))
-        self._evaluate("search", searched, strategy.ask, strategy.tell)
+        self._evaluate("search", searched, self._asking(strategy), strategy.tell)
         self._confirm_baseline(most)
         strategy.tell(list(ledger.trials.values()))
-        self._evaluate("search", most, strategy.ask, strategy.tell)
+        self._evaluate("search", most, self._asking(strategy), strategy.tell)
+
+    def _asking(self, strategy: Strategy) -> Callable[[int], list[Configuration]]:
+        """Return what asks a strategy, after what was ruled out by instrumented errors that turned out to be off."""
+
+        def ask(n: int) -> list[Configuration]:
+            self._reinstated += self._ledger.reinstated()
+            again = [self._reinstated.popleft() for _ in range(min(n, len(self._reinstated)))]
+            return again or strategy.ask(n)
+
+        return ask
 
     def _search_jointly(self, application: Application) -> None:
         """Search an application by models of its kernels' times and of its error; see :mod:`mptune.tuner.joint`."""
@@ -151,6 +165,7 @@ class Phases:
                     self._kernel_evaluator,
                     ledger.stored_of_kernel,
                     self._keep_of_kernel,
+                    self._keep_ruled_out,
                     ledger.searching,
                     Path(folder),
                     self._settings.seed,
@@ -165,12 +180,13 @@ class Phases:
             def evaluate(phase: str, configurations: Sequence[Configuration]) -> None:
                 waiting = iter(configurations)
                 self._evaluate(phase, budget, lambda n: list(islice(waiting, n)), joint.tell)
+                joint.forget(ledger.reinstated())
 
             looks = True
 
             def look(trial: Trial) -> None:
                 nonlocal looks
-                if not looks or not joint.is_new(trial.configuration) or TRACED_ERROR in trial.measurement.metrics:
+                if not looks or not joint.is_new(trial.configuration) or trial.is_screened:
                     return
                 try:
                     joint.look(trial.configuration)
@@ -221,6 +237,11 @@ class Phases:
         ledger, settings = self._ledger, self._settings
         ledger.keep_of_kernel(label, trial)
         self._on_progress(Progress(f"kernel {label}", trial, ledger.result, settings.budget, ledger.elapsed_s, False))
+
+    def _keep_ruled_out(self, trial: Trial) -> None:
+        ledger, settings = self._ledger, self._settings
+        kept = ledger.keep(trial, "search")
+        self._on_progress(Progress("search", kept, ledger.result, settings.budget, ledger.elapsed_s, False))
 
     def _listing(self, trial: Trial) -> str | None:
         """Return the assembly of a configuration where it runs on this machine's processor."""
@@ -284,7 +305,7 @@ class Phases:
         The fastest are given the baseline's types, and the baseline the types of the best; between these, a model of
         time to which types are one more feature proposes baselines. So neither is better tuned than the other.
         """
-        third = -(-(budget - len(self._ledger.trials)) // 3)
+        third = -(-(budget - self._ledger.evaluations) // 3)
         self._cross(budget - third)
         strategy = self._plan.baseline_strategy(self._space, self._ledger.objective)
         strategy.tell(list(self._ledger.trials.values()))
@@ -345,12 +366,12 @@ class Phases:
 
     def _spend_the_rest(self) -> None:
         """Search baselines with what was kept for the winner's and is left."""
-        if isinstance(self._kernel, Application) or len(self._ledger.trials) >= self._settings.budget:
+        if isinstance(self._kernel, Application) or self._ledger.evaluations >= self._settings.budget:
             return
         for phase, make in (("baseline", self._plan.baseline_strategy), ("search", self._plan.strategy)):
             strategy = make(self._space, self._ledger.objective)
             strategy.tell(list(self._ledger.trials.values()))
-            self._evaluate(phase, self._settings.budget, strategy.ask, strategy.tell)
+            self._evaluate(phase, self._settings.budget, self._asking(strategy), strategy.tell)
 
     def _say_what_is_untried(self) -> None:
         settings = self._settings
