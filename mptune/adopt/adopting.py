@@ -29,14 +29,16 @@ from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import Built, build, run
 from mptune.adopt.sizes import RECORD, FoundSizes, find_sizes, hashed
-from mptune.adopt.writing import OFFERED, Adopted, classes_in, write
+from mptune.adopt.writing import OFFERED, Adopted, Draws, classes_in, write
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
+from mptune.buffers.draws import FIRST, Draw, Stream
 from mptune.errors import MptuneError
 from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.processes import Channel, ChildEnded, PythonChild
 from mptune.registry import load_tunable
 
 __all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
@@ -49,6 +51,10 @@ _PROBED_S: Final = 10.0
 _MOST_PROBED: Final = 20
 #: Of numbers that a program prints, when its sums have another order.
 _LARGEST_DIFFERENCE: Final = 1e-6
+#: By how much numbers are changed for fresh inputs, the first that does not break the answer.
+_CHANGES: Final = (0.1, 0.01, 0.001)
+_LARGEST_CHANGE: Final = 4.0
+_DRAW_LIMIT_S: Final = 60.0
 #: Of an answer in the program's own types, against the program's own: the same operations in another order, at most.
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
 
@@ -118,25 +124,30 @@ def adopt(
         found = find_sizes(program, classes, parameter_of, built, captured, Path(scratch) / "sizes")
         target = Path(scratch) / folder.name
 
-        def written(*, zeroed: bool) -> Adopted:
+        def written(draws: Draws | None = None) -> Adopted:
             return write(
                 *(program, classes, parameter_of, captured, target),
                 metric=settings.metric,
                 zeroed=zeroed,
                 numbers=found.numbers,
+                draws=draws,
             )
 
         zeroed = False
-        made = written(zeroed=zeroed)
+        made = written()
         on_progress("comparing it with the program")
         try:
             errors = _checked(made)
         except ProgramError:
             # Some programs count on memory that nobody wrote to.
-            made = written(zeroed=(zeroed := True))
+            zeroed = True
+            made = written()
             errors = _checked(made)
+        if made.draws.of != "data":
+            on_progress("finding out what fresh inputs can be")
+            made = _with_draws(made, written)
         document = _document(made, folder, program, settings, captured, found, errors, time.monotonic() - began)
-        document["zeroed"] = zeroed
+        document |= {"zeroed": zeroed, "draws": dataclasses.asdict(made.draws)}
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         _replace(made.folder, folder)
     return made, document
@@ -312,17 +323,7 @@ def _checked(made: Adopted) -> dict[str, float]:
     Raises:
         ProgramError: too far.
     """
-    application = load_tunable(made.folder / f"{made.name}.py")
-    assert isinstance(application, Application)
-    sizes = application.resolve_sizes()
-    backend = get_backend("host")
-    given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
-    configuration = widest(application, sizes, backend.device.constraints())[0]
-    launcher = ApplicationLauncher(application, configuration, backend)
-    try:
-        outputs, _ = launcher.run(given, all_sizes, Arrays())
-    finally:
-        launcher.close()
+    outputs = _answer(made.folder / f"{made.name}.py", FIRST)
     errors: dict[str, float] = {}
     for buffer in made.buffers:
         for start, theirs in buffer.results.items():
@@ -336,6 +337,57 @@ def _checked(made: Adopted) -> dict[str, float]:
                     "that another order of operations explains; please report this with the program"
                 )
     return errors
+
+
+def _answer(definition: Path, draw: Draw) -> Mapping[str, NDArray[Any]]:
+    """Return the outputs of what was made, in the program's own types."""
+    application = load_tunable(definition)
+    assert isinstance(application, Application)
+    sizes = application.resolve_sizes()
+    backend = get_backend("host")
+    given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0, draw))
+    configuration = widest(application, sizes, backend.device.constraints())[0]
+    launcher = ApplicationLauncher(application, configuration, backend)
+    try:
+        outputs, _ = launcher.run(given, all_sizes, Arrays())
+    finally:
+        launcher.close()
+    return outputs
+
+
+def _with_draws(made: Adopted, written: Callable[[Draws], Adopted]) -> Adopted:
+    """Return what was made with fresh inputs that change its answer and do not break it, if there are such."""
+    for draws in (Draws(of, by) for of in ("computed", "numbers") for by in _CHANGES):
+        if made.draws != draws:
+            made = written(draws)
+        if made.draws == draws and _can_be_drawn(made):
+            return made
+    return written(Draws("nothing", 0.0))
+
+
+def _can_be_drawn(made: Adopted) -> bool:
+    """Whether a fresh input has another answer, of about the same size; in a process of its own, which it may crash."""
+    child = PythonChild("mptune.adopt.adopting:tell_change", keeps_output=True)
+    try:
+        child.send(str(made.folder / f"{made.name}.py"))
+        return child.receive(_DRAW_LIMIT_S) is True
+    except (ChildEnded, TimeoutError):
+        return False
+    finally:
+        child.kill()
+
+
+def tell_change(channel: Channel) -> None:
+    """Tell whether a fresh input of a definition has another answer than the first one, of about the same size."""
+    definition = Path(channel.recv())
+    first, fresh = (_answer(definition, draw) for draw in (FIRST, Draw(Stream.UNSEEN)))
+    changes = []
+    for name, values in first.items():
+        if values.dtype.kind == "f":
+            one, other = (np.linalg.norm(found.astype(np.float64).ravel()) for found in (values, fresh[name]))
+            is_like = bool(np.isfinite(fresh[name]).all()) and one / _LARGEST_CHANGE <= other <= one * _LARGEST_CHANGE
+            changes.append(is_like and not np.array_equal(values, fresh[name]))
+    channel.send(bool(changes) and all(changes))
 
 
 def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:

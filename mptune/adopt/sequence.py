@@ -20,6 +20,8 @@ _LONGEST_BODY: Final = 256
 _MOST_LISTED: Final = 12
 _INDENT: Final = "    "
 _VARIABLES: Final = "ijklmn"
+#: What takes its arguments in order.
+_IN_ORDER: Final = ("copy", "fill", "swap", "write", "vary")
 
 Number = int | float
 
@@ -29,7 +31,8 @@ class Call:
     """One call of what the steps of an application are given.
 
     Attributes:
-        function: a kernel's name, or ``copy``, ``fill``, ``swap`` or ``write``, which take their arguments in order.
+        function: a kernel's name, or ``copy``, ``fill``, ``swap``, ``write`` or ``vary``, which take their arguments in
+            order; the last is a function of the definition's own.
         buffers: the buffers passed, by argument.
         values: the numbers passed, by argument.
         tables: of values that are rows of a table, which is what is passed: the table, by argument.
@@ -62,6 +65,7 @@ def replay(
     may_swap: Callable[[str, str], bool] = lambda one, other: True,  # noqa: ARG005
     text_of: Callable[[Call, str, Number], str] = lambda call, argument, value: repr(value),  # noqa: ARG005
     written: Callable[[str, Sequence[Number], str], str | None] = lambda name, values, text: text,  # noqa: ARG005
+    has_draws: bool = False,
 ) -> Replay:
     """Return what was called as the text of Python that calls it again.
 
@@ -71,9 +75,10 @@ def replay(
         text_of: how a number that an argument of a call always has is written.
         written: is told of each number of the text a name, what it is each time and how it would be written, and says
             how it is; None for one that is looked up in a table.
+        has_draws: whether floating-point numbers go through the definition's own function ``near``.
     """
     nodes, places = _swapped(_with_loops([_Leaf.of(call) for call in calls]), may_swap)
-    writer = _Writer(text_of, written)
+    writer = _Writer(text_of, written, has_draws)
     lines = tuple(writer.lines(nodes, ()))
     return Replay((*writer.iterators, *lines), writer.tables, places)
 
@@ -328,8 +333,9 @@ class _Writer:
         self,
         text_of: Callable[[Call, str, Number], str],
         written: Callable[[str, Sequence[Number], str], str | None],
+        has_draws: bool,
     ) -> None:
-        self._text_of, self._written = text_of, written
+        self._text_of, self._written, self._has_draws = text_of, written, has_draws
         self._named: dict[str, int] = {}
         self.tables: dict[str, NDArray[Any]] = {}
         #: Lines that come first.
@@ -357,10 +363,15 @@ class _Writer:
                 natural = self._text_of(call, argument, values[0])
             else:
                 natural = self._varying(call.function, argument, values, around)
-            given.append((argument, self._number(call.function, argument, values, around, natural)))
+            text = self._number(call.function, argument, values, around, natural)
+            if self._has_draws and call.function not in _IN_ORDER and isinstance(values[0], float):
+                text = f"near(run, {text})"
+            given.append((argument, text))
         tables = dict(call.tables)
         given = [(name, f"{_looked_up(tables[name])}[{text}]" if name in tables else text) for name, text in given]
-        in_order = call.function in ("copy", "fill", "swap", "write")
+        if call.function == "vary":
+            return f"vary(run, {', '.join(text for _, text in given)})"
+        in_order = call.function in _IN_ORDER
         return f"run.{call.function}({', '.join(text if in_order else _passed(name, text) for name, text in given)})"
 
     def _number(

@@ -234,7 +234,7 @@ def _run_again(
     from mptune.adopt.phases import files_in_phases
     from mptune.adopt.reading import read
     from mptune.adopt.running import build
-    from mptune.adopt.writing import classes_in, common_folder, write_data
+    from mptune.adopt.writing import Draws, classes_in, common_folder, write_data
 
     given = record["program"]
     root = common_folder([Path(file) for file in given["files"]])
@@ -264,7 +264,16 @@ def _run_again(
         fixed = {name: value for name, value in record["sizes"].items() if name not in positions}
         numbers = Numbers(record["numbers"], {name: sizes[name] for name in positions}, fixed)
         classes = classes_in(program, captured)
-        layout = write_data(program, classes, parameter_of, captured, data, zeroed=record["zeroed"], numbers=numbers)
+        layout = write_data(
+            program,
+            classes,
+            parameter_of,
+            captured,
+            data,
+            zeroed=record["zeroed"],
+            numbers=numbers,
+            draws=Draws(**record["draws"]),
+        )
         numbers.check()
         if hashed(layout) != record["layout"]:
             raise ProgramError("the program launches something else, or on other buffers")
@@ -297,7 +306,7 @@ def _put(new: Path, target: Path) -> None:
 def _record(folder: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if not {"size_arguments", "numbers", "layout", "zeroed"} <= found.keys():
+        if not {"size_arguments", "numbers", "layout", "zeroed", "draws"} <= found.keys():
             raise ValueError("it is of another version of mptune")
     except (OSError, ValueError) as error:
         raise KernelError(

@@ -33,7 +33,17 @@ from mptune.adopt.template import Template, class_of, fields_of, template
 from mptune.kernel.application import TAKEN
 from mptune.precision import POLICIES
 
-__all__ = ["Adopted", "AdoptedBuffer", "AdoptedParameter", "classes_in", "write"]
+__all__ = [
+    "Adopted",
+    "AdoptedBuffer",
+    "AdoptedParameter",
+    "Draws",
+    "classes_in",
+    "common_folder",
+    "draft",
+    "write",
+    "write_data",
+]
 
 #: The types offered for one that is written in the program, the program's own first.
 OFFERED: Final = {
@@ -144,6 +154,20 @@ class AdoptedParameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Draws:
+    """What is changed for every draw of the inputs but the first, which is the program's own.
+
+    Attributes:
+        of: "data": what the program copies to the device; "computed": what its first launches compute without any;
+            "numbers": the floating-point numbers that kernels are passed; "nothing".
+        by: the largest change of a number, as a part of it.
+    """
+
+    of: str = "data"
+    by: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
 class Adopted:
     """What a program became.
 
@@ -157,6 +181,7 @@ class Adopted:
         sizes: by name.
         notes: what a user should know.
         layout: what runs of the program at other sizes have to have in common with this one.
+        draws: what is changed for fresh inputs.
     """
 
     name: str
@@ -168,6 +193,7 @@ class Adopted:
     sizes: Mapping[str, int]
     notes: tuple[str, ...]
     layout: str
+    draws: Draws
 
 
 def write(
@@ -180,6 +206,7 @@ def write(
     metric: str | None = None,
     zeroed: bool = False,
     numbers: Numbers | None = None,
+    draws: Draws | None = None,
 ) -> Adopted:
     """Write what a program became to a folder, which ``mptune tune`` then takes.
 
@@ -192,12 +219,14 @@ def write(
         metric: how the outputs are compared.
         zeroed: whether memory that nothing is copied to is zero at first, as for programs that leave some of it out.
         numbers: how its numbers are written, if that was found out.
+        draws: what is changed for fresh inputs if it can be; by default what the program copies to the device, or else
+            what it computes.
 
     Raises:
         ProgramError: what it did cannot be replayed.
     """
     name = re.sub(r"\W+", "_", folder.name)
-    writer = _Writer(program, classes, parameter_of, capture, name, numbers)
+    writer = _Writer(program, classes, parameter_of, capture, name, numbers, draws)
     if zeroed:
         writer.zero()
     texts = {**writer.templates(), f"{name}.py": writer.definition(metric)}
@@ -224,13 +253,14 @@ def write_data(
     *,
     zeroed: bool,
     numbers: Numbers,
+    draws: Draws,
 ) -> str:
     """Write the data alone of what a program did in a run at other sizes; return its layout.
 
     Raises:
         ProgramError: what it did cannot be replayed.
     """
-    writer = _Writer(program, classes, parameter_of, capture, "", numbers)
+    writer = _Writer(program, classes, parameter_of, capture, "", numbers, draws)
     if zeroed:
         writer.zero()
     writer.save_data(folder)
@@ -362,12 +392,13 @@ class _Writer:
         capture: Capture,
         name: str,
         numbers: Numbers | None = None,
+        draws: Draws | None = None,
     ) -> None:
         self._program, self._classes, self._capture = program, classes, capture
         self._numbers = numbers or Numbers()
         self._parameter_of, self._name = parameter_of, name
         self._class_of = {(m.function, m.name): each for each in classes.classes for m in each.members}
-        self._taken = {*TAKEN, *keyword.kwlist}
+        self._taken = {*TAKEN, *keyword.kwlist, "draw"}
         #: Of each parameter of a kernel its name in the program, and whose it is: the kernel's, or a struct's.
         self._declared: dict[tuple[str, str], tuple[str, str]] = {}
         self.notes: list[str] = []
@@ -396,10 +427,17 @@ class _Writer:
         calls = list(self._without_repeats(self._calls()))
         self.buffers = tuple(self._buffer_of.values())
         self._find_results()
-        self.replay = replay(calls, may_swap=self._may_swap, text_of=self._text_of, written=self._written)
+        self.draws, calls = self._drawn(calls, draws)
+        self.replay = replay(
+            calls,
+            may_swap=self._may_swap,
+            text_of=self._text_of,
+            written=self._written,
+            has_draws=self.draws.of == "numbers",
+        )
         self._move_results()
         self.buffers += tuple(field for buffer in self.buffers if buffer.structs for field in self._fields_of(buffer))
-        self._finite = dict(self._find_finite())
+        self._finite = {} if self._numbers.is_draft else dict(self._find_finite())
 
     @cached_property
     def _templates(self) -> dict[str, Template]:
@@ -690,6 +728,38 @@ class _Writer:
             self.notes.append(
                 f"{name} is launched {count} times on the same data, which gives the same: once is enough"
             )
+
+    def _drawn(self, calls: list[Call], wanted: Draws | None) -> tuple[Draws, list[Call]]:
+        """Return what is changed for fresh inputs, and the calls with what that takes."""
+        has_data = any(
+            buffer.initial is not None
+            and buffer.initial.any()
+            and (
+                buffer.stored.kind == "f"
+                or (buffer.structs is not None and any(f.scalar in _NUMPY for f in buffer.structs.fields))
+            )
+            for buffer in self.buffers
+        )
+        wanted = wanted or Draws("data" if has_data else "computed")
+        if wanted.of == "computed":
+            written: dict[str, None] = {}
+            for place, call in enumerate(calls):
+                roles = (
+                    {p.name: p.role for p in self._launched[call.function].parameters}
+                    if call.function in self._launched
+                    else {}
+                )
+                if any(buffer in written and roles.get(name) != "out" for name, buffer in call.buffers):
+                    vary = Call("vary", tuple(("", name) for name in written))
+                    return wanted, [*calls[:place], vary, *calls[place:]]
+                floating = {buffer.name for buffer in self.buffers if buffer.stored.kind == "f"}
+                written |= dict.fromkeys(b for name, b in call.buffers if roles.get(name) != "in" and b in floating)
+            wanted = Draws("numbers", wanted.by)
+        if wanted.of == "numbers" and not any(
+            isinstance(value, float) for call in calls if call.function in self._launched for _, value in call.values
+        ):
+            wanted = Draws("nothing", 0.0)
+        return wanted, calls
 
     def _can_be_repeated(self, call: Call) -> bool:
         """Whether a launch reads nothing of what it writes."""
@@ -1008,7 +1078,8 @@ class _Writer:
         kept = tuple(each for each in self._classes.classes if each.kept and labels & set(each.kernels))
         parameters = tuple(self._parameters())
         sizes, notes = self.sizes, tuple(self.notes)
-        return Adopted(self._name, folder, kernels, self.buffers, parameters, kept, sizes, notes, self.layout)
+        draws, layout = self.draws, self.layout
+        return Adopted(self._name, folder, kernels, self.buffers, parameters, kept, sizes, notes, layout, draws)
 
     def _parameters(self) -> Iterator[AdoptedParameter]:
         for name in dict.fromkeys(self._parameter_of.values()):
@@ -1055,16 +1126,26 @@ class _Writer:
         names |= {"OrdinalParameter"} if any(parameters for parameters, *_ in self._geometries.values()) else set()
         for each in self._launched.values():
             names |= {_ROLES[p.role] for p in each.parameters} | ({"Constant"} if self._constants_of(each) else set())
+        names |= {"Scalar"} if self._has_draw else set()
         imports = _wrapped("from mptune import ", sorted(names), "", "")
         first = "import functools\nimport importlib\n" if self.sizes else ""
         return f"{first}from pathlib import Path\n\nimport numpy as np\n\n{imports}"
 
+    @property
+    def _has_draw(self) -> bool:
+        """Whether the steps are told which draw it is."""
+        return self.draws.of in ("computed", "numbers")
+
     def _inputs(self) -> str:
-        if all(buffer.initial is None for buffer in self.buffers):
-            return _NO_INPUTS
-        text = _INPUTS.replace('dict(np.load(HERE / "inputs.npz"))', _AT_SIZE) if self.sizes else _INPUTS
-        structs = any(buffer.structs is not None and buffer.initial is not None for buffer in self.buffers)
-        return text.replace("    return given", f"{_STRUCTS}    return given") if structs else text
+        """Return the text of what makes the inputs."""
+        given = "{}"
+        if any(buffer.initial is not None for buffer in self.buffers):
+            given = 'dict(data("inputs.npz", **size))' if self.sizes else 'dict(np.load(HERE / "inputs.npz"))'
+        text = _INPUTS[self.draws.of if given != "{}" or self._has_draw else "nothing"]
+        if self.draws.of == "data" and any(b.structs is not None and b.initial is not None for b in self.buffers):
+            text = text.replace("    return given", f"{_STRUCTS}    return given")
+        share = f"{100 * self.draws.by:g}%"
+        return text.replace("GIVEN", given).replace("BY", repr(self.draws.by)).replace("SHARE", share)
 
     def _tables(self) -> str:
         if self.sizes:
@@ -1193,6 +1274,7 @@ class _Writer:
                 f"    {_wrapped('kernels=', list(self._launched), '[', '],')}",
                 "    buffers=[",
                 *(f"        {buffer.declared}," for buffer in self.buffers),
+                *(['        Scalar("draw", dtype="int64"),'] if self._has_draw else []),
                 "    ],",
                 f'    sizes={{"default": {{{sizes}}}}},',
                 "    inputs=inputs,",
@@ -1207,7 +1289,6 @@ class _Writer:
 
 
 _ROLES: Final = {"in": "In", "out": "Out", "inout": "InOut", "scalar": "Scalar"}
-_AT_SIZE: Final = 'dict(data("inputs.npz", **size))'
 _DATA: Final = '''
 #: The sizes of the run that was adopted.
 OWN = SIZES
@@ -1222,21 +1303,53 @@ def data(file, **size):
     with np.load(folder / file) as found:
         return {name: values if values.ndim else values[()] for name, values in found.items()}
 '''.strip()
-_NO_INPUTS: Final = '''
+_DRAW: Final = '''
+
 def inputs(rng, size):
-    """The program copies nothing to the device."""
-    return {}
-'''.strip()
-_INPUTS: Final = '''
+    """What the program copied to the device, and which draw it is."""
+    given = GIVEN
+    is_first = not rng.bit_generator.seed_seq.spawn_key
+    return {**given, "draw": 0 if is_first else int(rng.integers(1, 1 << 31))}
+'''
+#: The text of what makes the inputs, by what is changed in every draw but the first.
+_INPUTS: Final = {
+    "data": '''
 def inputs(rng, size):
-    """What the program copied to the device; in every draw but the first, each number is up to a tenth off."""
-    given = dict(np.load(HERE / "inputs.npz"))
+    """What the program copied to the device; in every draw but the first, each number is up to SHARE off."""
+    given = GIVEN
     if rng.bit_generator.seed_seq.spawn_key:
         for name, values in given.items():
             if values.dtype.kind == "f":
-                given[name] = values * (1 + 0.1 * rng.uniform(-1, 1, values.shape))
+                given[name] = values * (1 + BY * rng.uniform(-1, 1, values.shape))
     return given
+'''.strip(),
+    "computed": '''
+def vary(run, *buffers):
+    """Change what was computed, in every draw but the first: each number by up to SHARE."""
+    if run.draw:
+        rng = np.random.default_rng(run.draw)
+        for buffer in buffers:
+            values = run.read(buffer)
+            run.write(buffer, values * (1 + BY * rng.uniform(-1, 1, values.shape)))
 '''.strip()
+    + "\n"
+    + _DRAW.rstrip(),
+    "numbers": '''
+def near(run, number):
+    """Return a number; in every draw but the first one that is up to SHARE off, always the same for the same."""
+    if not run.draw:
+        return number
+    rng = np.random.default_rng([run.draw, *np.float64(number).tobytes()])
+    return number * (1 + BY * rng.uniform(-1, 1))
+'''.strip()
+    + "\n"
+    + _DRAW.rstrip(),
+    "nothing": '''
+def inputs(rng, size):
+    """What the program copied to the device; there is nothing to change for fresh inputs."""
+    return GIVEN
+'''.strip(),
+}
 
 
 _STRUCTS: Final = """
@@ -1245,7 +1358,7 @@ _STRUCTS: Final = """
             structs = given[name].view(RECORDS[name])
             for field in structs.dtype.names:
                 if structs[field].dtype.kind == "f":
-                    structs[field] *= 1 + 0.1 * rng.uniform(-1, 1, structs[field].shape)
+                    structs[field] *= 1 + BY * rng.uniform(-1, 1, structs[field].shape)
 """.lstrip("\n")
 
 

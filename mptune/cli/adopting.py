@@ -101,6 +101,9 @@ def print_adopted(document: Mapping[str, Any]) -> None:
                 f"sizes: {sizes}" + ("; the program is run again for others (--size NAME=VALUE)" if of else ""), "  "
             )
         )
+    draws = document["draws"]
+    share = f"by up to {100 * draws['by']:g}% " if draws["by"] else ""
+    echo(wrapped(f"fresh inputs change {share}{_CHANGED[draws['of']]}", "  "))
     for why in document["no_sizes"]:
         echo(wrapped(why, "  "))
     for name, why in document["kept"].items():
@@ -114,6 +117,14 @@ def print_adopted(document: Mapping[str, Any]) -> None:
     echo(wrapped(f"answer in the program's own types: {shown}"))
     echo(wrapped(f"written to {folder} in {document['seconds']:.1f} s"))
     echo(f"to tune it: mptune tune {shlex.quote(_path(folder))} --max-error 1e-6")
+
+
+_CHANGED = {
+    "data": "each floating-point number that the program copies to the device",
+    "computed": "what its first launches compute, since it copies no floating-point numbers to the device",
+    "numbers": "each floating-point number that kernels are passed, since it copies none to the device",
+    "nothing": "nothing, so that no winner is verified on inputs that the search has not seen",
+}
 
 
 def _listed(what: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -115,8 +115,10 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     if answer:
         texts[f"{name}_answer.npz"] = _archive(answer)
     if application.path is not None:  # data that the definition reads from beside it
-        beside = sorted(application.path.parent.glob("*.npz"))
-        texts |= {path.name: path.read_bytes() for path in beside if f'"{path.name}"' in code}
+        home = application.path.parent
+        at_size = home / "_".join(f"{size}{value}" for size, value in winner.sizes.items())
+        beside = sorted((*home.glob("*.npz"), *at_size.glob("*.npz")))
+        texts |= {str(path.relative_to(home)): path.read_bytes() for path in beside if f'"{path.name}"' in code}
     texts["README.md"] = fill("application/README.md", {**values, "files": tuple(texts)})
     write_files(folder, texts)
     return Emission.of(winner, folder, tuple(texts))

@@ -240,6 +240,7 @@ def write_files(folder: Path, texts: Mapping[str, str | bytes]) -> None:
                     f"{path} exists and was not written by mptune emit: give another folder, or move it away"
                 )
         for name, text in texts.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             write_whole(folder / name, text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise MptuneError(f"cannot write to {folder}: {error.strerror or error}") from error

@@ -1,0 +1,85 @@
+"""Fresh inputs of programs that copy no floating-point numbers to the device."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.sizes import run_at
+from mptune.backends import get_backend
+from mptune.buffers.data import make_inputs
+from mptune.buffers.draws import FIRST, Draw, Stream
+from mptune.kernel import Application
+from mptune.kernel.limits import widest
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.registry import load_tunable
+
+PROGRAM = Path(__file__).parent / "programs" / "computed_start.cu"
+CELLS = 1000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the program becomes, with twelve turns of its loop and without any."""
+    found = tmp_path_factory.mktemp("draws")
+    adopt(AdoptSettings((PROGRAM,), (str(CELLS), "12")), found / "spread")
+    adopt(AdoptSettings((PROGRAM,), (str(CELLS), "0")), found / "bump")
+    return found
+
+
+def answer(definition: Path, draw: Draw, **sizes: int) -> np.ndarray:
+    application = load_tunable(definition)
+    assert isinstance(application, Application)
+    resolved = application.resolve_sizes("default", sizes)
+    backend = get_backend("host")
+    given, all_sizes = inputs_from(application, resolved, make_inputs(application, resolved, 0, draw))
+    configuration = widest(application, resolved, backend.device.constraints())[0]
+    launcher = ApplicationLauncher(application, configuration, backend)
+    try:
+        (found,) = launcher.run(given, all_sizes, Arrays())[0].values()
+    finally:
+        launcher.close()
+    return np.asarray(found)
+
+
+def bump(width: float = 0.1 * CELLS) -> np.ndarray:
+    at = np.arange(CELLS) - 0.5 * CELLS
+    return np.exp(-((at / width) ** 2))
+
+
+def spread(height: np.ndarray, turns: int) -> np.ndarray:
+    for _ in range(turns):
+        height = (np.roll(height, 1) + 2 * height + np.roll(height, -1)) / 4
+    return height
+
+
+def test_what_the_first_launches_compute_is_changed(folder: Path) -> None:
+    assert json.loads((folder / "spread" / "adopted.json").read_text())["draws"] == {"of": "computed", "by": 0.1}
+    assert answer(folder / "spread", FIRST) == pytest.approx(spread(bump(), 12), rel=1e-12)
+    one, other = (answer(folder / "spread", Draw(Stream.UNSEEN, number)) for number in (0, 1))
+    assert not np.array_equal(one, other)
+    for fresh in (one, other):
+        change = fresh / spread(bump(), 12) - 1
+        assert 0.01 < np.abs(change).max() < 0.1
+    assert np.array_equal(one, answer(folder / "spread", Draw(Stream.UNSEEN)))
+
+
+def test_numbers_of_kernels_that_read_nothing_are_changed(folder: Path) -> None:
+    assert json.loads((folder / "bump" / "adopted.json").read_text())["draws"] == {"of": "numbers", "by": 0.1}
+    assert answer(folder / "bump", FIRST) == pytest.approx(bump(), rel=1e-12)
+    fresh = answer(folder / "bump", Draw(Stream.UNSEEN))
+    width = 0.5 * CELLS / np.sqrt(-np.log(fresh[0]))
+    assert width != pytest.approx(0.1 * CELLS, rel=1e-6)
+    assert width == pytest.approx(0.1 * CELLS, rel=0.1)
+    assert fresh == pytest.approx(bump(width), rel=1e-9)
+
+
+def test_other_sizes_have_fresh_inputs_too(folder: Path) -> None:
+    run_at(folder / "spread", {"cells": 777, "turns": 9})
+    first, fresh = (answer(folder / "spread", draw, cells=777, turns=9) for draw in (FIRST, Draw(Stream.UNSEEN)))
+    assert first.shape == (777,)
+    assert 0.01 < np.abs(fresh / first - 1).max() < 0.1
