@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # importing it takes longer than finding out that there is no
     from mptune.store import RunInfo
 
 __all__ = [
+    "RECORD",
+    "adopted_record",
     "application_of_run",
     "bundled_applications",
     "bundled_kernels",
@@ -40,6 +42,8 @@ __all__ = [
     "tunable_of_run",
 ]
 
+#: What ``mptune adopt`` says of a definition that it wrote, beside it.
+RECORD = "adopted.json"
 _ENTRY_POINTS = "mptune.kernels"
 _MODULE_PREFIX = "_mptune_"
 
@@ -110,6 +114,15 @@ def load_tunable(name: str | Path) -> Tunable:
 def definition_hash(kernel: Tunable) -> str:
     """Return the SHA-256 of a kernel's definition file as hexadecimal digits; empty for one made in Python."""
     return hashlib.sha256(kernel.path.read_bytes()).hexdigest() if kernel.path else ""
+
+
+def adopted_record(folder: Path) -> dict[str, Any]:
+    """Return what ``mptune adopt`` says of the definition it wrote to a folder; empty if it wrote none there."""
+    try:
+        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 # -- the kernel of a run -------------------------------------------------------------------------

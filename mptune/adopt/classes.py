@@ -20,7 +20,7 @@ from mptune.adopt.parsing import Extent, Function, Node, TranslationUnit
 from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.cplusplus import Token, tokens
 
-__all__ = ["Copy", "Literal", "MathCall", "Member", "TypeClass", "TypeClasses", "TypeSlot", "type_classes"]
+__all__ = ["Copy", "Literal", "MathCall", "Member", "Read", "TypeClass", "TypeClasses", "TypeSlot", "type_classes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,25 @@ class MathCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """A place where the value of something that has a class is used.
+
+    Attributes:
+        extent: the variable, element or field (``u[i + 1]``).
+        type_class: the name of its class.
+        function: the kernel (its label), device or host function it is in.
+        is_device: whether that is code of the device.
+        is_stored: whether it is assigned, initialises a variable, is returned or is cast as it is, which converts it.
+    """
+
+    extent: Extent
+    type_class: str
+    function: str
+    is_device: bool
+    is_stored: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """A call of the runtime that is given memory of the device by a pointer of some class.
 
@@ -145,11 +164,17 @@ class Copy:
         call: the whole call.
         name: in CUDA's spelling.
         classes: for each argument the name of its class; "" for one that has none (numbers, sizes, host arrays).
+        arguments: where each argument is written.
+        elements: for each argument the type of the numbers it points at, or is an array of; "" for anything else.
+        sizes: for each argument the name of the class of a variable whose ``sizeof`` is in it; "" for none.
     """
 
     call: Extent
     name: str
     classes: tuple[str, ...]
+    arguments: tuple[Extent, ...]
+    elements: tuple[str, ...]
+    sizes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +186,14 @@ class TypeClasses:
         literals: in code of the device.
         calls: of mathematical functions, in code of the device.
         copies: calls of the runtime that are given pointers to the device.
+        reads: of single numbers that have a class, in all code.
     """
 
     classes: tuple[TypeClass, ...]
     literals: tuple[Literal, ...]
     calls: tuple[MathCall, ...]
     copies: tuple[Copy, ...]
+    reads: tuple[Read, ...]
 
     def __getitem__(self, name: str) -> TypeClass:
         for found in self.classes:
@@ -210,9 +237,14 @@ class TypeClasses:
             literals=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.literals),
             calls=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.calls),
             copies=tuple(
-                dataclasses.replace(each, classes=tuple("".join(met([name])) if name else "" for name in each.classes))
+                dataclasses.replace(
+                    each,
+                    classes=tuple("".join(met([name])) if name else "" for name in each.classes),
+                    sizes=tuple("".join(met([name])) if name else "" for name in each.sizes),
+                )
                 for each in self.copies
             ),
+            reads=tuple(dataclasses.replace(each, type_class=met([each.type_class])[0]) for each in self.reads),
         )
 
     def at(self, extent: Extent) -> TypeClass | None:
@@ -232,6 +264,7 @@ _SCALARS: Final = ("double", "float", "long double", "__half", "__nv_bfloat16")
 _VECTOR: Final = re.compile(r"(double|float|__half)([1234])")
 _QUALIFIERS: Final = re.compile(r"\b(const|volatile|struct|__restrict)\b")
 _TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
+_VARIABLES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
 _CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR")
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
 _NUMBER: Final = re.compile(r"\.?\d.*")
@@ -301,7 +334,8 @@ class _Finder:
         self._literals: dict[tuple[Extent, str], Literal] = {}
         self._calls: dict[tuple[Extent, str], MathCall] = {}
         self._met: dict[object, list[object]] = {}
-        self._copies: dict[Extent, tuple[str, list[object]]] = {}
+        self._copies: dict[Extent, tuple[str, list[object], Sequence[Node]]] = {}
+        self._reads: dict[tuple[Extent, str], tuple[object, bool, bool]] = {}
         self._follows: dict[object, list[object]] = {}
         self._types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
         self._memory_types: dict[str, TypeSlot] = {}
@@ -602,8 +636,30 @@ class _Finder:
             self._call(node, above)
         elif kind == "FLOATING_LITERAL" and self._on_device:
             self._literal(node, above)
+        elif kind == "UNEXPOSED_EXPR" and self._function is not None:
+            self._read(node, above)
         for child in children:
             self._statement(child, (*above, node))
+
+    def _read(self, node: Node, above: tuple[Node, ...]) -> None:
+        """Take in the conversion of a variable to its value."""
+        inner = node.children[0] if len(node.children) == 1 else None
+        while inner is not None and inner.kind == "PAREN_EXPR" and inner.children:
+            inner = inner.children[0]
+        if inner is None or inner.extent is None or (inner.kind not in _VARIABLES and inner.operator != "*"):
+            return
+        found = scalar_of(node.canonical)
+        if found is None or is_pointer(node.canonical) or found[1] != 1 or found != scalar_of(inner.canonical):
+            return
+        parent = next((each for each in reversed(above) if each.kind not in _TRANSPARENT), None)
+        is_stored = parent is not None and (
+            (parent.kind == "VAR_DECL" and parent.cursor.get_usr() not in self._follows)
+            or parent.kind in (*_CASTS, "RETURN_STMT")
+            or (parent.kind == "BINARY_OPERATOR" and parent.operator == "=")
+        )
+        assert self._function is not None
+        key = (inner.extent, self._function.label)
+        self._reads.setdefault(key, (self._place(inner), self._function.is_device, is_stored))
 
     def _in_loop(self, above: tuple[Node, ...]) -> bool:
         return any(node.kind in _LOOPS for node in above)
@@ -701,7 +757,7 @@ class _Finder:
         if node.extent is None:
             return
         places = [self._place(argument) for argument in arguments]
-        self._copies[node.extent] = (name, places)
+        self._copies[node.extent] = (name, places, arguments)
         direction = " ".join(inner.spelling for argument in arguments[3:] for inner in argument.walk())
         of_device = [place for place in places if place is not None]
         if "DeviceToDevice" in direction and len(places) > 1:
@@ -710,7 +766,7 @@ class _Finder:
             of_device = places[1:2] if "DeviceToHost" in direction or "FromSymbol" in name else places[:1]
         for inner in (inner for argument in arguments for inner in argument.walk()):
             extent = inner.extent
-            if inner.kind != "CXX_UNARY_EXPR" or inner.children or extent is None or not of_device:
+            if inner.kind != "CXX_UNARY_EXPR" or _variable_of(inner) or extent is None or not of_device:
                 continue
             words = self._within(extent.file, extent.start, extent.end)
             found = next((self._spelled(token.text) for token in words if self._spelled(token.text)), None)
@@ -793,7 +849,10 @@ class _Finder:
                 return []
             if kind in _CASTS:
                 place = self._cast(parent)
-                return [place] if place is not None else []
+                if place is not None or scalar_of(parent.canonical) is None:
+                    return [place] if place is not None else []
+                node = parent  # in a macro that stands for a number
+                continue
             if kind == "CALL_EXPR" and math_function(parent.spelling) is None:
                 called = parent.referenced
                 for index, argument in enumerate(parent.arguments):
@@ -905,12 +964,29 @@ class _Finder:
                 for key, call in sorted(self._calls.items())
                 if self._is_used(call.extent)
             ),
-            copies=tuple(
-                Copy(extent, name, found)
-                for extent, (name, places) in sorted(self._copies.items())
-                if any(found := tuple(names.get(self._root(place), "") for place in places))
+            copies=tuple(self._copies_named(names)),
+            reads=tuple(
+                Read(extent, names[root], function, is_device, is_stored)
+                for (extent, function), (place, is_device, is_stored) in sorted(self._reads.items())
+                if (root := self._root(place)) in names
             ),
         )
+
+    def _copies_named(self, names: Mapping[object, str]) -> Iterator[Copy]:
+        for extent, (name, places, given) in sorted(self._copies.items(), key=lambda copy: copy[0]):
+            found = tuple(names.get(self._root(place), "") for place in places)
+            if any(found):
+                sizes = tuple(names.get(self._root(self._sized(node)), "") for node in given)
+                elements = tuple(map(_pointed_at, given))
+                yield Copy(extent, name, found, tuple(a.extent or extent for a in given), elements, sizes)
+
+    def _sized(self, node: Node) -> object:
+        """Return the node of a variable whose numbers' size an expression computes with; None if there is none."""
+        for inner in node.walk():
+            variable = _variable_of(inner) if inner.kind == "CXX_UNARY_EXPR" else None
+            if variable is not None and variable.canonical.kind.name != "POINTER":
+                return self._place(variable)
+        return None
 
     def _named(self, nodes: Iterable[object], names: Mapping[object, str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(names[root] for node in nodes if (root := self._root(node)) in names))
@@ -971,6 +1047,22 @@ def _union(classes: Sequence[TypeClass]) -> TypeClass:
         kernels=tuple(dict.fromkeys(label for each in classes for label in each.kernels)),
         kept=next((each.kept for each in classes if each.kept), _mixed(members)),
     )
+
+
+def _variable_of(size: Node) -> Node | None:
+    """Return the expression whose size ``sizeof`` gives; None for a type."""
+    return next((child for child in size.children if child.kind not in ("TYPE_REF", "NAMESPACE_REF")), None)
+
+
+def _pointed_at(node: Node) -> str:
+    """Return the type of the numbers that an argument points at, or is an array of; "" for anything else."""
+    node = _bare(node)
+    kind = node.canonical
+    if not is_pointer(kind) or "REFERENCE" in kind.kind.name:
+        return kind.spelling if kind.spelling in _SCALARS else ""
+    inner = (kind.element_type if "ARRAY" in kind.kind.name else kind.get_pointee()).get_canonical()
+    name = _QUALIFIERS.sub("", inner.spelling).strip()
+    return name if name in _SCALARS or _VECTOR.fullmatch(name) else ""
 
 
 def _mixed(members: Sequence[Member]) -> str:

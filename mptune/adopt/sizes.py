@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mptune import __version__
 from mptune.errors import KernelError
+from mptune.registry import RECORD
 
 if TYPE_CHECKING:
     from mptune.adopt.capture import Capture
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RECORD", "FoundSizes", "find_sizes", "run_at"]
 
-#: What the folder of an adopted program says of itself, for whoever comes back to the program.
-RECORD: Final = "adopted.json"
 #: The same of a folder with what a run at other sizes has left.
 _RUN: Final = "run.json"
 #: How long it may take to find the sizes of a program, and a run for that, which may take this many times its own.

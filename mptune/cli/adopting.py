@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,12 @@ from mptune.cli.display import counter, echo, number, print_json, print_note, ta
 from mptune.cli.options import option
 from mptune.errors import MptuneError
 
-__all__ = ["adopt", "adopted", "print_adopted"]
+if TYPE_CHECKING:
+    from mptune.objective import Objective
+    from mptune.results import Trial
+    from mptune.run import Run
+
+__all__ = ["adopt", "adopted", "patched", "print_adopted", "print_patched", "why_not_within"]
 
 
 @click.command(cls=options.WithArguments)
@@ -125,6 +130,56 @@ _CHANGED = {
     "numbers": "each floating-point number that kernels are passed, since it copies none to the device",
     "nothing": "nothing, so that no winner is verified on inputs that the search has not seen",
 }
+
+
+def patched(run: Run, trial: Trial, objective: Objective, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a program with the types of a trial, and return the document that says what came of it.
+
+    Args:
+        run: the run.
+        trial: of it.
+        objective: with the threshold that counts.
+        given: what :class:`~mptune.adopt.into.IntoSettings` takes.
+    """
+    from mptune.adopt.into import IntoSettings, into
+
+    settings = dict(given)
+    settings["record"] = Path(given["record"]) if given["record"] else None
+    settings["arguments"] = given["arguments"] or None
+    with counter("patching the program") as count:
+        return into(run, trial, objective, IntoSettings(**settings), on_progress=lambda _: count())
+
+
+def print_patched(document: Mapping[str, Any]) -> None:
+    """Print what came of a program that was given other types."""
+    rows = [(t["from"], t["to"], _few(t["members"])) for t in document["types"] if t["to"] != t["from"]]
+    echo(table(("was", "is", "what has the type"), rows) + "\n" if rows else "no type is another\n")
+    for label, block in document["blocks"].items():
+        echo(f"blocks of {label}: {' x '.join(map(str, block))} threads")
+    for note in document["notes"]:
+        print_note(f"note: {note}")
+    for compiler, state in document["compiled"].items():
+        echo(f"{'g++ or clang++, for this machine' if compiler == 'host' else compiler}: {state}")
+    arguments = f" with {shlex.join(document['arguments'])}" if document["arguments"] else ""
+    original, new = document["time_s"]["original"], document["time_s"]["patched"]
+    echo(f"run{arguments} on this machine's processor: {number(original)} s as it was, {number(new)} s now")
+    check = {"passed": "passed", "failed": "FAILED", "": "none"}
+    echo(f"its own check: {check[document['check']['original']]} as it was, {check[document['check']['patched']]} now")
+    if document["error"] is not None:
+        limits = "".join(f"; {name} <= {limit:g}" for name, limit in document["threshold"].items())
+        echo(f"error of its answer ({document['metric']}): {number(document['error'], 3)}{limits}")
+    if document["check"] == {"original": "passed", "patched": "failed"}:
+        print_note("warning: the program's own check no longer passes: it may ask for more digits than the threshold")
+    echo("\n".join(document["files"]))
+
+
+def why_not_within(document: Mapping[str, Any]) -> str:
+    """Say why a patched program cannot be claimed to be right."""
+    if document["not_judged"]:
+        return f"{document['output']}: its answer could not be compared with the original's: {document['not_judged']}"
+    limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"
+    error = "not finite" if document["error"] is None else number(document["error"], 3)
+    return f"{document['output']} is NOT within the threshold: the error of its answer is {error}, expected {limits}"
 
 
 def _listed(what: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -23,7 +23,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: A comma that is not between the arguments of a function.
 _COMMA: Final = re.compile(r",(?![^()]*\))")
-_FILE: Final = click.Path(path_type=Path)
+#: The path of a file or a folder.
+FILE: Final = click.Path(path_type=Path)
 
 
 def option(
@@ -40,7 +41,7 @@ def option(
     """
     what = metavar.removesuffix("...")
     if what in ("FILE", "FILE.html", "DIR", "RUN.db"):
-        settings["type"] = _FILE
+        settings["type"] = FILE
     if what != metavar:
         settings["multiple"] = True
         text += " May be repeated."
@@ -51,7 +52,7 @@ def option(
 
 def file_argument(name: str, metavar: str) -> Callable[[Command], Command]:
     """Declare the path of a file that a command reads; of one or more of them if ``metavar`` ends in dots."""
-    return click.argument(name, metavar=metavar, type=_FILE, nargs=-1 if metavar.endswith("...") else 1, required=True)
+    return click.argument(name, metavar=metavar, type=FILE, nargs=-1 if metavar.endswith("...") else 1, required=True)
 
 
 # -- values --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mptune.cli import options
+from mptune.cli import adopting, options
 from mptune.cli.display import (
     echo,
     number,
@@ -24,6 +24,7 @@ from mptune.errors import MptuneError, PlotError, UnknownNameError
 
 if TYPE_CHECKING:
     from mptune.emit import Winner
+    from mptune.run import Run
 
 __all__ = ["emit", "export", "pareto", "plot", "report", "show"]
 
@@ -231,7 +232,7 @@ def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) ->
     echo(f"{output} ({size_bytes / 1e3:,.0f} kB)")
 
 
-@click.command()
+@click.command(cls=options.WithArguments)
 @_run_files
 @options.other_max_error
 @option(
@@ -242,8 +243,22 @@ def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) ->
     show_default="the best",
 )
 @options.kernel_of_run
-@option("--output -o folder", "DIR", "Folder to write to.", show_default="tuned/KERNEL")
+@option(
+    "--output -o folder",
+    "DIR",
+    "Folder to write to; with --into the file to write, of a folder the folder.",
+    show_default="tuned/KERNEL",
+)
 @option("--all-devices", "", "Write a header that selects by device among several run files.")
+@option(
+    "--into program",
+    "PROGRAM.cu|DIR",
+    "Write the program that was adopted with the winner's types instead; of several files, their folder is given. "
+    "Behind -- are other ARGUMENTS to try it with than those it was adopted with.",
+    type=options.FILE,
+)
+@options.defines
+@options.includes
 @options.as_json
 def emit(
     run_files: Sequence[Path],
@@ -252,13 +267,25 @@ def emit(
     kernel: str | None,
     folder: Path | None,
     all_devices: bool,
+    program: Path | None,
     json: bool,
+    **given: Any,
 ) -> int:
     """Write the winner as source code that needs no mptune.
 
     Beside the source there are a header, examples of launching it, and a README. Of an application it is all kernels, a
-    library that launches them, and a program that runs its steps.
+    library that launches them, and a program that runs its steps. With --into it is the program that was adopted, its
+    own text with the types that were found; it is compiled, run and compared with the original.
     """
+    if program is not None:
+        if len(run_files) > 1 or all_devices:
+            raise MptuneError("--into writes one program for one run file")
+        return _emit_into(
+            run_files[0], max_error, configuration, json, program=program, record=kernel, **given, output=folder
+        )
+    if any(given.values()):
+        raise MptuneError("-D, -I and ARGUMENTS behind -- are those of a program: give it with --into")
+
     from mptune.emit import emit as emit_winner
     from mptune.emit import emit_all_devices
 
@@ -300,14 +327,8 @@ def _winners(
     for path in paths:
         run = Run.load(path)
         winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
-        if winner is None and run.undecided and max_error is None:
-            print_error(f"{path}: {run.why_undecided}, and --configuration chooses one of them")
-            return []
         if winner is None:
-            own = run.objective if max_error is None else run.objective_within(max_error)
-            closest = own.closest(run.checked)
-            nearest = "none has an error" if closest is None else f"the closest: {own.judge(closest).message}"
-            print_error(f"{path}: no trial satisfies the threshold; {nearest}")
+            _print_why_none(path, run, max_error)
             return []
         if not run.objective.is_feasible(winner.trial) and max_error is None:
             print_note(
@@ -317,3 +338,39 @@ def _winners(
             print_note(f"{path}: {note}")
         winners.append(winner)
     return winners
+
+
+def _emit_into(
+    path: Path, max_error: float | Mapping[str, float] | None, configuration: str, json: bool, **given: Any
+) -> int:
+    """Write the program that was adopted with the types of the winner; return the exit code."""
+    from mptune.emit import select
+    from mptune.run import Run
+
+    if given["output"] is None:
+        raise MptuneError("--into needs --output, the file to write; of a folder the folder")
+    run = Run.load(path)
+    trial = select(run, max_error=max_error, configuration=configuration, kernel=None)
+    if trial is None:
+        _print_why_none(path, run, max_error)
+        return 1
+    objective = run.objective if max_error is None else run.objective_within(max_error)
+    document = adopting.patched(run, trial, objective, given)
+    if json:
+        print_json(document)
+    else:
+        adopting.print_patched(document)
+    if document["within"] is not True:
+        print_error(adopting.why_not_within(document))
+    return 0 if document["within"] else 1
+
+
+def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None) -> None:
+    """Say why a run has no winner."""
+    if run.undecided and max_error is None:
+        print_error(f"{path}: {run.why_undecided}, and --configuration chooses one of them")
+        return
+    own = run.objective if max_error is None else run.objective_within(max_error)
+    closest = own.closest(run.checked)
+    nearest = "none has an error" if closest is None else f"the closest: {own.judge(closest).message}"
+    print_error(f"{path}: no trial satisfies the threshold; {nearest}")

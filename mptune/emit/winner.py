@@ -12,7 +12,8 @@ from mptune.kernel import Kernel, LaunchShape, Sizes, Tunable
 from mptune.rendering import render
 from mptune.results import Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, Value
+from mptune.store import ParameterInfo
 
 __all__ = ["Winner", "select", "sizes_of"]
 
@@ -70,7 +71,7 @@ class Winner(Generic[Tuned]):
 
 
 def select(
-    run: Run, *, max_error: float | Mapping[str, float] | None = None, configuration: str = "", kernel: Tunable
+    run: Run, *, max_error: float | Mapping[str, float] | None = None, configuration: str = "", kernel: Tunable | None
 ) -> Trial | None:
     """Return the best feasible trial, or the one that was asked for; None if no trial is feasible.
 
@@ -79,7 +80,7 @@ def select(
         max_error: a threshold instead of the run's own.
         configuration: which trial: its number in order of evaluation from 1, the beginning of its key, or enough
             ``NAME=VALUE`` by commas that no other valid trial has them all.
-        kernel: the definition, whose parameters the values are of.
+        kernel: the definition, whose parameters the values are of; None for what the run says of them.
 
     Raises:
         MptuneError: both are given, or no valid trial or several are meant.
@@ -97,7 +98,7 @@ def select(
     return run.objective_within(max_error).best(run.checked)
 
 
-def _named(run: Run, text: str, kernel: Tunable) -> Trial:
+def _named(run: Run, text: str, kernel: Tunable | None) -> Trial:
     if "=" in text:
         return _with_values(run, text, kernel)
     if text.isdecimal() and len(text) < _SHORTEST_KEY:
@@ -113,16 +114,21 @@ def _named(run: Run, text: str, kernel: Tunable) -> Trial:
     return found[0]
 
 
-def _with_values(run: Run, text: str, kernel: Tunable) -> Trial:
-    by_name = {parameter.name: parameter for parameter in kernel.parameters}
-    wanted = {}
+def _with_values(run: Run, text: str, kernel: Tunable | None) -> Trial:
+    parameters = run.info.parameters if kernel is None else kernel.parameters
+    by_name = {parameter.name: parameter for parameter in parameters}
+    wanted: dict[str, Value] = {}
     for part in _COMMA.split(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or name in wanted:
             raise MptuneError(f"configuration {text!r}: expected NAME=VALUE by commas, each name once, not {part!r}")
         if name not in by_name:
-            raise UnknownNameError(f"parameter of {kernel.called}:", name, by_name)
-        wanted[name] = by_name[name].parse(value)
+            raise UnknownNameError(f"parameter of {kernel.called if kernel else run.kernel}:", name, by_name)
+        parameter = by_name[name]
+        if isinstance(parameter, ParameterInfo):
+            wanted[name] = next((known for known in parameter.values if str(known) == value), value)
+        else:
+            wanted[name] = parameter.parse(value)
     agreeing = [t for t in run.trials if all(t.configuration.get(name) == value for name, value in wanted.items())]
     found = [trial for trial in agreeing if trial.is_valid] or agreeing
     if len(found) != 1:

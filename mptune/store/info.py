@@ -66,6 +66,7 @@ class RunInfo:
             empty where the reference is no wide one.
         units: units of metrics, where a recording states them.
         recorded: name of the recorded space the run was made from; empty for a run of mptune.
+        adopted: what ``mptune adopt`` wrote of the program the definition was made of; empty for any other.
         mptune_version: the mptune that made the run.
         command: the command line; empty for a run from Python.
         created_at: when the run began, ISO 8601.
@@ -103,6 +104,7 @@ class RunInfo:
     fp64_errors: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     recorded: str = ""
+    adopted: Mapping[str, Any] = field(default_factory=dict)
     mptune_version: str = ""
     command: str = ""
     created_at: str = ""
@@ -427,6 +429,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         lambda v: isinstance(v, list | tuple) and all(map(_is_launch, v)),
         lambda v: tuple(LaunchInfo(**{name: _tuples(launch[name]) for name in _LAUNCH}) for launch in v),
     ),
+    "Mapping[str, Any]": _Kind("an object", lambda v: isinstance(v, Mapping), dict),
     "Mapping[str, Value]": _by_name("values", is_value),
     "Mapping[str, tuple[Value, ...]] | None": _by_name("lists of values", _is_values),
 }

@@ -26,7 +26,7 @@ from mptune.metric_expressions import chosen_objectives, short_names
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.regions import over_regions
-from mptune.registry import definition_hash, load_tunable
+from mptune.registry import adopted_record, definition_hash, load_tunable
 from mptune.rendering import render_body, template_hash
 from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunInfo
@@ -194,6 +194,7 @@ class TuningPlan:
             definition_hash=definition_hash(self.kernel),
             data_key=ready.data_key,
             fp64_errors=ready.fp64_errors,
+            adopted=adopted_record(self.kernel.path.parent) if self.kernel.path else {},
             mptune_version=__version__,
             command=command,
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

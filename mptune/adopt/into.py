@@ -1,0 +1,632 @@
+"""The winner of a run back in the program it was found for: patched, compiled, run and compared with the original.
+
+The program is the user's own, as it is given; it is read again with the settings that the run recorded. A run file may
+come from anyone, so that nothing in it is run: no path in it is opened, and of its macros only those are taken that are
+numbers and types.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.accuracy.evaluate import evaluate_outputs
+from mptune.adopt.capture import Capture, Launch, Place, Structure, capture
+from mptune.adopt.classes import TypeClasses
+from mptune.adopt.parsing import ProgramError, SourceFile
+from mptune.adopt.patching import SPELLED, Patch, own_types, patch
+from mptune.adopt.reading import Program, read
+from mptune.adopt.running import Built, build, run
+from mptune.adopt.sizes import hashed
+from mptune.adopt.template import class_of, fields_of
+from mptune.adopt.writing import classes_in
+from mptune.errors import MptuneError, RunFileError
+from mptune.objective import Objective
+from mptune.precision import PRECISIONS
+from mptune.registry import RECORD, adopted_record
+from mptune.results import Trial
+from mptune.run import Run
+
+__all__ = ["IntoSettings", "into"]
+
+#: How often classes whose types a compiler does not take are given wider ones.
+_MOST_ATTEMPTS: Final = 8
+#: How often each program is run to time it, unless one run takes long.
+_TIMED: Final = 3
+_LONG_S: Final = 5.0
+_COMPILE_LIMIT_S: Final = 300.0
+#: Macros of a run file that are taken: what no code can be in.
+_HARMLESS: Final = re.compile(r"|double|float|half|__half|\(?-?[\d.]+([eE][-+]?\d+)?[fFlLuU]{0,2}\)?")
+_ERROR_LINE: Final = re.compile(r"([^\s:()]+?)(?::(\d+)|\((\d+)\))(?::\d+)?: (?:fatal )?error")
+_STORED: Final = {
+    "double": "float64", "float": "float32", "long double": "longdouble", "__half": "fp16", "__nv_bfloat16": "bf16",
+    "char": "int8", "signed char": "int8", "unsigned char": "uint8", "bool": "uint8", "short": "int16",
+    "unsigned short": "uint16", "int": "int32", "unsigned int": "uint32", "long": "int64", "unsigned long": "uint64",
+    "long int": "int64", "long unsigned int": "uint64", "long long": "int64", "long long int": "int64",
+    "unsigned long long": "uint64", "long long unsigned int": "uint64", "short int": "int16",
+    "short unsigned int": "uint16",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class IntoSettings:
+    """Which program is changed, and what becomes of it.
+
+    Attributes:
+        program: its file, or the folder of its files.
+        output: the file to write, of a folder the folder.
+        record: the folder that ``mptune adopt`` wrote, for runs that do not say what they were made of.
+        arguments: of its command line; None for those of the record.
+        defines: macros beside those of the record.
+        includes: folders of headers outside the program's own.
+    """
+
+    program: Path
+    output: Path
+    record: Path | None = None
+    arguments: tuple[str, ...] | None = None
+    defines: Mapping[str, str] = field(default_factory=dict)
+    includes: tuple[Path, ...] = ()
+
+
+def into(
+    found: Run,
+    trial: Trial,
+    objective: Objective,
+    settings: IntoSettings,
+    *,
+    on_progress: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Write a program with the types of a trial, compile it, run it, and compare it with the program as it is.
+
+    Args:
+        found: the run.
+        trial: whose types.
+        objective: says how far the answer may be off.
+        settings: which program, and where the new one goes.
+        on_progress: told what is being done.
+
+    Returns:
+        The document that describes what was done and what was found out. It claims nothing that was not checked.
+
+    Raises:
+        ProgramError: the program is not the one of the run, or cannot be written with other types.
+        RunFileError: the run does not say what program it is of.
+    """
+    record = _Record.of(found, settings)
+    files = record.files_in(settings)
+    target = _target(settings, files)
+    on_progress("reading the program")
+    defines, includes = record.defines_with(settings), record.includes_with(settings)
+    program = read([files[name] for name in record.sources], defines, includes, record.loops, record.tuned)
+    if program.originals:
+        raise ProgramError(
+            f"{program.originals[0].path.name}: parallel loops of C++ were made kernels to tune them, and are not "
+            "written back; 'mptune emit' without --into writes what was tuned as a library"
+        )
+    arguments = record.arguments_of(found) if settings.arguments is None else settings.arguments
+    with tempfile.TemporaryDirectory(prefix="mptune-") as scratch:
+        on_progress("running the program")
+        original = build(program.sources, program.files, program.defines, program.includes)
+        captured = capture(original, arguments, Path(scratch) / "original")
+        classes = classes_in(program, captured)
+        wanted = dict(_wanted(record, program, classes, trial))
+        on_progress("compiling")
+        patched, built, compilers, notes = _compiled(program, classes, wanted, _blocks(record, program, trial))
+        notes += _not_carried_over(record, program, trial, patched)
+        on_progress("running both")
+        again = capture(built, arguments, Path(scratch) / "patched", may_fail=True)
+        reader = _Reader(program, classes)
+        answers = reader.answer(again, patched.types), reader.answer(captured, own_types(classes))
+        judged = _judged(found, objective, record, *answers)
+        times = _times((original, built), arguments, Path(scratch))
+    written = _write(patched, program, target, settings)
+    own = own_types(classes)
+    return {
+        "kernel": found.kernel,
+        "program": str(settings.program),
+        "output": str(settings.output),
+        "files": [str(path) for path in written],
+        "configuration": dict(trial.configuration),
+        "types": [
+            {
+                "name": each.name,
+                "members": _members(each.name, classes),
+                "from": own[each.name],
+                "to": patched.types[each.name],
+                "wanted": wanted.get(each.name, own[each.name]),
+            }
+            for each in classes.classes
+            if wanted.get(each.name, own[each.name]) != own[each.name]
+        ],
+        "blocks": {label: list(block) for label, block in patched.blocks.items()},
+        "notes": [*patched.notes, *notes],
+        "arguments": list(arguments),
+        "compiled": compilers,
+        **judged,
+        "check": {"original": captured.check, "patched": again.check},
+        "time_s": {"original": round(times[0], 4), "patched": round(times[1], 4)},
+    }
+
+
+# -- what the run says of the program --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What ``mptune adopt`` recorded, checked: it may be from anyone.
+
+    Attributes:
+        name: of the application.
+        hashes: of the program's files, by their place below the folder they share.
+        sources: those a compiler is given.
+        loops: of C++ that became kernels.
+        tuned: names of the kernels to tune; empty for all.
+        defines: macros.
+        includes: folders of headers, by their place below that folder.
+        outside: folders of headers that are elsewhere.
+        arguments: of the command line.
+        positions: which of them are sizes, by name, from 1.
+        kernels: their names in the application.
+        outputs: names of the buffers that are the answer, in the order of their allocation.
+        classes: of each precision parameter the type classes.
+    """
+
+    name: str
+    hashes: Mapping[Path, str]
+    sources: tuple[Path, ...]
+    loops: tuple[str, ...]
+    tuned: tuple[str, ...]
+    defines: Mapping[str, str]
+    includes: tuple[Path, ...]
+    outside: tuple[Path, ...]
+    arguments: tuple[str, ...]
+    positions: Mapping[str, int]
+    kernels: tuple[str, ...]
+    outputs: tuple[str, ...]
+    classes: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, found: Run, settings: IntoSettings) -> _Record:
+        """Read the record of a run, or of the folder that is given.
+
+        Raises:
+            RunFileError: there is none, or none that can be read.
+        """
+        said: Mapping[str, Any] = found.info.adopted
+        if settings.record is not None:
+            folder = settings.record if settings.record.is_dir() else settings.record.parent
+            said = adopted_record(folder)
+            if not said:
+                raise RunFileError(f"{folder} has no {RECORD}: expected a folder that 'mptune adopt' wrote")
+        if not said:
+            raise RunFileError(
+                f"the run of {found.kernel!r} does not say of which program it is: runs of adopted ones do; for one of "
+                "an earlier mptune, give the folder that 'mptune adopt' wrote with --kernel DIR"
+            )
+        try:
+            program = said["program"]
+            paths = [Path(path) for path in program["files"]]
+            root = next(p for p in paths[0].parents if all(path.is_relative_to(p) for path in paths))
+            folders = [Path(path) for path in program["includes"]]
+            inside = [path for path in folders if path.is_relative_to(root)]
+            return cls(
+                name=str(said["name"]),
+                hashes={Path(path).relative_to(root): str(text) for path, text in program["files"].items()},
+                sources=tuple(Path(path).relative_to(root) for path in program["sources"]),
+                loops=tuple(map(str, program.get("loops", ()))),
+                tuned=tuple(map(str, program.get("kernels", ()))),
+                defines={str(name): str(value) for name, value in program["defines"].items()},
+                includes=tuple(path.relative_to(root) for path in inside),
+                outside=tuple(path for path in folders if path not in inside),
+                arguments=tuple(map(str, program["arguments"])),
+                positions={str(name): int(place) for name, place in said.get("size_arguments", {}).items()},
+                kernels=tuple(str(kernel["name"]) for kernel in said["kernels"]),
+                outputs=tuple(str(buffer["name"]) for buffer in said["buffers"] if buffer["role"] == "output"),
+                classes={str(p["name"]): tuple(map(str, p["classes"])) for p in said["parameters"]},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
+            raise RunFileError(
+                f"what the run of {found.kernel!r} says of its program cannot be read: {error!r}"
+            ) from None
+
+    def files_in(self, settings: IntoSettings) -> dict[Path, Path]:
+        """Return the files of the program that is given, by their place in the record.
+
+        Raises:
+            ProgramError: a file is missing, or is another one.
+        """
+        given = settings.program
+        if given.is_dir():
+            root = given.resolve()
+            if not all((root / name).is_file() for name in self.hashes) and len(self.hashes) == 1:
+                raise ProgramError(f"{given} has no {self.sources[0]}; give the file of the program")
+        elif len(self.sources) > 1:
+            names = ", ".join(map(str, self.sources))
+            raise ProgramError(f"{self.name} is a program of several files ({names}): give their folder with --into")
+        else:
+            SourceFile.read(given)
+            root = given.resolve().parents[len(self.sources[0].parts) - 1]
+        files = {name: root / name for name in self.hashes}
+        if not given.is_dir():
+            files[self.sources[0]] = given.resolve()
+        for name, path in files.items():
+            text = SourceFile.read(path).text
+            if hashed(text) != self.hashes[name]:
+                raise ProgramError(
+                    f"{path.name} is not what was tuned (its hash differs): adopt and tune it as it is now, or give it "
+                    f"as it was, which the folder 'mptune adopt' wrote has in program/"
+                )
+        return files
+
+    def arguments_of(self, found: Run) -> tuple[str, ...]:
+        """Return the arguments of the program at the sizes that were tuned."""
+        arguments = list(self.arguments)
+        for name, place in self.positions.items():
+            if name in found.info.sizes and 1 <= place <= len(arguments):
+                arguments[place - 1] = str(found.info.sizes[name])
+        return tuple(arguments)
+
+    def defines_with(self, settings: IntoSettings) -> dict[str, str]:
+        """Return all macros.
+
+        Raises:
+            ProgramError: one of the record may have code in it and was not given again.
+        """
+        found = dict(settings.defines)
+        for name, value in self.defines.items():
+            if name in found:
+                continue
+            if not _HARMLESS.fullmatch(value) or not name.isidentifier():
+                raise ProgramError(
+                    f"the run was made with -D {name}={value}, which may be any code; if it is yours, give it again: "
+                    f"-D '{name}={value}'"
+                )
+            found[name] = value
+        return found
+
+    def includes_with(self, settings: IntoSettings) -> list[Path]:
+        """Return all folders of headers: of the record's those in the folder of the program.
+
+        Raises:
+            ProgramError: one of the record is elsewhere, and none is given.
+        """
+        if self.outside and not settings.includes:
+            folders = ", ".join(map(str, self.outside))
+            raise ProgramError(
+                f"the run was made with headers outside the program's folder ({folders}); no path in a run file is "
+                "opened: give it again with -I"
+            )
+        given = settings.program.resolve()
+        root = given if given.is_dir() else given.parents[len(self.sources[0].parts) - 1]
+        return [*(root / name for name in self.includes), *(path.resolve() for path in settings.includes)]
+
+
+def _target(settings: IntoSettings, files: Mapping[Path, Path]) -> Path:
+    """Return where the new program goes: never over the one that is given.
+
+    Raises:
+        ProgramError: it would.
+    """
+    target = settings.output.resolve()
+    if target in files.values() or target == settings.program.resolve():
+        raise ProgramError(f"{settings.output} is the program itself, which stays as it is; choose another --output")
+    if settings.program.is_dir() == target.is_file() and target.exists():
+        raise ProgramError(
+            f"{settings.output} is {'a file' if target.is_file() else 'a folder'}; choose another --output"
+        )
+    return target
+
+
+def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Trial) -> Iterator[tuple[str, str]]:
+    """Yield the precision that a trial has for each type class.
+
+    Raises:
+        ProgramError: it has none.
+    """
+    names = {kernel.label: _names_of(kernel.identifier, record) for kernel in program.kernels}
+    by_name = {each.name: each for each in classes.classes}
+    for parameter, members in record.classes.items():
+        for name in members:
+            if name not in by_name:
+                raise ProgramError(f"the program has no {name} as the run says; adopt and tune it again")
+            kernels = [found for label in by_name[name].kernels for found in names[label]]
+            keys = [parameter, *(f"{kernel}.{parameter}" for kernel in kernels)]
+            found = [str(trial.configuration[key]) for key in keys if key in trial.configuration]
+            if any(value not in SPELLED for value in found):
+                raise ProgramError(f"{parameter} is {found[0]} in the run, for which programs have no type")
+            if found:
+                # Kernels may have found different types for what they share.
+                yield name, max(found, key=lambda value: PRECISIONS[value].size_bytes)
+
+
+def _names_of(identifier: str, record: _Record) -> list[str]:
+    """Return the names that a kernel may have in the application."""
+    return [name for name in record.kernels if name == identifier or re.fullmatch(rf"{identifier}_\d+", name)]
+
+
+def _blocks(record: _Record, program: Program, trial: Trial) -> dict[str, tuple[int, ...]]:
+    """Return the block size that a trial has for each kernel, by its label, where it has one axis."""
+    found: dict[str, tuple[int, ...]] = {}
+    for kernel in program.kernels:
+        for name in _names_of(kernel.identifier, record):
+            block = trial.configuration.get(f"{name}.block")
+            if kernel.is_flat and isinstance(block, int) and 1 <= block <= 1024:
+                found[kernel.label] = (block,)
+    return found
+
+
+def _not_carried_over(record: _Record, program: Program, trial: Trial, patched: Patch) -> list[str]:
+    """Say which values of a trial the program's text does not have."""
+    notes = []
+    changed = {name for label in patched.blocks for name in _names_of(program.kernel(label).identifier, record)}
+    left = {"policy": ("accurate",), "per_thread": (1,), "block_x": (), "block_y": (), "block_z": (), "block": ()}
+    for name, value in trial.configuration.items():
+        kernel, _, own = name.rpartition(".")
+        if own in left and value not in left[own] and not (own == "block" and kernel in changed):
+            notes.append(f"{name}={value}")
+    return [f"not in the text, which stays as it is there: {', '.join(notes)}"] if notes else []
+
+
+def _members(name: str, classes: TypeClasses) -> list[str]:
+    members = (m for m in classes[name].members if m.kind not in ("cast", "size"))
+    return list(dict.fromkeys(f"{m.function}.{m.name}".strip(".") for m in members))
+
+
+# -- compiling ---------------------------------------------------------------------------------------
+
+
+def _compiled(
+    program: Program, classes: TypeClasses, wanted: Mapping[str, str], blocks: Mapping[str, tuple[int, ...]]
+) -> tuple[Patch, Built, dict[str, str], list[str]]:
+    """Patch a program and compile it; what a compiler does not take keeps a wider type.
+
+    Returns:
+        The patch, the program it makes, what came of each compiler, and what was given up.
+
+    Raises:
+        ProgramError: it takes nothing, not even the program's own types.
+    """
+    types, notes = dict(wanted), []
+    own = own_types(classes)
+    for attempt in range(_MOST_ATTEMPTS):
+        made = patch(program, classes, types, blocks)
+        try:
+            built = build(program.sources, made.files, program.defines, program.includes)
+            compilers = {"host": "compiles", **_compiled_for_gpus(program, made)}
+        except ProgramError as error:
+            narrow = [name for name, precision in made.types.items() if precision != own[name]]
+            blamed = _blamed(str(error), made, classes, narrow) if attempt < _MOST_ATTEMPTS - 2 else []
+            blamed = blamed or narrow
+            if not blamed:
+                raise
+            for name in blamed:
+                is_short = made.types[name] in ("fp16", "bf16") and own[name] == "fp64"
+                types[name] = "fp32" if is_short and attempt < _MOST_ATTEMPTS // 2 else own[name]
+            first = next((line.strip() for line in str(error).splitlines()[1:]), str(error))
+            notes.append(
+                ", ".join(f"{name}: {SPELLED.get(types[name], own[name])} instead" for name in blamed)
+                + f", since a compiler does not take it ({first[:160]})"
+            )
+        else:
+            return made, built, compilers, notes
+    raise ProgramError(f"{program.sources[0].name}: no compiler takes it with other types; please report this")
+
+
+def _blamed(message: str, made: Patch, classes: TypeClasses, narrow: Sequence[str]) -> list[str]:
+    """Return the classes that the lines have to do with of which a compiler complains."""
+    found: dict[str, None] = {}
+    for error in _ERROR_LINE.finditer(message):
+        file = next((file for file in made.files if file.path.name == Path(error[1]).name), None)
+        number = int(error[2] or error[3])
+        lines = file.text.splitlines() if file is not None else []
+        words = set(re.findall(r"[A-Za-z_]\w*", lines[number - 1])) if 0 < number <= len(lines) else set()
+        for name in narrow:
+            if words & {member.name for member in classes[name].members if member.kind not in ("cast", "size")}:
+                found[name] = None
+    return list(found)
+
+
+def _compiled_for_gpus(program: Program, made: Patch) -> dict[str, str]:
+    """Compile a patched program with nvcc or hipcc, where it is installed; return what came of it.
+
+    Raises:
+        ProgramError: it does not compile, but the program as it is does.
+    """
+    name = "hipcc" if any("hip/hip_runtime" in file.text for file in program.files) else "nvcc"
+    compiler = shutil.which(name)
+    if compiler is None:
+        return {name: "not installed here"}
+    errors = _errors(compiler, program, made.files)
+    if not errors:
+        return {name: "compiles"}
+    if _errors(compiler, program, program.files):
+        return {name: "takes neither the new program nor the original"}
+    raise ProgramError(f"{program.sources[0].name} does not compile with {name}:\n{errors}")
+
+
+def _errors(compiler: str, program: Program, files: Sequence[SourceFile]) -> str:
+    """Return the errors of a compiler for GPUs in a program; "" if it compiles."""
+    with tempfile.TemporaryDirectory(prefix="mptune-") as name:
+        work = Path(name)
+        root = _root(program)
+        for file in files:
+            place = work / file.path.relative_to(root)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(file.text.encode("utf-8", "surrogateescape"))
+        folders = [work / p.relative_to(root) if p.is_relative_to(root) else p for p in program.includes]
+        for number, source in enumerate(program.sources):
+            command = [
+                *(compiler, "-c", "-std=c++17", *(("-arch=sm_90",) if Path(compiler).name == "nvcc" else ())),
+                *(f"-D{name}={value}" if value else f"-D{name}" for name, value in program.defines.items()),
+                *(f"-I{folder}" for folder in folders),
+                *(str(work / source.relative_to(root)), "-o", str(work / f"{number}.o")),
+            ]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_LIMIT_S, cwd=work)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                return str(error)
+            if done.returncode != 0:
+                lines = (done.stdout + done.stderr).replace(f"{work}/", "").splitlines()
+                return "\n".join([line for line in lines if "error" in line][:5] or lines[-3:])
+    return ""
+
+
+def _root(program: Program) -> Path:
+    first = program.files[0].path
+    return next(p for p in first.parents if all(file.path.is_relative_to(p) for file in program.files))
+
+
+# -- running -----------------------------------------------------------------------------------------
+
+
+def _judged(
+    found: Run, objective: Objective, record: _Record, ours: Sequence[NDArray[Any]], theirs: Sequence[NDArray[Any]]
+) -> dict[str, Any]:
+    """Return how far the answer of the patched program is from that of the original."""
+    errors: dict[str, float] = {}
+    why = ""
+    if [values.shape for values in ours] != [values.shape for values in theirs]:
+        why = "the two copy different amounts of data to the host"
+    elif not theirs:
+        why = "the program copies nothing to the host that a kernel has written"
+    else:
+        names = record.outputs if len(record.outputs) == len(theirs) else [f"output{i}" for i in range(len(theirs))]
+        try:
+            errors = _errors_of(found, dict(zip(names, ours, strict=True)), dict(zip(names, theirs, strict=True)))
+        except MptuneError as error:
+            why = str(error)
+    limits = objective.limits
+    broken = [name for name, limit in limits.items() if not errors.get(name, math.nan) <= limit]
+    return {
+        "metric": found.info.metric,
+        "threshold": {found.info.measured_by(name): limit for name, limit in limits.items()},
+        "error": _finite(errors.get("error")),
+        "errors": {name: _finite(error) for name, error in errors.items()},
+        "not_judged": why,
+        "within": None if why else not broken and all(map(math.isfinite, errors.values())),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _times(programs: Sequence[Built], arguments: Sequence[str], scratch: Path) -> list[float]:
+    """Return how long each program runs on this machine's processor, the shortest of some runs, in turns."""
+    shortest = [math.inf] * len(programs)
+    for number in range(_TIMED):
+        for index, built in enumerate(programs):
+            writes = scratch / f"files{number}_{index}"
+            writes.mkdir()
+            shortest[index] = min(shortest[index], run(built, arguments, writes=writes, may_fail=True).seconds)
+        if max(shortest) > _LONG_S:
+            break
+    return shortest
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Makes numbers of what a program copied back."""
+
+    program: Program
+    classes: TypeClasses
+
+    def answer(self, captured: Capture, types: Mapping[str, str]) -> list[NDArray[Any]]:
+        """Return what a program copied back last of the memory kernels are given, by allocation.
+
+        Args:
+            captured: a run of it.
+            types: the precision of each type class, by name.
+        """
+        stored: dict[int, str] = {}
+        for launch in captured.launches():
+            stored |= self._stored(launch, types)
+        pieces: dict[int, list[NDArray[Any]]] = {}
+        places = {(c.source.allocation, c.source.offset): c for c in captured.outputs if c.source is not None}
+        for (allocation, _), copy in sorted(places.items()):
+            if allocation in stored and copy.contents is not None:
+                values = _decoded(captured.contents(copy.contents)[: copy.bytes], stored[allocation])
+                pieces.setdefault(allocation, []).append(values)
+        return [np.concatenate(found) for found in pieces.values()]
+
+    def _stored(self, launch: Launch, types: Mapping[str, str]) -> dict[int, str]:
+        """Return how each allocation that a launch is given holds its numbers."""
+        found = {}
+        name = re.sub(r"<.*", "", launch.kernel).split("::")[-1].strip()
+        kernel = next((kernel for kernel in self.program.kernels if kernel.name == name), None)
+        for index, (argument, spelled) in enumerate(zip(launch.arguments, launch.types, strict=False)):
+            if isinstance(argument, Place):
+                element = re.sub(r"\b(const|volatile|struct|__restrict__|__restrict)\b|[*&]", "", spelled)
+                scalar = re.sub(r"^(double|float|int)[1-4]$", r"\1", " ".join(element.split()))
+                if scalar in _STORED:
+                    found[argument.allocation] = _STORED[scalar]
+            elif isinstance(argument, Structure) and kernel is not None:
+                # Where its pointers lie depends on the types of its numbers, but not in which order they come.
+                leaves = [leaf for leaf in fields_of(kernel.parameters[index]) if leaf[0].is_pointer]
+                for (leaf, struct), offset in zip(leaves, sorted(argument.pointers), strict=False):
+                    own = class_of(self.classes, leaf.name, struct)
+                    scalar = SPELLED.get(types[own.name], own.scalar) if own is not None else leaf.element
+                    if scalar in _STORED:
+                        found[argument.pointers[offset].allocation] = _STORED[scalar]
+        return found
+
+
+def _decoded(data: NDArray[np.uint8], kind: str) -> NDArray[Any]:
+    dtype = PRECISIONS[kind].dtype if kind in PRECISIONS else np.dtype(kind)
+    values = data[: data.size // dtype.itemsize * dtype.itemsize].view(dtype)
+    return values.astype(np.float64) if values.dtype.kind not in "iu" else values
+
+
+def _errors_of(found: Run, ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """Return the errors of the patched program's answer, by the names of the run's metrics."""
+    text = found.info.metric
+    metrics: Any = dict(part.split(": ", 1) for part in text.split(", ")) if ": " in text else text
+    if isinstance(metrics, str):
+        metrics = [text, *(name for name in dict.fromkeys(found.info.metrics.values()) if name != text)]
+    elif set(metrics) != set(theirs):
+        raise MptuneError(f"the run's metrics are of {', '.join(metrics)}, and the outputs are {', '.join(theirs)}")
+    # What is not finite in the program's own answer is not compared, as in the run.
+    finite = {name: np.isfinite(values) for name, values in theirs.items()}
+    result = evaluate_outputs(
+        {name: np.where(finite[name], values, 0) for name, values in ours.items()},
+        {name: np.where(finite[name], values, 0) for name, values in theirs.items()},
+        metrics,
+    )
+    return {"error": result.error, **result.metrics}
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+
+def _write(made: Patch, program: Program, target: Path, settings: IntoSettings) -> list[Path]:
+    """Write the new program.
+
+    Raises:
+        ProgramError: it cannot be written, or types in headers changed of a program that is given as one file.
+    """
+    if not settings.program.is_dir():
+        others = [file.path.name for file in made.changed if file.path != program.sources[0]]
+        if others:
+            raise ProgramError(f"types in {', '.join(others)} change, too: give the program's folder with --into")
+        places = {target: next(file for file in made.files if file.path == program.sources[0])}
+    else:
+        root = settings.program.resolve()
+        places = {target / file.path.relative_to(root): file for file in made.files}
+    try:
+        for place, file in places.items():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(file.text.encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise ProgramError(f"cannot write to {settings.output}: {error.strerror or error}") from None
+    return [settings.output if place == target else settings.output / place.relative_to(target) for place in places]

@@ -1,0 +1,682 @@
+"""A program's own text with other types: what a careful programmer would change by hand, and nothing else.
+
+What is stored in 16 bits is computed with in fp32: a variable that is no array becomes a ``float``, and an element of
+an array in 16 bits is made one where it is used. Where a type cannot be changed in place, the wider of the types that
+share the place is taken, or the program's own, and a note says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mptune.adopt.classes import Copy, TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.parsing import Edits, Extent, SourceFile
+from mptune.adopt.reading import LaunchSite, Program
+from mptune.cplusplus import tokens
+
+__all__ = ["SPELLED", "Patch", "own_types", "patch"]
+
+#: The types of a program's numbers, and how CUDA spells them.
+_PRECISIONS: Final = {"double": "fp64", "float": "fp32", "__half": "fp16", "__nv_bfloat16": "bf16"}
+SPELLED: Final = {precision: scalar for scalar, precision in _PRECISIONS.items()}
+_BITS: Final = {"fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16}
+_HEADERS: Final = {"fp16": ("cuda_fp16.h", "hip/hip_fp16.h"), "bf16": ("cuda_bf16.h", "hip/hip_bf16.h")}
+_HIP_BF16: Final = "__hip_bfloat16"
+#: Calls of the runtime with the bytes of memory, and which argument says how many.
+_BYTES: Final = {
+    "cudaMalloc": 1, "cudaMallocAsync": 1, "cudaMallocManaged": 1, "cudaMallocHost": 1, "cudaHostAlloc": 1,
+    "cudaMemset": 2, "cudaMemsetAsync": 2, "cudaMemcpy": 2, "cudaMemcpyAsync": 2, "cudaMemcpyToSymbol": 2,
+    "cudaMemPrefetchAsync": 1, "cudaMemAdvise": 1,
+}  # fmt: skip
+#: Calls that are the same for memory of any type.
+_WITHOUT_BYTES: Final = (
+    *("cudaFree", "cudaFreeAsync", "cudaFreeHost", "cudaHostFree", "cudaPointerGetAttributes"),
+    *("cudaHostGetDevicePointer", "cudaHostRegister", "cudaHostUnregister"),
+)
+_COPIES: Final = ("cudaMemcpy", "cudaMemcpyAsync")
+_MAKE: Final = re.compile(r"make_double([234])")
+_PLAIN_FACTORS: Final = re.compile(r"[\w.:>()\s*-]+")
+_INTEGER: Final = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A program with other types.
+
+    Attributes:
+        files: all of its files.
+        changed: those whose text is another.
+        types: the precision of each type class, by name.
+        notes: what could not be expressed, and what took its place.
+        blocks: the kernels whose block size is another, by label.
+    """
+
+    files: tuple[SourceFile, ...]
+    changed: tuple[SourceFile, ...]
+    types: Mapping[str, str]
+    notes: tuple[str, ...]
+    blocks: Mapping[str, tuple[int, ...]]
+
+
+def own_types(classes: TypeClasses) -> dict[str, str]:
+    """Return the precision that each type class has in the program, by name; "" for one there is no name for."""
+    return {each.name: _PRECISIONS.get(each.scalar, "") for each in classes.classes}
+
+
+def patch(
+    program: Program,
+    classes: TypeClasses,
+    wanted: Mapping[str, str],
+    blocks: Mapping[str, tuple[int, ...]] | None = None,
+) -> Patch:
+    """Change the types of a program, and its block sizes, in its text.
+
+    Args:
+        program: the program.
+        classes: its type classes.
+        wanted: the precision of each class that shall change, by name.
+        blocks: the threads of a block along each axis, by the label of the kernel.
+    """
+    patcher = _Patcher(program, classes, wanted)
+    patcher.settle()
+    patcher.edit()
+    changed_blocks = patcher.launch(blocks or {})
+    files = tuple(SourceFile(file.path, patcher.text(file)) for file in program.files)
+    changed = tuple(new for new, old in zip(files, program.files, strict=True) if new.text != old.text)
+    return Patch(files, changed, dict(patcher.types), patcher.notes(), changed_blocks)
+
+
+class _Patcher:
+    """Decides which types can be had, then edits.
+
+    Attributes:
+        types: the precision of each class, by name.
+    """
+
+    def __init__(self, program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> None:
+        self._program, self._classes = program, classes
+        self._by_name = {each.name: each for each in classes.classes}
+        self._own = own_types(classes)
+        self.types = {**self._own, **{name: wanted[name] for name in wanted if name in self._own}}
+        self._why: dict[str, str] = {}
+        self._edits = Edits(program.files)
+        self._is_hip = any("hip/hip_runtime" in file.text for file in program.files)
+        self._functions = {f.label: f for unit in program.units for f in unit.functions}
+        self._calls = {call.extent: call for call in program.calls}
+        self._helpers: dict[object, set[str]] = {}
+        #: Classes of constants that the host uses, too: they are converted where kernels use them.
+        self._at_uses: set[str] = set()
+        #: What parameters of function templates stand for from now on, by label and name.
+        self._arguments: dict[tuple[str, str], str] = {}
+
+    # -- which types can be had ------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Take wider types for the classes whose type cannot be written where it would have to be."""
+        self._settle_vectors()
+        self._settle_host_functions()
+        self._settle_storage()
+        for copy in self._classes.copies:
+            self._settle_copy(copy)
+        for _ in self._classes.classes:  # each round widens one class at least
+            before = dict(self.types)
+            self._settle_templates()
+            self._settle_places()
+            self._settle_reads()
+            if before == self.types:
+                break
+
+    def _widen(self, names: Iterable[str], precision: str, why: str) -> None:
+        """Give classes a type at least as wide as another, and say so where that is not the one wanted."""
+        for name in names:
+            own = self._own[name]
+            new = precision if own and _BITS[precision] <= _BITS[own] else own
+            if self._bits(name) < _BITS.get(new, 64) and self.types[name] != new:
+                self.types[name] = new
+                self._why[name] = why
+
+    def notes(self) -> tuple[str, ...]:
+        """Say which classes have another type than wanted, and why; those of one reason together."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for name, why in self._why.items():
+            found.setdefault((SPELLED.get(self.types[name], self._by_name[name].scalar), why), []).append(name)
+        return tuple(f"{', '.join(names)}: {new} instead, since {why}" for (new, why), names in found.items())
+
+    def _keep(self, names: Iterable[str], why: str) -> None:
+        self._widen([name for name in names if name], "fp64", why)
+
+    def _bits(self, name: str) -> int:
+        return _BITS.get(self.types[name], 64)
+
+    def _is_changed(self, name: str) -> bool:
+        return bool(name) and self.types[name] != self._own[name]
+
+    def _widest(self, names: Iterable[str]) -> str:
+        found = list(dict.fromkeys(self.types[name] for name in names))
+        widest = max(found, key=lambda precision: _BITS.get(precision, 64))
+        return "fp32" if {"fp16", "bf16"} <= set(found) and _BITS[widest] == 16 else widest
+
+    def _settle_vectors(self) -> None:
+        """Structs such as double3 convert to no others: all of them have one type, of 32 bits at least."""
+        vectors = [each.name for each in self._classes.classes if any(slot.components > 1 for slot in each.slots)]
+        narrow = [name for name in vectors if self._bits(name) == 16]
+        self._widen(narrow, "fp32", "vectors such as double3 have no type of 16 bits")
+        changed = [name for name in vectors if self._own[name] == "fp64"]
+        if changed:
+            self._widen(changed, self._widest(changed), "vectors of different types do not convert to each other")
+
+    def _settle_host_functions(self) -> None:
+        """Functions of the device that the host calls as well compute there what they did."""
+        shared: dict[str, str] = {}
+        for function in self._functions.values():
+            if function.is_device:
+                continue
+            for node in function.block.walk():
+                called = node.referenced if node.kind in ("CALL_EXPR", "DECL_REF_EXPR") else None
+                name = called.get_usr() if called is not None and called.kind.name.startswith("FUNCTION") else ""
+                for other in self._functions.values():
+                    if other.usr == name and other.is_device and not other.is_kernel:
+                        shared[other.label] = other.name
+        for each in self._classes.classes:
+            name = next((shared[slot.function] for slot in each.slots if slot.function in shared), "")
+            if name:
+                self._keep([each.name], f"the host calls {name} as well")
+
+    def _settle_storage(self) -> None:
+        """Let 16 bits be for arrays in memory; constants that the host uses, too, are left as they are declared."""
+        variables = {need.extent for k in self._program.kernels for need in k.needs if need.kind == "variable"}
+        used_by_host = {read.type_class for read in self._classes.reads if not read.is_device}
+        for each in self._classes.classes:
+            is_constant = each.role == "constant"
+            is_variable = is_constant and any(member.extent in v for member in each.members for v in variables)
+            if is_variable and each.name in used_by_host and self._is_changed(each.name):
+                self._at_uses.add(each.name)
+            if self._bits(each.name) > 16:
+                continue
+            if each.role not in ("buffer", "shared") and not (is_constant and self._is_copied_to(each)):
+                self.types[each.name] = min("fp32", self._own[each.name], key=lambda p: _BITS[p])
+                if is_constant and not is_variable:
+                    self._widen([each.name], "fp32", "constants with values have no type of 16 bits")
+
+    def _is_copied_to(self, each: TypeClass) -> bool:
+        """Whether a table in constant memory has its values from a copy alone."""
+        tables = [member for member in each.members if member.kind == "constant"]
+        return all(
+            member.is_pointer and not re.match(r"[^;,]*=", self._after(member.extent)) for member in tables
+        ) and bool(tables)
+
+    def _after(self, extent: Extent) -> str:
+        return self._source(extent).text[extent.end : extent.end + 200]
+
+    def _settle_copy(self, copy: Copy) -> None:
+        """Keep the type of memory that the program does more with than can be written for another type."""
+        names = [name for name in copy.classes if self._is_changed(name)]
+        if not names or copy.name in _WITHOUT_BYTES or copy.name.startswith("cudaFuncSet"):
+            return
+        where = f"at {copy.call}"
+        if copy.name not in _BYTES or len(copy.arguments) <= _BYTES[copy.name]:
+            self._keep(names, f"{copy.name} {where} takes memory of its type")
+        elif not self._text(copy.call).startswith(_spelled(copy.name, self._is_hip)):
+            self._keep(names, f"{copy.name} {where} is called by a macro")
+        elif copy.name.startswith("cudaMemset"):
+            if self._text(copy.arguments[1]).strip() not in ("0", "0x0", "0x00", "'\\0'"):
+                self._keep(names, f"{copy.name} {where} sets bytes that mean another number in another type")
+        elif copy.name in (*_COPIES, "cudaMemcpyToSymbol") and not self._is_on_device(copy):
+            device = self._device_side(copy)
+            own = {self._by_name[copy.classes[device]].scalar} if device is not None and copy.classes[device] else set()
+            sides = copy.elements[1:2] if copy.name == "cudaMemcpyToSymbol" else copy.elements[:2]
+            if len(names) > 1 or {re.sub(r"\d$", "", element) for element in sides} != own:
+                self._keep(names, f"what the copy {where} takes does not say its type")
+
+    def _is_on_device(self, copy: Copy) -> bool:
+        return copy.name in _COPIES and "DeviceToDevice" in self._direction(copy)
+
+    def _direction(self, copy: Copy) -> str:
+        return self._text(copy.arguments[3]) if len(copy.arguments) > 3 else ""
+
+    def _device_side(self, copy: Copy) -> int | None:
+        """Return which argument of a copy to or from the host is the device's."""
+        if copy.name == "cudaMemcpyToSymbol" or "HostToDevice" in self._direction(copy):
+            return 0
+        return 1 if "DeviceToHost" in self._direction(copy) else None
+
+    def _settle_templates(self) -> None:
+        """Decide what parameters of function templates stand for."""
+        found: dict[tuple[Extent, str], dict[str, list[tuple[TypeSlot, TypeClass]]]] = {}
+        for each, slot in self._slots():
+            if self._parameter(slot) is not None:
+                template = self._functions[slot.function].extent
+                found.setdefault((template, slot.spelled), {}).setdefault(slot.function, []).append((slot, each))
+        self._arguments = {}
+        for (_, parameter), instances in found.items():
+            for label, slots in instances.items():
+                deciding = [pair for pair in slots if len(instances) > 1 or self._is_parameter(*pair)] or slots
+                names = [each.name for _, each in deciding]
+                if len({self._spell(slot, each) for slot, each in deciding}) > 1:
+                    self._widen(names, self._widest(names), f"{label} has one type {parameter} for them")
+                new = self._spell(*deciding[0])
+                own = self._function_argument(label, parameter)
+                if new != own and not self._can_say(label, parameter):
+                    self._keep([each.name for _, each in slots], f"{label} is launched by a template, too")
+                    new = own
+                self._arguments[label, parameter] = new
+
+    def _parameter(self, slot: TypeSlot) -> str | None:
+        """Return the parameter of a function template that a slot is written with; None for a type."""
+        function = self._functions.get(slot.function)
+        types = {a.name for a in function.arguments if a.kind == "typename"} if function is not None else set()
+        return slot.spelled if slot.spelled in types else None
+
+    def _is_parameter(self, slot: TypeSlot, each: TypeClass) -> bool:
+        return any(member.slot == slot and member.kind == "parameter" for member in each.members)
+
+    def _function_argument(self, label: str, parameter: str) -> str:
+        return next(a.value for a in self._functions[label].arguments if a.name == parameter)
+
+    def _instantiations(self, label: str) -> Iterator[Extent]:
+        """Give the places where a function template is named with the arguments of an instantiation."""
+        for site in self._program.launches:
+            if site.kernel == label:
+                yield site.callee
+        for kernel in self._program.kernels:
+            for calls in (kernel.calls, *(need.calls for need in kernel.needs)):
+                yield from (call.extent for call in calls if call.label == label)
+
+    def _written_argument(self, place: Extent, label: str, parameter: str) -> Extent | None:
+        """Return where an argument of a template is written; None where it follows from the call."""
+        text = self._text(place)
+        index = [a.name for a in self._functions[label].arguments].index(parameter)
+        opening = text.find("<")
+        if opening < 0:
+            return None
+        start, depth, count = opening + 1, 0, 0
+        for at in range(opening + 1, len(text)):
+            if text[at] in "(<[":
+                depth += 1
+            elif depth == 0 and text[at] in ",>":
+                if count == index:
+                    piece = text[start:at]
+                    lead = len(piece) - len(piece.lstrip())
+                    return Extent(place.file, place.start + start + lead, place.start + start + len(piece.rstrip()), 0)
+                start, count = at + 1, count + 1
+            elif text[at] in ")>]":
+                depth -= 1
+        return None
+
+    def _can_say(self, label: str, parameter: str) -> bool:
+        """Whether another argument can be written wherever the one of an instantiation is."""
+        for place in self._instantiations(label):
+            written = self._written_argument(place, label, parameter)
+            text = self._text(written) if written is not None else ""
+            shared = [site for site in self._program.launches if site.callee == place and site.kernel != label]
+            if shared or (text and any(a.name == text for f in self._functions.values() for a in f.arguments)):
+                return False
+        return True
+
+    def _settle_places(self) -> None:
+        """Take one type where one place in the text gives several."""
+        found: dict[Extent, list[tuple[TypeSlot, TypeClass]]] = {}
+        for each, slot in self._slots():
+            if self._parameter(slot) is None or slot.function not in self._functions:
+                found.setdefault(slot.extent, []).append((slot, each))
+        for place, slots in found.items():
+            names = list(dict.fromkeys(each.name for _, each in slots))
+            if len({self._spell(slot, each) for slot, each in slots}) < 2:
+                continue
+            if all(slot.declarator for slot, _ in slots) and self._can_split(place):
+                continue
+            why = f"one {slots[0][0].spelled} at {place} is the type of all"
+            if len({self._own[name] for name in names}) == 1:
+                self._widen(names, self._widest(names), why)
+            else:
+                self._keep(names, why)
+
+    def _settle_reads(self) -> None:
+        """What is made a float where it is used must not be a double in another instantiation."""
+        found: dict[Extent, set[str]] = {}
+        for read in self._classes.reads:
+            found.setdefault(read.extent, set()).add(read.type_class)
+        for place, names in found.items():
+            if len(names) > 1 and {self._bits(name) for name in names} >= {16, 64}:
+                self._widen(names, "fp32", f"{self._text(place)} at {place} is both")
+
+    def _slots(self) -> Iterator[tuple[TypeClass, TypeSlot]]:
+        return ((each, slot) for each in self._classes.classes for slot in each.slots)
+
+    def _spell(self, slot: TypeSlot, each: TypeClass) -> str:
+        """Return the type that is to be at a slot."""
+        if not self._is_changed(each.name) or each.name in self._at_uses:
+            return slot.spelled
+        name = self._name(each.name)
+        return f"{name}{slot.components}" if slot.components > 1 else name
+
+    def _name(self, type_class: str) -> str:
+        precision = self.types[type_class]
+        return _HIP_BF16 if self._is_hip and precision == "bf16" else SPELLED[precision]
+
+    # -- the text --------------------------------------------------------------------------------
+
+    def edit(self) -> None:
+        """Change the types, and what follows from them."""
+        kept = self._edit_copies()
+        self._edit_templates()
+        lists: dict[Extent, dict[str, str]] = {}
+        for each, slot in self._slots():
+            new = self._spell(slot, each)
+            if slot.declarator:
+                lists.setdefault(slot.extent, {})[slot.declarator] = new
+            elif new != slot.spelled and slot.extent not in kept and self._is_written(slot, new):
+                self._edits.replace(slot.extent, new)
+        for place, names in lists.items():
+            self._edit_list(place, names)
+        self._edit_reads()
+        self._edit_literals()
+        self._edit_vectors()
+
+    def _is_written(self, slot: TypeSlot, new: str) -> bool:
+        """Whether a slot has to be replaced: not by what its template's parameter stands for anyhow."""
+        parameter = self._parameter(slot)
+        return parameter is None or self._arguments.get((slot.function, parameter)) != new
+
+    def _edit_templates(self) -> None:
+        for (label, parameter), new in self._arguments.items():
+            if new == self._function_argument(label, parameter):
+                continue
+            for place in self._instantiations(label):
+                written = self._written_argument(place, label, parameter)
+                if written is not None:
+                    self._edits.replace(written, new)
+
+    def _declarators(self, place: Extent) -> tuple[list[str], list[Extent]]:
+        """Return the names of the declarators after a type, and the commas between them."""
+        text = self._source(place).text
+        depth, names, commas, wanted, is_value = 0, [], [], True, False
+        for token in tokens(text[place.end : place.end + 4000]):
+            at = place.end + token.start
+            if token.text in ("(", "[", "{"):
+                depth += 1
+            elif token.text in (")", "]", "}"):
+                depth -= 1
+            elif depth == 0 and token.text == ";":
+                break
+            elif depth == 0 and token.text == ",":
+                commas.append(Extent(place.file, at, at + 1, place.line))
+                wanted, is_value = True, False
+            elif depth == 0 and token.text == "=":
+                is_value = True
+            elif wanted and not is_value and token.kind == "name" and token.text not in _DECORATIONS:
+                names.append(token.text)
+                wanted = False
+            if depth < 0:
+                break
+        return names, commas
+
+    def _beginning(self, place: Extent) -> str:
+        """Return what a declaration has before its type (``static const``)."""
+        return re.split(r"[;{}]|\n\s*#.*\n|//.*", self._source(place).text[max(0, place.start - 200) : place.start])[-1]
+
+    def _can_split(self, place: Extent) -> bool:
+        names, commas = self._declarators(place)
+        return len(names) == len(commas) + 1 and re.fullmatch(r"[\w\s]*", self._beginning(place)) is not None
+
+    def _edit_list(self, place: Extent, new: Mapping[str, str]) -> None:
+        """Change the types of some of the variables that a declaration declares."""
+        spelled = self._text(place)
+        names, commas = self._declarators(place)
+        types = [new.get(name, spelled) for name in names]
+        if types[0] != spelled:
+            self._edits.replace(place, types[0])
+        beginning = self._beginning(place)
+        indent = re.search(r"\n([ \t]*)[^\n]*$", beginning)
+        for comma, (before, after) in zip(commas, itertools.pairwise(types), strict=False):
+            if before != after:
+                text = self._source(place).text
+                blank = re.match(r"\s*", text[comma.end :])
+                end = comma.end + (blank.end() if blank else 0)
+                self._edits.replace(
+                    Extent(comma.file, comma.start, end, comma.line),
+                    f";\n{indent[1] if indent else ''}{beginning.lstrip()}{after} ",
+                )
+
+    def _edit_reads(self) -> None:
+        done: set[Extent] = set()
+        for read in self._classes.reads:
+            if read.is_stored or read.extent in done or not self._is_changed(read.type_class):
+                continue
+            # (Constants that the host uses are as they were.)
+            is_constant = read.type_class in self._at_uses
+            if (is_constant and read.is_device) or (not is_constant and self._bits(read.type_class) == 16):
+                done.add(read.extent)
+                self._edits.insert(read.extent.file, read.extent.start, "float(")
+                self._edits.insert(read.extent.file, read.extent.end, ")")
+
+    def _edit_literals(self) -> None:
+        """Let literals not make narrow arithmetic double."""
+        found: dict[Extent, list[bool]] = {}
+        text_of: dict[Extent, str] = {}
+        for literal in self._classes.literals:
+            narrow = bool(literal.meets) and all(self._bits(name) < 64 for name in literal.meets)
+            changed = any(self._is_changed(name) for name in literal.meets)
+            found.setdefault(literal.extent, []).append(literal.scalar == "double" and narrow and changed)
+            text_of[literal.extent] = literal.text
+        bodies = [function.extent for function in self._functions.values()]
+        for place, is_narrow in found.items():
+            text = text_of[place]
+            if not all(is_narrow):
+                continue
+            if text.isidentifier():
+                self._edits.replace(place, f"float({text})")
+            elif any(place in body for body in bodies) or _is_exact(text):
+                # (In the body of a macro, which the host may use, only what means the same number.)
+                self._edits.replace(place, f"{text.rstrip('lL')}f")
+
+    def _edit_vectors(self) -> None:
+        """Make vectors of the new type in code of the device."""
+        if not any(slot.components > 1 and self._spell(slot, each) != slot.spelled for each, slot in self._slots()):
+            return
+        done: set[Extent] = set()
+        for function in self._functions.values():
+            for token in tokens(self._text(function.extent)) if function.is_device else ():
+                made = _MAKE.fullmatch(token.text)
+                start = function.extent.start + token.start
+                place = Extent(function.extent.file, start, start + len(token.text), 0)
+                if made and place not in done:
+                    done.add(place)
+                    self._edits.replace(place, f"make_float{made[1]}")
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def _edit_copies(self) -> set[Extent]:
+        """Convert what is copied between host and device; return the places whose types stay: those of the host."""
+        kept: set[Extent] = set()
+        for copy in self._classes.copies:
+            name = next((name for name in copy.classes if self._is_changed(name)), "")
+            if not name or copy.name not in _BYTES:
+                continue
+            size = copy.arguments[_BYTES[copy.name]]
+            is_converted = copy.name in (*_COPIES, "cudaMemcpyToSymbol") and not self._is_on_device(copy)
+            sizes = {slot.extent for slot in self._by_name[name].slots if slot.extent in size}
+            is_of_device = self._is_changed(copy.sizes[_BYTES[copy.name]])
+            own, new = self._by_name[name].scalar, self._name(name)
+            if is_converted:
+                kept |= sizes
+                self._convert(copy, own, new)
+                if is_of_device and not sizes:
+                    self._scale(size, new, own)
+            elif not sizes and not is_of_device:
+                self._scale(size, own, new)
+        return kept
+
+    def _scale(self, size: Extent, before: str, after: str) -> None:
+        if not _PLAIN_FACTORS.fullmatch(self._text(size)) or "-" in self._text(size).replace("->", ""):
+            self._edits.insert(size.file, size.start, "(")
+            self._edits.insert(size.file, size.end, ")")
+        self._edits.insert(size.file, size.end, f" / sizeof({before}) * sizeof({after})")
+
+    def _convert(self, copy: Copy, own: str, new: str) -> None:
+        to_symbol = copy.name == "cudaMemcpyToSymbol"
+        helper = "copy_to_symbol" if to_symbol else "copy_converted"
+        called = copy.call
+        length = len(_spelled(copy.name, self._is_hip))
+        self._edits.replace(Extent(called.file, called.start, called.start + length, called.line), helper)
+        self._helpers.setdefault(called.file, set()).add(helper)
+        device = self._device_side(copy)
+        for index, place in enumerate(copy.arguments[:2]):
+            if re.search(r"\d$", copy.elements[index]) and not (to_symbol and index == 0):
+                scalar = new if index == device else own
+                const = "const " if index == 1 else ""
+                self._edits.insert(place.file, place.start, f"({const}{scalar}*)(")
+                self._edits.insert(place.file, place.end, ")")
+
+    # -- launches --------------------------------------------------------------------------------
+
+    def launch(self, blocks: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Change block sizes where the text of a launch lets them be changed; return those that are."""
+        changed: dict[str, tuple[int, ...]] = {}
+        for label, block in blocks.items():
+            sites = [site for site in self._program.launches if site.kernel == label]
+            found = [self._geometry(site, block) for site in sites]
+            if found and all(edits is not None for edits in found):
+                places = {place: new for edits in found if edits is not None for place, new in edits.items()}
+                if all(self._text(place) == new for place, new in places.items()):
+                    continue
+                for place, new in places.items():
+                    self._edits.replace(place, new)
+                changed[label] = block
+        return changed
+
+    def _geometry(self, site: LaunchSite, block: tuple[int, ...]) -> dict[Extent, str] | None:
+        """Return the changes of a launch along one axis: ``<<<(n + 255) / 256, 256>>>``; None for any other."""
+        text, grid = self._text(site.block), self._text(site.grid)
+        if len(block) != 1 or not _INTEGER.fullmatch(text):
+            return None
+        own = int(text)
+        found = re.fullmatch(rf"\(\s*(.+?)\s*\+\s*({own - 1}|{own}\s*-\s*1)\s*\)\s*/\s*({own})", grid, re.DOTALL)
+        if found is None or re.search(rf"\b({own}|{own - 1})\b", found[1]):
+            return None
+        start, file = site.grid.start, site.grid.file
+        return {
+            site.block: str(block[0]),
+            Extent(file, start + found.start(2), start + found.end(2), 0): str(block[0] - 1),
+            Extent(file, start + found.start(3), start + found.end(3), 0): str(block[0]),
+        }
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def text(self, file: SourceFile) -> str:
+        """Return the new text of a file, with the headers and helpers that it needs."""
+        text = self._edits.file(file.path)
+        if text == file.text:
+            return text
+        precisions = [
+            precision
+            for precision in _HEADERS
+            if any(
+                self.types[each.name] == precision != self._own[each.name]
+                for each, slot in self._slots()
+                if slot.extent.file == file.path
+            )
+        ]
+        names = [_HEADERS[precision][self._is_hip] for precision in precisions]
+        lines = [f"#include <{name}>" for name in names if f"<{name}>" not in text]
+        ending = "\r\n" if "\r\n" in file.text else "\n"
+        helpers = self._helpers.get(file.path, set())
+        needed = [*(["type_traits"] if "copy_to_symbol" in helpers else []), *(["vector"] if helpers else [])]
+        lines += [f"#include <{name}>" for name in needed if f"<{name}>" not in text]
+        text = _with_includes(text, lines, ending)
+        if helpers:
+            written = "\n".join(_HELPERS[name] for name in _HELPERS if name in helpers)
+            written = written.replace("cuda", "hip") if self._is_hip else written
+            text = _after_includes(text, f"\n{written}".replace("\n", ending))
+        return text
+
+    def _text(self, extent: Extent) -> str:
+        return self._source(extent).of(extent)
+
+    def _source(self, extent: Extent) -> SourceFile:
+        return next(file for file in self._program.files if file.path == extent.file)
+
+
+_DECORATIONS: Final = ("const", "volatile", "__restrict__", "__restrict", "restrict")
+_HELPERS: Final = {
+    "copy_converted": """\
+// Copies between an array of the host and one of another type on the device; the bytes are those of the host's.
+template <class To, class From>
+static cudaError_t copy_converted(To* to, const From* from, size_t bytes, cudaMemcpyKind kind,
+                                  cudaStream_t stream = 0) {
+    if (kind == cudaMemcpyHostToDevice) {
+        const std::vector<To> converted(from, from + bytes / sizeof(From));
+        const cudaError_t error =
+            cudaMemcpyAsync(to, converted.data(), converted.size() * sizeof(To), kind, stream);
+        return error != cudaSuccess ? error : cudaStreamSynchronize(stream);
+    }
+    std::vector<From> found(bytes / sizeof(To));
+    cudaError_t error = cudaMemcpyAsync(found.data(), from, found.size() * sizeof(From), kind, stream);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+    for (size_t i = 0; i < found.size(); ++i) to[i] = found[i];
+    return error;
+}
+""",
+    "copy_to_symbol": """\
+// Copies an array of the host to a variable of another type on the device; bytes and offset are those of the host's.
+template <class Symbol, class From>
+static cudaError_t copy_to_symbol(const Symbol& symbol, const From* from, size_t bytes, size_t offset = 0,
+                                  cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
+    typedef typename std::remove_cv<typename std::remove_all_extents<Symbol>::type>::type To;
+    const std::vector<To> converted(from, from + bytes / sizeof(From));
+    return cudaMemcpyToSymbol(symbol, converted.data(), converted.size() * sizeof(To),
+                              offset / sizeof(From) * sizeof(To), kind);
+}
+""",
+}
+
+
+def _spelled(name: str, is_hip: bool) -> str:
+    return re.sub("^cuda", "hip", name) if is_hip else name
+
+
+def _is_exact(literal: str) -> bool:
+    """Whether a literal is the same number in 32 bits."""
+    try:
+        value = float.fromhex(literal) if literal[:2] in ("0x", "0X") else float(literal.rstrip("lL"))
+    except ValueError:
+        return False
+    with np.errstate(over="ignore"):
+        return float(np.float32(value)) == value
+
+
+def _directives(text: str) -> Sequence[re.Match[str]]:
+    return list(re.finditer(r"^[ \t]*#[ \t]*include\b[^\n]*\n", text, re.MULTILINE))
+
+
+def _with_includes(text: str, lines: Sequence[str], ending: str) -> str:
+    """Return a file with further headers included, before the first that it includes."""
+    if not lines:
+        return text
+    added = "".join(f"{line}{ending}" for line in lines)
+    found = _directives(text)
+    if found:
+        return text[: found[0].start()] + added + text[found[0].start() :]
+    comments = re.match(r"(?:\s*(?://[^\n]*\n|/\*.*?\*/[ \t]*\n))*(?:\s*#[ \t]*pragma once[^\n]*\n)?", text, re.DOTALL)
+    at = comments.end() if comments else 0
+    return text[:at] + added + text[at:]
+
+
+def _after_includes(text: str, helpers: str) -> str:
+    """Return a file with functions after the headers it includes: those that no condition is on."""
+    depth, at = 0, 0
+    is_guarded = re.match(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef\b", text, re.DOTALL) is not None
+    for line in re.finditer(r"^[ \t]*#[ \t]*(\w+)[^\n]*\n", text, re.MULTILINE):
+        if re.search(r"^\w[^\n;]*\)\s*\{", text[at : line.start()], re.MULTILINE):
+            break
+        depth += line[1] in ("if", "ifdef", "ifndef")
+        depth -= line[1] == "endif"
+        if (line[1] == "include" and depth <= is_guarded) or (line[1] == "endif" and depth == 0 and at):
+            at = line.end()
+    return text[:at] + helpers + text[at:]

@@ -1,0 +1,304 @@
+"""Programs with other types in their own text: what is changed, that it compiles, runs and gives the answer."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import caller
+from described import described_run
+
+from mptune.adopt import into as module
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.capture import capture
+from mptune.adopt.classes import TypeClasses, type_classes
+from mptune.adopt.into import IntoSettings, into
+from mptune.adopt.parsing import ProgramError
+from mptune.adopt.patching import Patch, own_types, patch
+from mptune.adopt.reading import Program, read
+from mptune.adopt.running import build
+from mptune.errors import MptuneError, RunFileError
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.schemas import schema
+from mptune.space.configuration import Configuration
+from mptune.store import RunFile
+
+PROGRAMS = Path(__file__).parent / "programs"
+#: Those that nvcc compiles as well, where there is one: it takes seconds for each.
+FOR_GPUS = ("constant_tables.cu", "shared_reduction.cu", "several_files")
+OFFERED = {"double": ("fp64", "fp32", "fp16", "bf16"), "float": ("fp32", "fp16", "bf16")}
+
+
+@cache
+def understood(name: str) -> tuple[Program, TypeClasses]:
+    path = PROGRAMS / name
+    program = read(sorted(path.glob("*.cu")) if path.is_dir() else [path])
+    return program, type_classes(program)
+
+
+def patched(name: str, wanted: Mapping[str, str], **settings: Any) -> Patch:
+    return patch(*understood(name), wanted, **settings)
+
+
+def changes(name: str, made: Patch) -> list[str]:
+    """The new lines, but for those of helpers and headers."""
+    old = {line for file in understood(name)[0].files for line in file.text.splitlines()}
+    new = [line for file in made.changed for line in file.text.splitlines() if line not in old]
+    start = next((i for i, line in enumerate(new) if line.startswith("// Copies")), None)
+    if start is not None:
+        last = max(i for i, line in enumerate(new) if line.lstrip().startswith("return error") or "To), kind)" in line)
+        new = new[:start] + new[last + 1 :]
+    return [line.strip() for line in new if not line.startswith(("#include", "template <class"))]
+
+
+# -- the text --------------------------------------------------------------------------------------
+
+
+def test_nothing_wanted_is_nothing_changed() -> None:
+    for name in ("rod.cu", "template_kernel.cu", "several_files"):
+        assert patched(name, {}).changed == ()
+        assert patched(name, own_types(understood(name)[1])).changed == ()
+
+
+def test_pointers_sizes_copies_and_literals_follow() -> None:
+    made = patched("rod.cu", {"rod": "fp32", "left": "fp32"})
+    assert changes("rod.cu", made) == [
+        "__global__ void warm(int n, double width, float* rod) {",
+        "__global__ void diffuse(int n, const double rate, const float* __restrict__ now, float* __restrict__ next) {",
+        "float left = i > 0 ? now[i - 1] : 0.0f, right = i < n - 1 ? now[i + 1] : 0.0f;",
+        "next[i] = now[i] + rate * (left - 2.0f * now[i] + right);",
+        "float *now, *next;",
+        "cudaMalloc((void**)&now, n * sizeof(float));",
+        "cudaMalloc((void**)&next, n * sizeof(float));",
+        "float* last = now;",
+        "copy_converted(rod, now, n * sizeof(double), cudaMemcpyDeviceToHost);",
+    ]
+    assert made.notes == ()
+
+
+def test_what_is_16_bits_is_a_float_where_it_is_used() -> None:
+    made = patched("rod.cu", {"rod": "fp16", "rate": "bf16"})
+    lines = changes("rod.cu", made)
+    assert "next[i] = float(now[i]) + rate * (left - 2.0f * float(now[i]) + right);" in lines
+    assert "__half *now, *next;" in lines
+    assert made.types["rate"] == "fp32"
+    assert "#include <cuda_fp16.h>\n" in made.changed[0].text
+    assert "bfloat16" not in made.changed[0].text
+
+
+def test_a_declaration_of_several_is_split_where_they_differ() -> None:
+    lines = changes("constant_tables.cu", patched("constant_tables.cu", {"out": "fp32", "knots": "bf16"}))
+    assert lines[2:] == [
+        "double t = x - k, value = float(knots[k]) + t * (float(knots[k + 1]) - float(knots[k]));",
+        "copy_to_symbol(knots, table, sizeof(table));",
+        "double *d_at;",
+        "float *d_out;",
+        "cudaMalloc(&d_out, sizeof(out) / sizeof(double) * sizeof(float));",
+        # (The host's array, whose name a parameter of the kernel has, too, is as large as it was.)
+        "copy_converted(out, d_out, sizeof(out), cudaMemcpyDeviceToHost);",
+    ]
+
+
+def test_constants_with_values_have_32_bits() -> None:
+    made = patched("constant_tables.cu", {"legendre": "fp16"})
+    assert "__constant__ float legendre[4] = {0.0, -0.5, 0.0, 1.5};" in changes("constant_tables.cu", made)
+    assert made.types["legendre"] == "fp32"
+
+
+def test_names_for_types_and_constants_of_the_host_stay() -> None:
+    made = patched("several_files", {"temperature": "fp32", "EMISSIVITY": "fp32"})
+    assert [file.path.name for file in made.changed] == ["physics.cu"]
+    assert [line for line in changes("several_files", made) if "[i]" in line or "sizeof" in line] == [
+        "if (i < n) radiation[i] = float(EMISSIVITY) * float(STEFAN) * fourth(temperature[i] / 100.0f);",
+        "cudaMalloc((void**)&d_temperature, sizeof(float) * n);",
+        "copy_converted(d_temperature, temperature, sizeof(real) * n, cudaMemcpyHostToDevice);",
+    ]
+
+
+def test_macros_stay_and_what_they_stand_for_is_converted() -> None:
+    made = patched("macro_types.cu", {"in": "fp16", "out": "fp32"})
+    assert [line for line in changes("macro_types.cu", made) if "HALF" in line] == [
+        "if (i > 0 && i < N - 1) out[i] = float(HALF) * float(in[i]) + "
+        "0.25f * (float(in[i - 1]) + float(in[i + 1])) + SQUARE(float(in[i]));"
+    ]
+
+
+def test_vectors_have_one_type_of_32_bits() -> None:
+    made = patched("typedefs.cu", {"force": "fp16", "position": "fp32", "sum": "fp32", "p": "fp32"})
+    assert {made.types[name] for name in ("force", "position", "sum", "p")} == {"fp32"}
+    text = made.changed[0].text
+    assert "float3 sum = make_float3(0, 0, 0);" in text
+    assert "position[i] = make_double3(" in text  # the host's
+    assert "copy_converted((float*)(d_position), (const double*)(position.data()), n * sizeof(Point)" in text
+    assert any("no type of 16 bits" in note for note in made.notes)
+
+
+def test_a_template_launched_by_a_template_keeps_its_types() -> None:
+    names = [each.name for each in understood("template_kernel.cu")[1].classes if each.scalar == "double"]
+    made = patched("template_kernel.cu", dict.fromkeys(names, "fp32"))
+    assert made.changed == ()
+    assert any("launched by a template" in note for note in made.notes)
+
+
+def test_blocks_change_where_a_launch_says_how_many_there_are() -> None:
+    made = patched("constant_tables.cu", {}, blocks={"interpolate": (128,)})
+    assert changes("constant_tables.cu", made) == ["interpolate<<<(n + 127) / 128, 128>>>(d_out, d_at, n);"]
+    assert made.blocks == {"interpolate": (128,)}
+    assert patched("rod.cu", {}, blocks={"warm": (64,)}).changed == ()
+
+
+# -- any types ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("rod.cu", ("200", "20")),
+        ("constant_tables.cu", ()),
+        ("macro_types.cu", ()),
+        ("typedefs.cu", ()),
+        ("struct_by_value.cu", ()),
+        ("shared_reduction.cu", ()),
+        ("several_files", ()),
+        ("array_of_structs.cu", ()),
+        ("managed_memory.cu", ()),
+    ],
+)
+def test_any_types_compile_and_give_about_the_answer(
+    name: str, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, classes = understood(name)
+    if name not in FOR_GPUS:
+        monkeypatch.setattr(module, "_compiled_for_gpus", lambda *_: {})
+    random_ = random.Random(name)
+    free = [each for each in classes.classes if not each.kept and each.scalar in OFFERED]
+    wanted = {each.name: random_.choice(OFFERED[each.scalar]) for each in free}
+    made, built, compilers, _ = module._compiled(program, classes, wanted, {})
+    if name in FOR_GPUS and shutil.which("nvcc"):
+        assert compilers["nvcc"] == "compiles"
+    own = own_types(classes)
+    assert all(made.types[each] == own[each] for each in own if each not in wanted)
+    original = capture(build(program.sources, program.files), arguments, tmp_path / "original")
+    new = capture(built, arguments, tmp_path / "new", may_fail=True)
+    reader = module._Reader(program, classes)
+    theirs, ours = reader.answer(original, own), reader.answer(new, made.types)
+    assert [values.shape for values in ours] == [values.shape for values in theirs]
+    if name != "managed_memory.cu":  # whose host reads the memory itself
+        assert theirs
+    for one, other in zip(ours, theirs, strict=True):
+        # (An element at the end of a range may be on its other side.)
+        assert np.mean(abs(one - other) > 0.03 * abs(other).max()) < 0.01
+
+
+# -- the command -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program, what it was adopted into, and a run of that."""
+    found = tmp_path_factory.mktemp("into")
+    shutil.copy(PROGRAMS / "rod.cu", found / "rod.cu")
+    adopt(AdoptSettings((found / "rod.cu",), ("300", "40")), found / "adopted" / "rod")
+    return found
+
+
+def run_of(folder: Path, record: Mapping[str, Any] | None = None, threshold: float = 1e-3) -> Run:
+    said = json.loads((folder / "adopted" / "rod" / "adopted.json").read_text()) if record is None else record
+    names = [parameter["name"] for parameter in said["parameters"]] if said else []
+    fields = {
+        "kernel": "rod",
+        "metric": "NRMSE",
+        "threshold": threshold,
+        "adopted": said,
+        "parameters": [{"name": name, "kind": "precision", "values": OFFERED["double"]} for name in names],
+    }
+    measured = Measurement({"time_ms": 1.0, "error": 1e-6})
+    trials = [
+        Trial(Configuration(dict.fromkeys(names, precision)), Status.OK, "", measured, key=precision * 8)
+        for precision in ("fp32", "fp16")
+    ]
+    return described_run(fields, trials)
+
+
+def document_of(folder: Path, run: Run, number: int, **settings: Any) -> dict[str, Any]:
+    given = {"program": folder / "rod.cu", "output": folder / "new.cu", **settings}
+    return into(run, run.trials[number], run.objective, IntoSettings(**given), on_progress=lambda _: None)
+
+
+def test_a_program_is_patched_run_and_compared(folder: Path) -> None:
+    document = document_of(folder, run_of(folder), 0)
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    jsonschema.Draft202012Validator(schema("into")).validate(document)
+    assert document["within"] is True
+    assert 0 < document["error"] < 1e-5
+    assert document["check"] == {"original": "passed", "patched": "passed"}
+    assert document["arguments"] == ["300", "40"]
+    assert {entry["to"] for entry in document["types"]} == {"fp32"}
+    assert "float* __restrict__ next" in (folder / "new.cu").read_text()
+    assert (folder / "rod.cu").read_text() == (PROGRAMS / "rod.cu").read_text()
+
+
+def test_an_answer_over_the_threshold_is_not_claimed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of(folder, threshold=1e-9)
+    path = folder / "tight.db"
+    with RunFile.create(path, run.info, run.state) as file:
+        for trial in run.trials:
+            file.add(trial)
+    command = caller(monkeypatch, capfd)
+    done = command("emit", path, "--into", folder / "rod.cu", "-o", folder / "t.cu", "--configuration", "1")
+    assert done.code == 1, done.err
+    assert "NOT within the threshold: the error of its answer is" in done.err
+    assert "float" in done.out or "fp32" in done.out
+    done = command("emit", path, "--into", folder / "rod.cu", "--configuration", "1")
+    assert (done.code, "--into needs --output" in done.err) == (2, True)
+    done = command("emit", path, "-D", "X=1", "-o", folder / "t")
+    assert (done.code, "give it with --into" in done.err) == (2, True)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises((ProgramError, RunFileError, MptuneError)) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_another_program_is_refused(folder: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "rod.cu"
+    changed.write_text((PROGRAMS / "rod.cu").read_text().replace("0.25", "0.26"))
+    run = run_of(folder)
+    assert "rod.cu is not what was tuned (its hash differs)" in refusal(
+        lambda: document_of(folder, run, 0, program=changed)
+    )
+    assert "no such file" in refusal(lambda: document_of(folder, run, 0, program=tmp_path / "rot.cu")).lower()
+    assert "is the program itself" in refusal(lambda: document_of(folder, run, 0, output=folder / "rod.cu"))
+    assert not (tmp_path / "new.cu").exists()
+
+
+def test_a_run_of_something_else_is_refused(folder: Path) -> None:
+    assert "does not say of which program it is" in refusal(lambda: document_of(folder, run_of(folder, {}), 0))
+    assert "expected a folder that 'mptune adopt' wrote" in refusal(
+        lambda: document_of(folder, run_of(folder), 0, record=folder)
+    )
+    assert "cannot be read" in refusal(lambda: document_of(folder, run_of(folder, {"parameters": [], "name": 1}), 0))
+
+
+def test_nothing_of_a_run_file_is_run(folder: Path) -> None:
+    said = json.loads((folder / "adopted" / "rod" / "adopted.json").read_text())
+    code = {**said, "program": {**said["program"], "defines": {"M_PI": '(system("true"), 3.14)'}}}
+    assert "may be any code; if it is yours, give it again" in refusal(
+        lambda: document_of(folder, run_of(folder, code), 0)
+    )
+    elsewhere = {**said, "program": {**said["program"], "includes": ["/somewhere/else"]}}
+    assert "no path in a run file is opened: give it again with -I" in refusal(
+        lambda: document_of(folder, run_of(folder, elsewhere), 0)
+    )
