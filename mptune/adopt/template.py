@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ from mptune.adopt.classes import Literal, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
+from mptune.adopt.tiling import UNROLL, tiled
 from mptune.reserved import prelude_names, why_reserved
 
 __all__ = ["POLICY", "Template", "class_of", "fields_of", "template"]
@@ -77,12 +79,16 @@ class Template:
         text: all of it.
         parameters: the precision parameters in it.
         has_policy: whether it calls mathematical functions by policy.
+        is_tiled: whether it does the work of a tile of threads at once: ``per_thread`` columns, ``per_thread_y`` rows.
+        unrolls: whether it has loops around the tile that are unrolled ``unroll`` times.
     """
 
     function: str
     text: str
     parameters: frozenset[str]
     has_policy: bool
+    is_tiled: bool = False
+    unrolls: bool = False
 
 
 def template(
@@ -127,8 +133,9 @@ def template(
     if len(shown) > _WIDTH - 40:
         shown = "\n    " + ",\n    ".join(passed)
     phases = _in_phases(program, kernel, own, in_block) if kernel.has_barrier and in_block else None
-    body = _without_parameters(phases or own.text(kernel.body), kernel.arguments).removeprefix("{")
-    body = "".join(f"\n    {line}" for line in first) + body
+    rest = _without_parameters(phases or own.text(kernel.body), kernel.arguments).removeprefix("{")
+    start = "".join(f"\n    {line}" for line in first)
+    body = start + rest
     constants = [
         f"#define {name} {_CONSTANTS[name]}"
         for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]+\b", "\n".join((*needs, body))))
@@ -138,12 +145,37 @@ def template(
     if threads:
         names = [name for p in kernel.parameters for name in _names(p)] + [f"{name}_offset" for name in offsets]
         extents = ", ".join(text if text.isdigit() else f"{_OPEN}{text}{_CLOSE}" for text in [*threads, "1", "1"][:3])
-        call = f"{function}_thread({', '.join([*names, 'VIRTUAL_THREAD'])})"
         separator = ",\n    " if "\n" in shown else ", "
+
+        def call(suffix: str, last: str) -> str:
+            return f"{function}_{suffix}({', '.join([*names, last])})"
+
+    tile = tiled(program, kernel, own, f"UNROLL({_OPEN}{UNROLL}{_CLOSE})") if threads else None
+    if tile is not None:
+        rows = f"{_OPEN}per_thread_y{_CLOSE}" if len(threads) > 1 else "1"
+        condition = call("has_work", "TILE_THREAD") if tile.condition else "true"
+
+        def with_start(lines: str) -> str:
+            return start + textwrap.indent("\n" + _without_parameters(lines, kernel.arguments), "    ") + "\n"
+
+        kernels = [
+            f"template <class Tile>\n__device__ __forceinline__ void {function}_tile({shown}{separator}TILE_INDICES) "
+            f"{{{with_start(tile.body)}}}",
+            f'extern "C" __global__ void {function}({shown}) {{\n'
+            f"    GRID_TILES({_OPEN}per_thread{_CLOSE}, {rows}, {extents},\n        {condition},\n"
+            f"        {call('tile', 'THIS_TILE')});\n}}",
+        ]
+        if tile.condition:
+            kernels.insert(
+                0,
+                f"__device__ __forceinline__ bool {function}_has_work({shown}{separator}VIRTUAL_INDICES) "
+                f"{{{with_start(tile.condition)}}}",
+            )
+    elif threads:
         kernels = [
             f"__device__ void {function}_thread({shown}{separator}VIRTUAL_INDICES) {{{body}",
             f'extern "C" __global__ void {function}({shown}) {{\n'
-            f"    GRID_THREADS({_OPEN}per_thread{_CLOSE}, {extents}, {call});\n}}",
+            f"    GRID_THREADS({_OPEN}per_thread{_CLOSE}, {extents}, {call('thread', 'VIRTUAL_THREAD')});\n}}",
         ]
     parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
     text = _without_clashes("\n\n".join(part for part in parts if part), [need.name for need in kernel.needs])
@@ -156,7 +188,8 @@ def template(
     text = _SIZED.sub("", _STANDARD.sub("mp::", text)) if "std" in text else text
     text = _LINE.sub("", text)
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
-    return Template(function, text, frozenset(edited.used), edited.has_policy)
+    is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
+    return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)
 
 
 def _in_phases(program: Program, kernel: Kernel, own: Edits, in_block: int) -> str | None:

@@ -30,6 +30,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Field, Kernel, Memory, Parameter, Program
 from mptune.adopt.sequence import Call, Number, replay
 from mptune.adopt.template import Template, class_of, fields_of, template
+from mptune.adopt.tiling import UNROLL
 from mptune.kernel.application import TAKEN
 from mptune.precision import POLICIES
 
@@ -66,6 +67,10 @@ _LARGEST_BLOCK: Final = 1024
 _PER_THREAD: Final = (1, 2, 4, 8, 16, 32, 64)
 #: What a search can number, with some room left.
 _MOST_CONFIGURATIONS: Final = 10**18
+_ROWS_PER_THREAD: Final = (1, 2, 4, 8)
+_UNROLLS: Final = (1, 2, 4)
+#: How often what a thread of the program does may be written out: compilers take minutes over more.
+_MOST_COPIES: Final = 256
 _WIDTH: Final = 110
 
 
@@ -970,6 +975,11 @@ class _Writer:
         parameters, grid, block, divided = [], [], [], []
         if threads := self._virtual[each.name]:
             parameters.append(f'OrdinalParameter("per_thread", {list(_PER_THREAD)})')
+        made = self._templates[each.name]
+        if has_rows := made.is_tiled and dimensions > 1:
+            parameters.append(f'OrdinalParameter("per_thread_y", {list(_ROWS_PER_THREAD)})')
+        if made.unrolls:
+            parameters.append(f'OrdinalParameter("{UNROLL}", {list(_UNROLLS)})')
         for axis in range(dimensions):
             totals = {threads[axis] for threads in each.threads}
             own = {one[axis] for one in each.blocks}
@@ -987,7 +997,8 @@ class _Writer:
             if threads and axis == 0:
                 grid.append(f"ceildiv({threads[0]}, {width} * per_thread)")
             elif threads:
-                grid.append(f"ceildiv({threads[axis]}, {width})")
+                rows = " * per_thread_y" if has_rows and axis == 1 else ""
+                grid.append(f"ceildiv({threads[axis]}, {width}{rows})")
             elif len(totals) == 1 and len(values) == 1 and not self._numbers.texts and not self._numbers.is_draft:
                 grid.append(str(first.grid[axis]))
             else:
@@ -999,6 +1010,9 @@ class _Writer:
         fixed = math.prod(int(text) for text in block if text.isdigit())
         product = " * ".join([*names, *([str(fixed)] if fixed > 1 else [])])
         constraints = [f"{min(32, math.prod(first.block))} <= {product} <= {_LARGEST_BLOCK}"] if len(names) > 1 else []
+        if has_rows or made.unrolls:
+            copies = ["per_thread", *(["per_thread_y"] if has_rows else []), *([UNROLL] if made.unrolls else [])]
+            constraints.append(f"{' * '.join(copies)} <= {_MOST_COPIES}")
         return parameters, [*constraints, *divided], grid, block
 
     def _virtual_threads(self, each: _Launched) -> list[str]:
@@ -1025,7 +1039,9 @@ class _Writer:
         """Return how many threads there are along an axis as an expression over sizes, or the number."""
         (total,), block = {threads[axis] for threads in each.threads}, each.launches[0].block[axis]
         name, found = f"threads_{_AXES[axis]}", str(total)
-        for missing in range(block):
+        # A size itself explains it better than a sum that happens to fit.
+        sizes = set(self._sizes.values())
+        for missing in sorted(range(block), key=lambda missing: missing > 0 and total - missing not in sizes):
             text = self._expression(total - missing)
             if not text.isdigit():
                 found = text if not missing else f"({text} + {block - 1}) // {block} * {block}"

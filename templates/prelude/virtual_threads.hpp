@@ -67,7 +67,83 @@ struct virtual_threads {
     }
 };
 
+
+// How many columns a tile has at most: what its threads keep has to fit into the registers of one on a GPU, and as often
+// as there are threads their code is written out there.
+#if defined(MPTUNE_HOST)
+constexpr int tile_columns(int columns, int) { return columns; }
+#else
+constexpr __device__ int tile_columns(int columns, int rows) { return columns * rows > 16 ? 16 / rows : columns; }
+#endif
+
+// A tile of virtual threads: its first one, and how far apart they are.
+template <int Columns, int Rows>
+struct whole_tile {
+    static constexpr int columns = Columns, rows = Rows;
+    indices first, step;
+
+    // The part of what a thread does, which is `Parts` tiles side by side.
+    template <int Parts>
+    static MPTUNE_INLINE whole_tile here(int part) {
+#if defined(MPTUNE_HOST)
+        const int x = ((blockIdx.x * blockDim.x + threadIdx.x) * Parts + part) * Columns;
+        const int y = (blockIdx.y * blockDim.y + threadIdx.y) * Rows;
+        if (x < 0 || y < 0) __builtin_unreachable();
+        return {{x, y, blockIdx.z * blockDim.z + threadIdx.z}, {1, 1, 1}};
+#else
+        return {{(blockIdx.x * Parts + part) * blockDim.x * Columns + threadIdx.x,
+                 blockIdx.y * blockDim.y * Rows + threadIdx.y, blockIdx.z * blockDim.z + threadIdx.z},
+                {blockDim.x, blockDim.y, 1}};
+#endif
+    }
+    static constexpr MPTUNE_INLINE int present_columns() { return Columns; }
+    static constexpr MPTUNE_INLINE int present_rows() { return Rows; }
+    MPTUNE_INLINE indices thread(int column, int row) const {
+        return {first.x + column * step.x, first.y + row * step.y, first.z};
+    }
+};
+
+// One that is cut off by the edge of what is to be done: on a GPU, a thread of it.
+#if defined(MPTUNE_HOST)
+template <int Columns, int Rows>
+struct cut_tile {
+    static constexpr int columns = Columns, rows = Rows;
+    static constexpr bool is_of_many = true;
+    indices first, step;
+    int n_columns, n_rows;
+
+    MPTUNE_INLINE int present_columns() const { return n_columns; }
+    MPTUNE_INLINE int present_rows() const { return n_rows; }
+    MPTUNE_INLINE indices thread(int column, int row) const { return {first.x + column, first.y + row, first.z}; }
+};
+#else
+template <int, int>
+struct cut_tile : whole_tile<1, 1> {
+    static constexpr bool is_of_many = false;
+    MPTUNE_INLINE cut_tile(const indices& first, const indices& step, int, int) : whole_tile<1, 1>{first, step} {}
+};
+#endif
+
 }  // namespace detail
+
+// A variable of which each thread of a tile has its own.
+template <class Tile, class T>
+struct per_tile {
+    T of[Tile::rows][Tile::columns];
+    MPTUNE_INLINE T& operator()(int column, int row) { return of[row][column]; }
+};
+// The same where all threads of a column, or of a row, have the same value.
+template <class Tile, class T>
+struct per_column {
+    T of[Tile::columns];
+    MPTUNE_INLINE T& operator()(int column, int) { return of[column]; }
+};
+template <class Tile, class T>
+struct per_row {
+    T of[Tile::rows];
+    MPTUNE_INLINE T& operator()(int, int row) { return of[row]; }
+};
+
 }  // namespace mp
 
 // The parameters of a function for a virtual thread, and what it is given for them.
@@ -108,3 +184,66 @@ struct virtual_threads {
 #define MPTUNE_VIRTUAL_LOOP(per_thread) MPTUNE_INDEPENDENT_ITERATIONS VECTOR_LOOP
 #endif
 #endif
+
+// The parameters of a function for a tile of threads, and what it is given for them. It begins with
+// `template <class Tile>`.
+#define TILE_INDICES                                                                                 \
+    const Tile& mptune_tile, [[maybe_unused]] mp::indices blockIdx, [[maybe_unused]] mp::indices blockDim, \
+        [[maybe_unused]] mp::indices gridDim
+#define THIS_TILE mptune_tile, mptune_block, mptune_extents, mptune_grid
+
+// In it, what each thread does stands in braces behind EACH_THREAD. The compiler makes vectors of it. Between such blocks
+// is what is the same for all: loops, above all. What a thread keeps from one to the next is declared outside,
+// `mp::per_tile<Tile, float> sum_of;`, and OF_THREAD(sum) is the thread's.
+#define EACH_THREAD                                                                                  \
+    MPTUNE_UNROLL for (int mptune_row = 0; mptune_row < mptune_tile.present_rows(); ++mptune_row)    \
+        VECTOR_LOOP for (int mptune_column = 0; mptune_column < mptune_tile.present_columns(); ++mptune_column) \
+            if ([[maybe_unused]] const mp::indices threadIdx = mptune_tile.thread(mptune_column, mptune_row); true)
+#define OF_THREAD(name) auto& name = name##_of(mptune_column, mptune_row)
+
+// Makes a call, with THIS_TILE, for the tile of a thread of the grid. `has_work` says, with TILE_THREAD, whether a virtual
+// thread has anything to do: what has not is cut off where the others form a rectangle, or else left out one by one.
+#define TILE_THREAD mptune_thread, mptune_block, mptune_extents, mptune_grid
+#define GRID_TILES(columns, rows, x_threads, y_threads, z_threads, has_work, ...)                                   \
+    do {                                                                                                            \
+        using mptune_index = decltype(mp::indices::x);                                                              \
+        constexpr int mptune_width = mp::detail::tile_columns(columns, rows), mptune_height = rows;                 \
+        using mptune_tiles = mp::detail::whole_tile<mptune_width, mptune_height>;                                   \
+        static_assert((columns) % mptune_width == 0, "as many threads as a power of two");                          \
+        using mptune_cut = mp::detail::cut_tile<mptune_width, mptune_height>;                                       \
+        const mp::indices mptune_block{0, 0, 0}, mptune_grid{1, 1, 1};                                              \
+        const mp::indices mptune_extents{x_threads, y_threads, z_threads};                                          \
+        UNROLL(1) for (int mptune_part = 0; mptune_part < (columns) / mptune_width; ++mptune_part) {                \
+            const auto mptune_whole = mptune_tiles::template here<(columns) / mptune_width>(mptune_part);           \
+            const auto mptune_works = [&](int mptune_column, int mptune_row) {                                      \
+                const mp::indices mptune_thread = mptune_whole.thread(mptune_column, mptune_row);                   \
+                return mptune_thread.x < mptune_index(x_threads) && mptune_thread.y < mptune_index(y_threads) &&    \
+                       mptune_thread.z < mptune_index(z_threads) && (has_work);                                     \
+            };                                                                                                      \
+            int mptune_count = 0, mptune_across = 0, mptune_down = 0;                                               \
+            for (int mptune_row = 0; mptune_row < mptune_height; ++mptune_row) {                                    \
+                for (int mptune_column = 0; mptune_column < mptune_width; ++mptune_column) {                        \
+                    if (!mptune_works(mptune_column, mptune_row)) continue;                                         \
+                    ++mptune_count;                                                                                 \
+                    mptune_across = mptune_column >= mptune_across ? mptune_column + 1 : mptune_across;             \
+                    mptune_down = mptune_row + 1;                                                                   \
+                }                                                                                                   \
+            }                                                                                                       \
+            if (mptune_count == mptune_width * mptune_height) {                                                     \
+                const auto& mptune_tile = mptune_whole;                                                             \
+                __VA_ARGS__;                                                                                        \
+            } else if (mptune_count > 0) {                                                                          \
+                const bool mptune_is_one = mptune_cut::is_of_many && mptune_count == mptune_across * mptune_down;   \
+                const int mptune_step_x = mptune_is_one ? mptune_across : 1;                                        \
+                const int mptune_step_y = mptune_is_one ? mptune_down : 1;                                          \
+                UNROLL(1) for (int mptune_row = 0; mptune_row < mptune_down; mptune_row += mptune_step_y) {         \
+                    UNROLL(1) for (int mptune_column = 0; mptune_column < mptune_across; mptune_column += mptune_step_x) {\
+                        if (!mptune_is_one && !mptune_works(mptune_column, mptune_row)) continue;                   \
+                        const mptune_cut mptune_tile{mptune_whole.thread(mptune_column, mptune_row), mptune_whole.step,\
+                                              mptune_step_x, mptune_step_y};                                        \
+                        __VA_ARGS__;                                                                                \
+                    }                                                                                               \
+                }                                                                                                   \
+            }                                                                                                       \
+        }                                                                                                           \
+    } while (false)

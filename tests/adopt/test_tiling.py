@@ -1,0 +1,144 @@
+"""Kernels for a tile of their threads at once: which become such, and that they compute the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from vendor_compilers import needs, nvrtc
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.parsing import Edits
+from mptune.adopt.reading import read
+from mptune.adopt.tiling import Tiled, tiled
+from mptune.backends import get_backend
+from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.identity import source_of
+from mptune.kernel import Application
+from mptune.registry import load_tunable
+from mptune.rendering import render
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import baseline_values
+
+PROGRAM = Path(__file__).parent / "programs" / "tiled_threads.cu"
+START = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+
+
+@pytest.fixture(scope="module")
+def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
+    folder = tmp_path_factory.mktemp("tiled") / "tiled_threads"
+    adopt(AdoptSettings((PROGRAM,), types=2), folder)
+    found = load_tunable(folder)
+    assert isinstance(found, Application)
+    return found
+
+
+@pytest.fixture(scope="module")
+def bench(application: Application):
+    made = Bench(application, application.resolve_sizes("default"), get_backend("host"))
+    yield made
+    made.close()
+
+
+def of_body(tmp_path: Path, body: str, helpers: str = "") -> Tiled | None:
+    source = tmp_path / "one.cu"
+    source.write_text(
+        f"{helpers}\n"
+        f"__global__ void one(double* out, const double* in, const int* first, int n, int m) {{\n{body}\n}}\n"
+    )
+    program = read([source])
+    return tiled(program, program.kernel("one"), Edits(program.files), "UNROLL(4)")
+
+
+@pytest.mark.parametrize(("columns", "rows", "unroll"), [(1, 1, 1), (4, 2, 2), (16, 1, 4), (8, 8, 1), (64, 4, 1)])
+def test_any_tile_gives_the_same_answer(application, bench, columns, rows, unroll):
+    # 45 by 21 threads of 48 by 24 are meant to work, and every third of them is not.
+    wanted = {"per_thread": columns, "per_thread_y": rows, "unroll": unroll, "block_x": 8, "block_y": 4, "block": 64}
+    values = {p.name: wanted.get(p.name.rpartition(".")[2], baseline_values(p)[0]) for p in application.parameters}
+    configuration = Configuration(values)
+    trial = bench.evaluate(Request(configuration, source_of(application, configuration, bench.sizes)))
+    assert trial.status == "ok", trial.message
+    assert trial.error < 1e-14
+
+
+@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=needs("cuda"))])
+def test_it_compiles_for_a_gpu(application, architecture):
+    kernel = application.kernels["shifted"]
+    configuration = kernel.configuration({"per_thread": 64, "unroll": 2})
+    ptx, _ = nvrtc(render(kernel, configuration, application.resolve_sizes("default")), "shifted", architecture)
+    assert ".entry shifted" in ptx
+    assert ".local" not in ptx  # what threads keep is in registers
+
+
+def test_what_each_thread_keeps_is_kept_for_a_whole_tile(tmp_path):
+    body = START + "double sum = 0; for (int k = 0; k < n; k++) { sum += in[k * m + i]; } if (i < m) out[i] = sum;"
+    found = of_body(tmp_path, body)
+    assert found is not None
+    assert found.condition == ""
+    lines = [line.strip() for line in found.body.splitlines()]
+    assert lines[0] == "mp::per_tile<Tile, double> sum_of;"
+    start = lines.index("UNROLL(4)")
+    assert lines[start + 1 : start + 3] == ["for (int k = 0; k < n; k++) {", "EACH_THREAD {"]
+    # The index is computed again rather than kept: compilers see from it that neighbours read neighbours.
+    assert lines[start + 3 : start + 6] == ["OF_THREAD(sum);", START, "sum += in[k * m + i];"]
+
+
+def test_numbers_of_one_axis_are_kept_once_for_a_column_or_row(tmp_path):
+    body = """
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= n || y >= m) return;
+    double u = 0.5 * x, v = 0.25 * y, w = u * v, total = 0;
+    for (int k = 0; k < n; k++) total += (u + v) * w * in[k];
+    out[y * n + x] = total;"""
+    found = of_body(tmp_path, body)
+    assert found is not None
+    assert [f"mp::per_{extent}<Tile, double> {name}_of;" in found.body for extent, name in
+            (("column", "u"), ("row", "v"), ("tile", "w"), ("tile", "total"))] == [True] * 4  # fmt: skip
+    assert "return !(x >= n || y >= m);" in found.condition
+
+
+def test_what_is_the_same_for_all_threads_is_done_once(tmp_path):
+    body = (
+        START
+        + """
+    int at = 0;
+    double sum = 0;
+    for (int k = 0; k < n; k++) {
+        double weight = in[at];
+        sum += weight * in[at + i];
+        at += m;
+    }
+    out[i] = sum;"""
+    )
+    found = of_body(tmp_path, body)
+    assert found is not None
+    each = found.body.split("EACH_THREAD {")
+    assert "double weight = in[at];" in each[1]  # between the loops over the tile: in none of them
+    assert "at += m;" in each[2].split("}")[1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (int k = first[i]; k < n; k++) out[i] += in[k];",  # rounds of its own
+        "for (int k = 0; k < n; k++) { if (in[k] > in[i]) break; out[i] += in[k]; }",
+        "for (int k = 0; k < n; k++) { if (in[k] > in[i]) return; out[i] += in[k]; }",
+        "for (int k = 0; k < n; k++) { if (in[i] > k) k++; out[i] += in[k]; }",  # each counts for itself
+        "for (int k = 0; k < n; k++) { if (in[i] > k) continue; out[i] += 1; m++; }",
+        "int last = m; if (in[i] > 0) last++; for (int k = 0; k < last; k++) out[i] += in[k];",
+        "int last = m; int* p = &last; *p = i; for (int k = 0; k < last; k++) out[i] += in[k];",
+        "int last = m; set(last, i); for (int k = 0; k < last; k++) out[i] += in[k];",
+        "for (int k = 0; k < int(out[0]); k++) out[i] += in[k];",  # what threads write
+        "if (first[i]) return; for (int k = 0; k < n; k++) out[i] += in[k];",  # memory decides who works
+        "double last[2] = {in[i], 1}; for (int k = 0; k < n; k++) last[k % 2] += in[k]; out[i] = last[0];",
+        "static int calls = 0; for (int k = 0; k < n; k++) out[i] += in[k];",
+        "for (int k = 0; k < n; k++) atomicAdd(out, in[k]);",
+    ],
+)
+def test_what_is_not_known_to_be_right_is_left_as_it_is(tmp_path, body):
+    assert of_body(tmp_path, START + "\n" + body, "__device__ void set(int& x, int y) { x = y; }") is None
+
+
+def test_a_name_that_means_two_things_is_left_as_it_is(tmp_path):
+    body = START + "double s = 0; for (int k = 0; k < n; k++) { double s_of = in[k]; s += s_of * i; } out[i] = s;"
+    assert of_body(tmp_path, body) is None
