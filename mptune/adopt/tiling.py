@@ -150,7 +150,10 @@ class _Tiler:
                 raise _LeaveItError
             if node.kind == "VAR_DECL":
                 values = [child for child in node.children if not child.kind.endswith(("_REF", "_ATTR"))]
-                self._variables[node.cursor.hash] = _Variable(node.cursor, node, values[-1] if values else None)
+                variable = _Variable(node.cursor, node, values[-1] if values else None)
+                self._variables[node.cursor.hash] = variable
+                if "ARRAY" in variable.kind and "const" not in node.cursor.type.spelling:
+                    self._own.add(node.cursor.hash)
 
     def result(self) -> Tiled | None:
         """Return the body; None if no loop is around a tile."""
@@ -223,6 +226,8 @@ class _Tiler:
     def _find_changes(self, node: Node, around: tuple[Node, ...]) -> None:
         for variable in self._changed(node):
             variable.changes.append((node, around))
+            if node.kind == "VAR_DECL" or node.operator == "&":  # it has another name now, under which it may change
+                self._own.add(variable.cursor.hash)
         inside = (*around, node) if node.kind in ("IF_STMT", *_LOOPS) else around
         for child in node.children:
             self._find_changes(child, inside)

@@ -503,7 +503,8 @@ class _Writer:
             free, key=lambda each: sum(math.prod(t) for t in (one.threads for one in each.launches)), reverse=True
         ):
             dimensions = max((a + 1 for a in range(3) for t in each.threads if t[a] > 1), default=1)
-            configurations = len(_PER_THREAD) * (len(_BLOCKS) + len(_SMALL_BLOCKS)) ** dimensions
+            tiles = len(_PER_THREAD) * len(_ROWS_PER_THREAD) * len(_UNROLLS)
+            configurations = tiles * (len(_BLOCKS) + len(_SMALL_BLOCKS)) ** dimensions
             if configurations > room:
                 each.has_fixed_blocks = True
                 self.notes.append(f"{each.name} has the program's own blocks: there are too many kernels to search all")

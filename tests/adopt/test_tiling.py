@@ -54,8 +54,9 @@ def of_body(tmp_path: Path, body: str, helpers: str = "") -> Tiled | None:
 def test_any_tile_gives_the_same_answer(application, bench, columns, rows, unroll):
     # 45 by 21 threads of 48 by 24 are meant to work, and every third of them is not.
     wanted = {"per_thread": columns, "per_thread_y": rows, "unroll": unroll, "block_x": 8, "block_y": 4, "block": 64}
-    values = {p.name: wanted.get(p.name.rpartition(".")[2], baseline_values(p)[0]) for p in application.parameters}
-    configuration = Configuration(values)
+    wide = {name: values[0] for name, values in baseline_values(application.parameters).items()}
+    sizes = {name: wanted[name.rpartition(".")[2]] for name in application.parameter_names if name not in wide}
+    configuration = Configuration({name: {**wide, **sizes}[name] for name in application.parameter_names})
     trial = bench.evaluate(Request(configuration, source_of(application, configuration, bench.sizes)))
     assert trial.status == "ok", trial.message
     assert trial.error < 1e-14
@@ -127,6 +128,8 @@ def test_what_is_the_same_for_all_threads_is_done_once(tmp_path):
         "for (int k = 0; k < n; k++) { if (in[i] > k) continue; out[i] += 1; m++; }",
         "int last = m; if (in[i] > 0) last++; for (int k = 0; k < last; k++) out[i] += in[k];",
         "int last = m; int* p = &last; *p = i; for (int k = 0; k < last; k++) out[i] += in[k];",
+        "int last = m; int& one = last; one = i; for (int k = 0; k < last; k++) out[i] += in[k];",
+        "int both[2] = {0, m}; int* p = both; p[1] = i; for (int k = 0; k < both[1]; k++) out[i] += in[k];",
         "int last = m; set(last, i); for (int k = 0; k < last; k++) out[i] += in[k];",
         "for (int k = 0; k < int(out[0]); k++) out[i] += in[k];",  # what threads write
         "if (first[i]) return; for (int k = 0; k < n; k++) out[i] += in[k];",  # memory decides who works
