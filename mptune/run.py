@@ -610,6 +610,7 @@ class Run:
                 "feasible": self.feasible,
                 "signatures": self.signatures_of(self.trials),
                 "screened": self.signatures_of(self.screened),
+                "foretold": self.state.foretold,
                 "compiled": self.signatures_of(trial for trial in self.trials if not trial.is_screened),
                 "baseline": self._entry(self.baseline),
                 "best": self._entry(self.best),

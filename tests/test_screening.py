@@ -111,7 +111,7 @@ def test_it_is_counted_and_said(run, call):
     assert document["evaluations"] == found.evaluations
     said = " ".join(call("show", path).out.split())
     assert (
-        "decided without compiling: 9 of 16 combinations of types (56%), hopeless in an instrumented run; 7 compiled"
+        "decided without compiling: 9 of 16 combinations of types (56%): 9 hopeless in an instrumented run; 7 compiled"
     ) in said
 
 

@@ -49,6 +49,8 @@ SOURCES: Final = (".cu", ".hip", ".cpp", ".cc", ".cxx")
 _PROBED_S: Final = 10.0
 #: An instrumented build of more classes than these takes its time.
 _MOST_PROBED: Final = 20
+#: It runs a few times, so that a quick compilation is worth more than quick code.
+_PROBING: Final = ("-O1",)
 #: Of numbers that a program prints, when its sums have another order.
 _LARGEST_DIFFERENCE: Final = 1e-6
 #: By how much numbers are changed for fresh inputs, the first that does not break the answer.
@@ -286,7 +288,7 @@ def _parameters(
             name: [p for p in tunable.parameter_names if p.rpartition(".")[2] == parameter]
             for name, parameter in own.items()
         }
-        with Instrument(tunable, tunable.resolve_sizes()) as instrument:
+        with Instrument(tunable, tunable.resolve_sizes(), flags=_PROBING) as instrument:
             errors = sensitivities(
                 instrument, {name: found for name, found in names.items() if found}, limit_s=_PROBED_S
             )

@@ -129,7 +129,10 @@ def _names(
     found: dict[tuple[str, ...], str] = {}
     for members in groups:
         if len(members) <= 2:
-            found[members] = "_".join(members)
+            # What nothing is called after, as casts, is numbered.
+            first, *others = members
+            is_numbered = bool(others) and re.fullmatch(rf"{re.escape(first)}_\d+", others[0]) is not None
+            found[members] = f"{first}s" if is_numbered else "_".join(members)
             continue
         common = {roles[name] for name in members}
         kind = re.sub(r"\W+", "_", common.pop() + "s") if len(common) == 1 else "values"

@@ -193,13 +193,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     if run.state.wall_s > 0:
         echo(f"time: {_spent(run)}")
     echo(f"statuses: {pairs(run.statuses)}")
-    if screened := run.screened:
-        count, of = run.signatures_of(screened), run.signatures_of(run.trials)
-        compiled = run.signatures_of(trial for trial in run.trials if not trial.is_screened)
-        echo(
-            f"decided without compiling: {count} of {of} combinations of types ({count / of:.0%}), hopeless in an "
-            f"instrumented run; {compiled} compiled"
-        )
+    if text := _decided(run):
+        echo(text)
     groups = run.failure_groups
     for group in groups[:_KINDS]:
         echo(f"  {group.count} × {group.status}: {group.message}")
@@ -209,6 +204,20 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo("unverified: the file has no checksums, or none for some of its trials; each value was checked by itself")
     for warning in run.warnings if warnings else ():
         echo(click.style(f"  warning: {plain(warning)}", fg="yellow"))
+
+
+def _decided(run: Run) -> str:
+    """Say how many combinations of types instrumented runs decided; nothing where there were none."""
+    hopeless, others = run.signatures_of(run.screened), run.state.foretold
+    if not hopeless + others:
+        return ""
+    compiled = run.signatures_of(trial for trial in run.trials if not trial.is_screened)
+    of = hopeless + others + compiled
+    slower = f", {others} accurate enough there but not fast enough" if others else ""
+    return (
+        f"decided without compiling: {hopeless + others} of {of} combinations of types "
+        f"({(hopeless + others) / of:.0%}): {hopeless} hopeless in an instrumented run{slower}; {compiled} compiled"
+    )
 
 
 def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:

@@ -270,6 +270,11 @@ class JointSearch:
                 self._tell_times(trial)
 
     @property
+    def foretold(self) -> int:
+        """How many signatures instrumented runs told of that were neither ruled out nor run."""
+        return len(self._foretold - self._ruled_out - self._runs.keys() - self._failures.keys())
+
+    @property
     def launches(self) -> tuple[LaunchInfo, ...]:
         """What is known of the application's launches."""
         return tuple(_described(launched, launches.sources) for launched, launches in self._launches.items())

@@ -219,6 +219,7 @@ class Phases:
                     look(ledger.trials[configuration])
                 ledger.begin_phase("search", budget, adopts=False)
             evaluate("search", joint.finalists(finalists - 1))
+            self._file.update(dataclasses.replace(self._file.state, foretold=joint.foretold))
 
     def _kernel_evaluator(self, kernel: Kernel) -> DeviceEvaluator:
         """Return what evaluates a kernel of an application alone, on data it has within it."""

@@ -99,6 +99,12 @@ def test_names_differ_also_where_classes_are_called_alike():
     assert len(set(found.values())) == 4
 
 
+def test_numbered_ones_are_one_in_the_plural():
+    errors = {"step_cast": {"fp16": 1e-4}, "step_cast_2": {"fp16": 1e-4}, "u": {"fp16": 1e-1}}
+    found = group(errors, dict.fromkeys(errors, "local"), 2)
+    assert set(found.values()) == {"step_casts", "u"}
+
+
 def test_what_is_not_finite_is_as_bad_as_can_be():
     errors = {"a": {"fp16": math.inf}, "b": {"fp16": 1e-4}, "c": {"fp16": math.nan}}
     found = group(errors, dict.fromkeys(errors, "local"), 2)
