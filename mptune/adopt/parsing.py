@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from mptune.adopt.rewriting import without_definitions
 from mptune.errors import MptuneError, did_you_mean
 
 __all__ = [
@@ -595,7 +596,7 @@ def parse(
 
     Args:
         files: the files that a compiler is given, no headers.
-        defines: macros of the command line (``-D``), by name; "" for one without a value.
+        defines: macros of the command line (``-D``), by name; "" for one without a value. They replace the program's.
         includes: folders of headers (``-I``).
         texts: of files that are taken to have another text than on disk.
 
@@ -632,7 +633,17 @@ def parse(
             unit = cindex.Index.create().parse(str(path), arguments, unsaved, options)
         except cindex.TranslationUnitLoadError:
             raise ProgramError(f"clang cannot parse {path}; is it a CUDA, HIP or C++ source?") from None
-        units.append(TranslationUnit(path, unit, texts))
+        found = TranslationUnit(path, unit, texts)
+        changed = [
+            (str(name), text.encode("utf-8", "surrogateescape"))
+            for name in (path, *(inclusion.include.name for inclusion in unit.get_includes()))
+            if (source := found.source(str(name))) is not None
+            if (text := without_definitions(source.text, defines or ())) != source.text
+        ]
+        if changed:
+            unit.reparse([*unsaved, *changed], options)
+            found = TranslationUnit(path, unit, texts)
+        units.append(found)
     return units
 
 

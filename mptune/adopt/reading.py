@@ -739,6 +739,19 @@ def _type_declaration(node: Node) -> Any:
     return kind.get_declaration() if kind.kind.name in ("RECORD", "ENUM") else None
 
 
+def _fields(declaration: Any) -> list[Any]:
+    """Return the fields of a struct, those without a name of its own included, and of a union one that fills it."""
+    found = []
+    for child in declaration.get_children():
+        if child.kind.name in ("STRUCT_DECL", "UNION_DECL") and child.is_anonymous():
+            found.append((child.type.get_size(), _fields(child)))
+        elif child.kind.name == "FIELD_DECL":
+            found.append((child.type.get_size(), [child]))
+    if declaration.kind.name == "UNION_DECL":
+        found = [max(found, key=lambda each: each[0])] if found else []
+    return [field for _, fields in found for field in fields]
+
+
 def _parameter(
     cursor: Any,
     extent: Extent,
@@ -760,9 +773,7 @@ def _parameter(
         role = "struct"
         declaration = canonical.get_declaration()
         fields = tuple(
-            _parameter(field, extent, (*path, field.spelling), accesses, f"{name}.")
-            for field in declaration.get_children()
-            if field.kind.name == "FIELD_DECL"
+            _parameter(field, extent, (*path, field.spelling), accesses, f"{name}.") for field in _fields(declaration)
         )
     else:
         role = "scalar"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["KernelFacts", "facts_of", "has_device_code", "rewritten"]
+__all__ = ["KernelFacts", "facts_of", "has_device_code", "rewritten", "without_definitions"]
 
 _BLANKED: Final = re.compile(
     r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
@@ -68,6 +68,24 @@ _UNKNOWN: Final = KernelFacts(has_address=False, waits=True, counts=True)
 def blanked(text: str) -> str:
     """Return a text with comments, strings and characters blanked, every other character at its place."""
     return _BLANKED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def without_definitions(text: str, names: Iterable[str]) -> str:
+    """Return a text without its definitions of macros that the command line gives, every other byte at its place.
+
+    A compiler would take the program's value and warn of it. What has parameters, or is undefined again, stays.
+    """
+    known = set(names)
+    if not known:
+        return text
+    code = blanked(text)
+    known -= set(re.findall(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", code, re.MULTILINE))
+    for found in _MACRO.finditer(code):
+        if found[1] in known and not found[2].startswith("("):
+            line = text[found.start() : found.end()]
+            blank = re.sub(r"[^\n]", lambda each: " " * len(each[0].encode("utf-8", "surrogateescape")), line)
+            text = text[: found.start()] + blank + text[found.end() :]
+    return text
 
 
 def has_device_code(text: str) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.parsing import ProgramError, SourceFile
-from mptune.adopt.rewriting import facts_of, has_device_code, rewritten
+from mptune.adopt.rewriting import facts_of, has_device_code, rewritten, without_definitions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import find_compiler, host_architecture
 from mptune.folders import bundled_folder
@@ -105,7 +105,7 @@ def build(
     Args:
         sources: the files a compiler is given.
         files: all files of the program with their texts, which need not be those on disk.
-        defines: macros of the command line (``-D``), by name; "" for one without a value.
+        defines: macros of the command line (``-D``), by name; "" for one without a value. They replace the program's.
         includes: folders of headers (``-I``).
         gives_host_memory: whether kernels are given memory of the host, as those that were loops are: all of OpenMP
             besides them is left to one thread then.
@@ -118,7 +118,7 @@ def build(
     """
     cache = cache or BinaryCache()
     compiler = find_compiler()
-    texts = {file.path: file.text for file in files}
+    texts = {file.path: without_definitions(file.text, defines or ()) for file in files}
     kernels = facts_of(texts.values())
     portable = {path: rewritten(text, kernels) for path, text in texts.items()}
     device = [path for path in sources if path.suffix in (".cu", ".hip") or has_device_code(texts[path])]

@@ -68,6 +68,7 @@ _CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
 #: What keeps the numbers of lines in a program whose loops are cut out.
 _LINE: Final = re.compile(r"^#line .*\n", re.MULTILINE)
 _WIDTH: Final = 110
+_DECIMAL: Final = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,7 @@ def template(
         for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]+\b", "\n".join((*needs, body))))
         if name in _CONSTANTS and all(need.name != name for need in kernel.needs)
     ]
+    constants += _given(program.defines, "\n".join((*needs, body)))
     kernels = [f'extern "C" __global__ void {function}({shown}) {{{body}']
     if threads:
         names = [name for p in kernel.parameters for name in _names(p)] + [f"{name}_offset" for name in offsets]
@@ -190,6 +192,20 @@ def template(
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
     return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)
+
+
+def _given(defines: Mapping[str, str], text: str) -> Iterator[str]:
+    """Yield the definitions of the command line's macros that a text uses, and of those that these use."""
+    waiting = {name for name in defines if re.search(rf"\b{name}\b", text)}
+    used: set[str] = set()
+    while waiting:
+        used |= waiting
+        values = " ".join(defines[name] for name in waiting)
+        waiting = {name for name in defines if re.search(rf"\b{name}\b", values)} - used
+    for name in defines:
+        if name in used:
+            value = defines[name] or "1"
+            yield f"#define {name} {value}_num" if _DECIMAL.fullmatch(value) else f"#define {name} {value}"
 
 
 def _in_phases(program: Program, kernel: Kernel, own: Edits, in_block: int) -> str | None:

@@ -454,7 +454,7 @@ class _Writer:
                 self._parameter_of,
                 each.offsets,
                 self._virtual[name],
-                max(map(math.prod, each.blocks)),
+                self._in_block(each),
             )
             for name, each in self._launched.items()
         }
@@ -496,7 +496,13 @@ class _Writer:
 
     def _bound_space(self) -> None:
         """Let the kernels that do least have the program's own blocks, where there would be too many configurations."""
-        room = _MOST_CONFIGURATIONS // len(OFFERED["double"]) ** len(set(self._parameter_of.values()))
+        # Buffers have one type in all kernels, everything else has one in each.
+        typed = [each for each in self._classes.classes if each.name in self._parameter_of]
+        of_all = {self._parameter_of[each.name] for each in typed if each.role == "buffer"}
+        types = len(of_all)
+        for kernel in (each.kernel.label for each in self._launched.values()):
+            types += len({self._parameter_of[each.name] for each in typed if kernel in each.kernels} - of_all)
+        room = _MOST_CONFIGURATIONS // len(OFFERED["double"]) ** types
         room //= len(POLICIES) ** len(self._launched)
         free = [each for each in self._launched.values() if each.is_free]
         for each in sorted(
@@ -943,6 +949,12 @@ class _Writer:
         return None if text == GIVEN else re.sub(r"[A-Za-z_]\w*", r"size.\g<0>", text)
 
     # -- geometry ------------------------------------------------------------------------------
+
+    def _in_block(self, each: _Launched) -> int:
+        """Return how many threads a block has at most."""
+        if any(self._numbers.is_given(f"{each.name} block_{axis}") for axis in _AXES):
+            return _LARGEST_BLOCK
+        return max(map(math.prod, each.blocks))
 
     def _geometry_passed(self, each: _Launched, launch: _Launch) -> list[tuple[str, Number]]:
         """Return the numbers of a launch's geometry that differ from launch to launch."""

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.phases import files_in_phases, in_phases, in_templates
 from mptune.adopt.reading import read
+from mptune.adopt.rewriting import without_definitions
 from mptune.adopt.running import build, run
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
@@ -328,3 +330,25 @@ def test_a_reduction_reads_as_one_writes_it():
                 if (threadIdx.x == 0) sums[blockIdx.x] = part[0];
             }
         }""")
+
+
+def test_a_program_becomes_phases_with_the_macros_of_the_command_line_in_place_of_its_own(tmp_path):
+    settings = AdoptSettings((PROGRAMS / "union_in_struct.cu",), defines={"CELLS": "64", "DAMPING": "0.5"})
+    made, document = adopt(settings, tmp_path / "relaxed")
+    assert {buffer.elements for buffer in made.buffers} == {64}
+    assert document["program"]["check"] == "passed"
+    text = (tmp_path / "relaxed" / "relax.cu.j2").read_text()
+    assert "PHASE {" in text
+    assert "#define DAMPING 0.5_num" in text
+    assert "96" not in text
+    # The fields of its struct, those in a union once.
+    assert "int edges_low, int edges_high" in " ".join(text.split())
+    assert "both_" not in text
+
+
+def test_what_a_program_defines_stays_where_it_has_parameters_or_is_undefined_again():
+    text = "#define N 4\n#define M(x) x\n#define K 5 /* é */ \\\n  + 1\n#undef L\n#define L 1\n"
+    changed = without_definitions(text, ("N", "M", "K", "L"))
+    assert changed.split() == ["#define", "M(x)", "x", "#undef", "L", "#define", "L", "1"]
+    assert len(changed.encode()) == len(text.encode())
+    assert changed.count("\n") == text.count("\n")
