@@ -9,7 +9,6 @@ import json
 import math
 import re
 import shlex
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune import __version__
+from mptune.accuracy.metrics import resolve
 from mptune.adopt.capture import Capture, capture, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.grouping import group, sensitivities
@@ -107,12 +107,13 @@ def adopt(
     began = time.monotonic()
     settings = _completed(settings)
     folder = folder or Path("adopted") / _name(settings)
+    _check_output(folder)
     on_progress("reading the program")
     program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
     _check(program)
     on_progress("running the program")
     built = _built(program, files_in_phases(program.files, program.units))
-    with tempfile.TemporaryDirectory(prefix=".adopted-", dir=_made(folder.parent)) as scratch:
+    with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent) as scratch:
         captured = capture(built, settings.arguments, Path(scratch) / "capture")
         if program.originals:
             on_progress("running it with its loops")
@@ -151,7 +152,9 @@ def adopt(
         document = _document(made, folder, program, settings, captured, found, errors, time.monotonic() - began)
         document |= {"zeroed": zeroed, "draws": dataclasses.asdict(made.draws)}
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        _replace(made.folder, folder)
+        if folder.exists():
+            folder.rename(Path(scratch) / "before")
+        made.folder.rename(folder)
     return made, document
 
 
@@ -159,7 +162,8 @@ def _completed(settings: AdoptSettings) -> AdoptSettings:
     """Return the settings with folders replaced by the sources in them, and what the compilation database has.
 
     Raises:
-        ProgramError: there is nothing to adopt.
+        ProgramError: there is nothing to adopt, or a setting is wrong.
+        UnknownNameError: there is no such metric.
     """
     files: list[Path] = []
     for path in settings.files:
@@ -174,6 +178,13 @@ def _completed(settings: AdoptSettings) -> AdoptSettings:
                 files.append(file)
                 given, folders = _flags(words, file.parent)
                 defines, includes = {**given, **defines}, [*includes, *folders]
+    if settings.types < 1:
+        raise ProgramError(f"--types {settings.types}: expected at least one precision parameter")
+    if settings.metric is not None:
+        resolve(settings.metric)
+    for include in settings.includes:
+        if not include.is_dir():
+            raise ProgramError(f"-I {include} is no folder")
     files = list(dict.fromkeys(file.resolve() for file in files))
     if not files:
         where = ", ".join(map(str, settings.files)) or "the compilation database"
@@ -236,6 +247,9 @@ def _check(program: Program) -> None:
         raise ProgramError(f"{name} has no kernel; expected a __global__ function")
     if program.entry is None:
         raise ProgramError(f"{name} has no main, so that it cannot run; give all files of the program")
+    mains = {f.extent: None for u in program.units for f in u.functions if f.name == "main" and not f.is_device}
+    if len(mains) > 1:
+        raise ProgramError(f"main is in {' and in '.join(map(str, mains))}: give the files of one program")
 
 
 def _built(program: Program, files: Sequence[SourceFile]) -> Built:
@@ -460,7 +474,8 @@ def _document(
         "numbers": dict(found.numbers.texts) if found.numbers else {},
         "layout": hashed(made.layout),
         "refused": [str(refusal) for refusal in program.refusals],
-        "notes": list(made.notes),
+        "notes": [*made.notes, *_notes_of(captured)],
+        "written": {str(file.relative_to(made.folder)): _hash_of(file) for file in _files_in(made.folder)},
         "errors": dict(errors),
         "seconds": round(seconds, 3),
         "mptune_version": __version__,
@@ -483,14 +498,54 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _replace(new: Path, folder: Path) -> None:
-    """Put a folder in the place of an earlier one that this module wrote.
+def _notes_of(captured: Capture) -> Iterator[str]:
+    """Yield what a user should know of the run."""
+    for difference in captured.differences:
+        yield f"run again, the program did not do the same: {difference}; what is tuned is its second run"
+    for left_out in captured.left_out:
+        yield f"left out of the record, for its size: {left_out}"
+
+
+def _hash_of(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and those below, but for what Python keeps there."""
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts and file.name != RECORD:
+            yield file
+
+
+def _check_output(folder: Path) -> None:
+    """Check that a folder can be written, and that nothing is lost by it.
 
     Raises:
-        ProgramError: the folder there is another one's.
+        ProgramError: it cannot, it is another one's, or has changes since it was written.
     """
-    if folder.exists():
-        if any(folder.iterdir()) and not (folder / RECORD).is_file():
-            raise ProgramError(f"{folder} is there already, and not written by mptune adopt; choose another --output")
-        shutil.rmtree(folder)
-    new.rename(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent):
+            pass
+        names = {str(file.relative_to(folder)): file for file in _files_in(folder)} if folder.exists() else {}
+        if folder.exists() and not folder.is_dir():
+            raise ProgramError(f"{folder} is a file; choose another --output")
+        if not folder.exists() or not any(folder.iterdir()):
+            return
+    except OSError as error:
+        raise ProgramError(f"cannot write to {folder}: {error.strerror or error}; choose another --output") from None
+    try:
+        document = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        written = document.get("written", dict.fromkeys(names, ""))
+    except (OSError, ValueError, AttributeError):
+        raise ProgramError(
+            f"{folder} is there already, and not written by mptune adopt; choose another --output"
+        ) from None
+    # Data of runs at other sizes come and go.
+    own = {name: file for name, file in names.items() if name in written or file.suffix != ".npz"}
+    changed = [name for name, file in own.items() if written.get(name) not in (_hash_of(file), "")]
+    if changed:
+        raise ProgramError(
+            f"{folder} has changes that would be lost ({', '.join(changed[:4])}{', ...' if len(changed) > 4 else ''}); "
+            "choose another --output, or remove it"
+        )

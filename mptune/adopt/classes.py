@@ -371,13 +371,13 @@ class _Finder:
                 if need.memory is not None:
                     found[need.memory.name] = need.memory
         for memory in found.values():
-            fields = [field for field in memory.fields if field.scalar in _SCALARS and field.usr]
-            for field in fields:
-                self._in_memory.append(field.usr)
-                if memory.is_mixed:
-                    self._kept.append((field.usr, f"an array of {memory.name} has other things in it, too"))
+            has_one_type = bool(memory.fields) and not memory.is_mixed
+            for field in memory.declared:
+                self._in_memory.append(field)
+                if has_one_type:
+                    self._merge(memory.declared[0], field)
                 else:
-                    self._merge(fields[0].usr, field.usr)
+                    self._kept.append((field, f"an array of {memory.name} has other things in it, too"))
 
     # -- declarations ------------------------------------------------------------------------------------------------
 

@@ -53,14 +53,12 @@ class Field:
         scalar: its type in C++ without typedefs, "pointer" for what is none.
         count: how many there are.
         offset: where it begins, in bytes.
-        usr: clang's name for the field.
     """
 
     name: str
     scalar: str
     count: int
     offset: int
-    usr: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +69,13 @@ class Memory:
         name: its type without typedefs and qualifiers (``double``, ``double3``, ``Body``).
         bytes: how long it is.
         fields: the numbers in it; none of a type whose numbers cannot be told apart (unions, fields of bits).
+        declared: clang's names for the fields of its structs, also of those whose numbers cannot be told apart.
     """
 
     name: str
     bytes: int
     fields: tuple[Field, ...]
+    declared: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> tuple[str, int]:
@@ -632,7 +632,10 @@ class _UnitReader:
             found = (
                 "constant" if "CUDACONSTANT_ATTR" in kinds else "device" if "CUDADEVICE_ATTR" in kinds else "variable"
             )
-            memory = _memory(cursor.type.get_canonical())
+            kind_of_it = cursor.type.get_canonical()
+            while "ARRAY" in kind_of_it.kind.name:
+                kind_of_it = kind_of_it.element_type.get_canonical()
+            memory = _memory(kind_of_it)
             return Declaration(found, cursor.spelling, self._with_semicolon(extent), memory=memory)
         return None
 
@@ -794,22 +797,38 @@ def _memory(kind: Any) -> Memory:
     kind = kind.get_canonical()
     if kind.kind.name == "INCOMPLETEARRAY":
         kind = kind.element_type.get_canonical()
+    declared = tuple(dict.fromkeys(_declared(kind)))
     name = _MEMORY_QUALIFIERS.sub("", kind.spelling).strip()
-    return Memory(name, max(kind.get_size(), 1), tuple(_numbers(kind, "", 0, "") or ()))
+    return Memory(name, max(kind.get_size(), 1), tuple(_numbers(kind, "", 0) or ()), declared)
 
 
-def _numbers(kind: Any, name: str, offset: int, usr: str) -> list[Field] | None:
+def _declared(kind: Any) -> Iterator[str]:
+    """Give clang's names for the fields of a struct, and of structs in it."""
+    kind = kind.get_canonical()
+    while "ARRAY" in kind.kind.name:
+        kind = kind.element_type.get_canonical()
+    if kind.kind.name != "RECORD":
+        return
+    for child in kind.get_declaration().get_children():
+        if child.kind.name == "CXX_BASE_SPECIFIER":
+            yield from _declared(child.type)
+    for each in kind.get_fields():
+        yield each.get_usr()
+        yield from _declared(each.type)
+
+
+def _numbers(kind: Any, name: str, offset: int) -> list[Field] | None:
     """Return the numbers that a type is made of; None if they cannot be told apart."""
     count = 1
     while kind.kind.name == "CONSTANTARRAY":
         count, kind = count * kind.element_count, kind.element_type.get_canonical()
     spelled = _MEMORY_QUALIFIERS.sub("", kind.spelling).strip()
     if kind.kind.name in ("POINTER", "LVALUEREFERENCE", "MEMBERPOINTER"):
-        return [Field(name, "pointer", count, offset, usr)]
+        return [Field(name, "pointer", count, offset)]
     if kind.kind.name == "ENUM":
         spelled = kind.get_declaration().enum_type.get_canonical().spelling
     if spelled in _BYTES:
-        return [Field(name, spelled, count, offset, usr)]
+        return [Field(name, spelled, count, offset)]
     if kind.kind.name != "RECORD" or kind.get_declaration().kind.name == "UNION_DECL":
         return None
     if any(child.kind.name == "CXX_BASE_SPECIFIER" for child in kind.get_declaration().get_children()):
@@ -821,7 +840,7 @@ def _numbers(kind: Any, name: str, offset: int, usr: str) -> list[Field] | None:
                 return None
             place = offset + index * kind.get_size() + kind.get_offset(each.spelling) // 8
             at = f"{name}_{index}" if count > 1 else name
-            inner = _numbers(each.type.get_canonical(), f"{at}.{each.spelling}".strip("."), place, each.get_usr())
+            inner = _numbers(each.type.get_canonical(), f"{at}.{each.spelling}".strip("."), place)
             if inner is None or len(found) > _MOST_FIELDS:
                 return None
             found += inner

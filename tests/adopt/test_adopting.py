@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import ProgramError
+from mptune.errors import MptuneError
 from mptune.kernel import Application, Sizes
 from mptune.registry import load_tunable
 from mptune.rendering import render
@@ -118,6 +120,50 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("[{}]")
     with pytest.raises(ProgramError, match=r"broken\.json is not a compilation database"):
         adopt(AdoptSettings((), compile_commands=tmp_path / "broken.json"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"types": 0}, "--types 0: expected at least one precision parameter"),
+        ({"metric": "NRSME"}, "unknown error metric 'NRSME'; did you mean 'NRMSE'"),
+        ({"includes": (Path("nowhere"),)}, "-I nowhere is no folder"),
+    ],
+)
+def test_wrong_settings_are_said_before_anything_is_done(settings: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(MptuneError, match=re.escape(message)):
+        adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), **settings))
+
+
+def test_files_of_two_programs_are_told_apart(tmp_path: Path) -> None:
+    for name in ("one.cu", "two.cu"):
+        shutil.copy(PROGRAMS / "swapped_buffers.cu", tmp_path / name)
+    with pytest.raises(ProgramError, match=r"main is in one\.cu:\d+ and in two\.cu:\d+: give the files of one program"):
+        adopt(AdoptSettings((tmp_path,)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_written_is_said_before_the_program_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder, message in ((tmp_path / "file", "is a file"), (tmp_path / "file" / "in", "cannot write to .*in: ")):
+        with pytest.raises(ProgramError, match=f"{message}.*; choose another --output"):
+            adopt(AdoptSettings((PROGRAMS / "misbehaving.cu",)), folder)
+
+
+def test_changes_of_the_user_are_not_lost(folder: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "waves"
+    shutil.copytree(folder / "waves", mine)
+    (mine / "n400").mkdir()
+    (mine / "n400" / "inputs.npz").touch()  # of a run at another size
+    with (mine / "step.cu.j2").open("a") as template:
+        template.write("// tried by hand\n")
+    with pytest.raises(ProgramError, match=r"has changes that would be lost \(step\.cu\.j2\); choose another --output"):
+        adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("50", "4")), mine)
+    assert (mine / "step.cu.j2").read_text().endswith("// tried by hand\n")
+    shutil.copy(folder / "waves" / "step.cu.j2", mine)
+    adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("50", "4")), mine)
+    assert record(mine)["program"]["arguments"] == ["50", "4"]
+    assert not (mine / "n400").exists()
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
