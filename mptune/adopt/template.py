@@ -63,6 +63,17 @@ _CONSTANTS: Final = {
     "CUDART_INF_F": "__builtin_inff()", "CUDART_NAN": "__builtin_nan(\"\")", "CUDART_NAN_F": "__builtin_nanf(\"\")",
     "CUDART_PI": "3.1415926535897931", "CUDART_PI_F": "3.141592654f",
 }  # fmt: skip
+#: CUDA's and HIP's names for types of 16 bits, and functions that convert from and to them.
+_SHORT_TYPES: Final = {
+    "__half": "half",
+    **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16", "__hip_bfloat16"), "bfloat16"),
+}
+_CASTS: Final = {
+    **dict.fromkeys(("__float2half", "__float2half_rn", "__double2half"), "half"),
+    **dict.fromkeys(("__half2float", "__bfloat162float"), "float"),
+    **dict.fromkeys(("__float2bfloat16", "__float2bfloat16_rn", "__double2bfloat16"), "bfloat16"),
+}
+_SHORT: Final = re.compile(rf"\b(?:{'|'.join((*_SHORT_TYPES, *_CASTS))})\b")
 #: What the prelude calls otherwise.
 _CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
 #: What keeps the numbers of lines in a program whose loops are cut out.
@@ -189,6 +200,7 @@ def template(
     text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
     text = _SIZED.sub("", _STANDARD.sub("mp::", text)) if "std" in text else text
     text = _LINE.sub("", text)
+    text = _SHORT.sub(lambda found: _SHORT_TYPES.get(found[0]) or f"static_cast<{_CASTS[found[0]]}>", text)
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
     return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)

@@ -624,7 +624,7 @@ class _Writer:
             )
         memory = structs or _memory(parameter)
         scalar, components = memory.numbers[0], memory.components
-        if _memory(parameter).has_pointers or scalar not in (*_PRECISIONS, *_INTEGERS):
+        if _memory(parameter).has_pointers or scalar not in (*_NUMPY, *_INTEGERS):
             what = "pointers" if _memory(parameter).has_pointers else _memory(parameter).name
             raise ProgramError(
                 f"{parameter.extent}: {parameter.name} is memory of {what}, which cannot be adopted; use arrays of "
@@ -1127,7 +1127,18 @@ class _Writer:
         return [p for p in dict.fromkeys(self._parameter_of.values()) if p in used]
 
     def definition(self, metric: str | None) -> str:
-        """Return the text of the definition file."""
+        """Return the text of the definition file.
+
+        Raises:
+            ProgramError: there is nothing to tune.
+        """
+        if not any(
+            self._of_kernel(n) or self._geometries[n][0] or self._templates[n].has_policy for n in self._launched
+        ):
+            raise ProgramError(
+                f"{self._name} has nothing to tune: no floating-point type that may change, and no kernel whose blocks "
+                "may have another size"
+            )
         source = self._program.sources[0].name
         launched = "; ".join(
             f"{n} {len(e.launches)} times" if len(e.launches) > 1 else n for n, e in self._launched.items()

@@ -166,6 +166,18 @@ def test_changes_of_the_user_are_not_lost(folder: Path, tmp_path: Path) -> None:
     assert not (mine / "n400").exists()
 
 
+def test_numbers_of_16_bits_keep_their_type(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "half_blend.cu",)), tmp_path / "blend")
+    assert document["errors"] == {"d_mixed": 0.0}
+    assert {b["name"]: b["type"] for b in document["buffers"]} == dict.fromkeys(("d_a", "d_b", "d_mixed"), "fp16")
+    assert "static_cast<half>(" in (tmp_path / "blend" / "blend.cu.j2").read_text()
+
+
+def test_a_program_with_nothing_to_tune_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="counted has nothing to tune: no floating-point type that may change"):
+        adopt(AdoptSettings((PROGRAMS / "counted.cu",)), tmp_path / "counted")
+
+
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
