@@ -107,3 +107,14 @@ def test_templates_compile_for_both_vendors(application: Application, vendor: st
         chosen = {p.name: narrow for p in kernel.parameters if narrow in p.values}
         source = render(kernel, kernel.configuration(chosen), application.resolve_sizes())
         assert backend.compiler.compile(source, kernel.function, options).image
+
+
+def test_what_shares_memory_with_bits_keeps_its_type_and_a_table_of_one_type_does_not(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAM.with_name("tagged_structs.cu"),)), tmp_path / "tagged")
+    assert set(document["kept"]) == {"number", "weight"}
+    assert "Direction.y" in {member for parameter in document["parameters"] for member in parameter["members"]}
+    assert max(document["errors"].values()) < 1e-14
+    found = load_tunable(tmp_path / "tagged")
+    assert isinstance(found, Application)
+    exact, narrow = (answer(found, precision)["d_out"] for precision in ("fp64", "fp16"))
+    assert 1e-6 < float(np.linalg.norm(narrow - exact) / np.linalg.norm(exact)) < 1e-2
