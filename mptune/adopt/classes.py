@@ -328,7 +328,7 @@ class _Finder:
         self._starts: dict[int, int] = {}
         self._parent: dict[object, object] = {}
         self._members: dict[tuple[object, ...], Member] = {}
-        self._slots: dict[tuple[Extent, str, str], TypeSlot] = {}
+        self._slots: dict[tuple[Extent, str, str, str], TypeSlot] = {}
         self._kept: list[tuple[object, str]] = []
         self._updated: set[object] = set()
         self._literals: dict[tuple[Extent, str], Literal] = {}
@@ -525,7 +525,7 @@ class _Finder:
             return own
         self._merge(own, _node(slot))
         member = Member(node.spelling, function, kind, is_pointer(canonical), slot, name)
-        self._members.setdefault((name, kind, slot.scalar), member)
+        self._members.setdefault((name, kind, slot.scalar, function), member)
         return own
 
     def _is_list(self, node: Node, name: Extent) -> bool:
@@ -553,7 +553,7 @@ class _Finder:
         place = Extent(file, start, end, self._sources[file].line(text.count("\n", 0, start) + 1))
         function = self._function.label if self._function is not None else ""
         slot = TypeSlot(place, text[start:end], *found, declarator, function, on_device)
-        return self._slots.setdefault((place, found[0], declarator), slot)
+        return self._slots.setdefault((place, found[0], declarator, function), slot)
 
     # -- macros ------------------------------------------------------------------------------------------------------
 
@@ -708,7 +708,7 @@ class _Finder:
         function = self._function.label if self._function is not None else ""
         own = _node(slot)
         member = Member(slot.spelled, function, "cast", is_memory, slot, slot.extent)
-        self._members.setdefault((slot.extent, "cast", slot.scalar), member)
+        self._members.setdefault((slot.extent, "cast", slot.scalar, function), member)
         return own
 
     def _cast_in_macro(self, macro: str, found: tuple[str, int]) -> object:

@@ -118,3 +118,11 @@ def test_what_shares_memory_with_bits_keeps_its_type_and_a_table_of_one_type_doe
     assert isinstance(found, Application)
     exact, narrow = (answer(found, precision)["d_out"] for precision in ("fp64", "fp16"))
     assert 1e-6 < float(np.linalg.norm(narrow - exact) / np.linalg.norm(exact)) < 1e-2
+
+
+def test_all_instantiations_of_a_device_function_change_their_types(tmp_path: Path) -> None:
+    adopt(AdoptSettings((PROGRAM.with_name("several_lengths.cu"),)), tmp_path / "lengths")
+    found = load_tunable(tmp_path / "lengths")
+    assert isinstance(found, Application)
+    exact, narrow = (answer(found, precision)["d_out"] for precision in ("fp64", "fp16"))
+    assert 1e-6 < float(np.linalg.norm(narrow - exact) / np.linalg.norm(exact)) < 1e-2
