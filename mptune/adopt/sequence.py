@@ -21,7 +21,9 @@ _MOST_LISTED: Final = 12
 _INDENT: Final = "    "
 _VARIABLES: Final = "ijklmn"
 #: What takes its arguments in order.
-_IN_ORDER: Final = ("copy", "fill", "swap", "write", "vary")
+_IN_ORDER: Final = ("copy", "fill", "swap", "write")
+#: Functions of the definition's own, which do, too.
+_OWN: Final = ("vary", "put", "move")
 
 Number = int | float
 
@@ -31,8 +33,8 @@ class Call:
     """One call of what the steps of an application are given.
 
     Attributes:
-        function: a kernel's name, or ``copy``, ``fill``, ``swap``, ``write`` or ``vary``, which take their arguments in
-            order; the last is a function of the definition's own.
+        function: a kernel's name, or ``copy``, ``fill``, ``swap``, ``write``, ``vary``, ``put`` or ``move``, which take
+            their arguments in order; the last three are functions of the definition's own.
         buffers: the buffers passed, by argument.
         values: the numbers passed, by argument.
         tables: of values that are rows of a table, which is what is passed: the table, by argument.
@@ -364,13 +366,13 @@ class _Writer:
             else:
                 natural = self._varying(call.function, argument, values, around)
             text = self._number(call.function, argument, values, around, natural)
-            if self._has_draws and call.function not in _IN_ORDER and isinstance(values[0], float):
+            if self._has_draws and call.function not in (*_IN_ORDER, *_OWN) and isinstance(values[0], float):
                 text = f"near(run, {text})"
             given.append((argument, text))
         tables = dict(call.tables)
         given = [(name, f"{_looked_up(tables[name])}[{text}]" if name in tables else text) for name, text in given]
-        if call.function == "vary":
-            return f"vary(run, {', '.join(text for _, text in given)})"
+        if call.function in _OWN:
+            return f"{call.function}(run, {', '.join(text for _, text in given)})"
         in_order = call.function in _IN_ORDER
         return f"run.{call.function}({', '.join(text if in_order else _passed(name, text) for name, text in given)})"
 

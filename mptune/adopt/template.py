@@ -111,6 +111,7 @@ def template(
     offsets: Iterable[str] = (),
     threads: Sequence[str] = (),
     in_block: int = 0,
+    nulls: Iterable[str] = (),
 ) -> Template:
     """Return the template of a kernel.
 
@@ -123,6 +124,7 @@ def template(
         threads: how many threads there are along each axis, as expressions over sizes, where a thread may do the work
             of several (``per_thread``); empty where it may not.
         in_block: how many threads a block has at most; 0 if that is not known.
+        nulls: its pointers that are always null, which it is not passed.
     """
     edited = _Edited(program, classes, parameter_of)
     function = f"{kernel.identifier}_kernel" if why_reserved(kernel.identifier) else kernel.identifier
@@ -136,6 +138,8 @@ def template(
             for each, struct in fields_of(parameter):
                 passed.append(f"{edited.type_of(each, struct)}{each.name.replace('.', '_')}")
                 first.append(f"{each.name} = {each.name.replace('.', '_')};")
+        elif parameter.name in nulls:
+            first.append(f"{own.text(parameter.extent)} = nullptr;")
         else:
             passed.append(_without_parameters(own.text(parameter.extent), kernel.arguments))
     for name in offsets:
@@ -156,7 +160,9 @@ def template(
     constants += _given(program.defines, "\n".join((*needs, body)))
     kernels = [f'extern "C" __global__ void {function}({shown}) {{{body}']
     if threads:
-        names = [name for p in kernel.parameters for name in _names(p)] + [f"{name}_offset" for name in offsets]
+        names = [name for p in kernel.parameters if p.name not in nulls for name in _names(p)] + [
+            f"{name}_offset" for name in offsets
+        ]
         extents = ", ".join(text if text.isdigit() else f"{_OPEN}{text}{_CLOSE}" for text in [*threads, "1", "1"][:3])
         separator = ",\n    " if "\n" in shown else ", "
 

@@ -455,6 +455,7 @@ class _Writer:
                 each.offsets,
                 self._virtual[name],
                 self._in_block(each),
+                self._nulls[each.kernel.label],
             )
             for name, each in self._launched.items()
         }
@@ -471,6 +472,7 @@ class _Writer:
     def _find_launched(self) -> dict[str, _Launched]:
         found: dict[str, _Launched] = {}
         known: dict[int, tuple[str, _Launch]] = {}
+        self._nulls = self._find_nulls()
         for index in self._capture.sequence:
             operation = self._capture.different[index]
             if not isinstance(operation, Launch):
@@ -478,7 +480,7 @@ class _Writer:
             if index not in known:
                 kernel = self._kernel_of(operation)
                 if kernel.label not in found:
-                    parameters = _flattened(kernel)
+                    parameters = tuple(p for p in _flattened(kernel) if p.name not in self._nulls[kernel.label])
                     for parameter in kernel.parameters:
                         for leaf, struct in fields_of(parameter):
                             flat = leaf.name.replace(".", "_")
@@ -516,6 +518,18 @@ class _Writer:
                 self.notes.append(f"{each.name} has the program's own blocks: there are too many kernels to search all")
             else:
                 room //= configurations
+
+    def _find_nulls(self) -> dict[str, frozenset[str]]:
+        """Return the pointers of each kernel that are null in all of its launches."""
+        passed: dict[str, dict[str, bool]] = {}
+        for index in np.unique(self._capture.sequence):
+            operation = self._capture.different[index]
+            if isinstance(operation, Launch):
+                kernel = self._kernel_of(operation)
+                known = passed.setdefault(kernel.label, {})
+                for parameter, value in zip(kernel.parameters, operation.arguments, strict=True):
+                    known[parameter.name] = known.get(parameter.name, True) and value is None
+        return {label: frozenset(name for name, null in known.items() if null) for label, known in passed.items()}
 
     def _kernel_of(self, launch: Launch) -> Kernel:
         """Return the kernel that was launched: that of the place in the source, since names may be a template's."""
@@ -575,13 +589,15 @@ class _Writer:
                         "and cannot be adopted; pass its fields"
                     )
                 arguments += (_field(one, value, offset, where) for one, offset in fields)
+            elif parameter.name in self._nulls[each.kernel.label]:
+                continue
             elif isinstance(value, Place):
                 arguments.append(value)
             elif isinstance(value, Scalar):
                 arguments.append(int(value.value) if value.type[0] == "b" else value.value)
             else:
                 raise ProgramError(
-                    f"{where} gets {'a null pointer' if value is None else 'a pointer of the host'} for "
+                    f"{where} gets {'a null pointer at times' if value is None else 'a pointer of the host'} for "
                     f"{parameter.name}, which cannot be adopted; pass memory of the device"
                 )
         return _Launch(launch.grid, launch.block, launch.shared_bytes, tuple(arguments))
@@ -899,36 +915,52 @@ class _Writer:
             value = np.full(buffer.stored.itemsize, operation.byte & 0xFF, np.uint8).view(buffer.stored)[0].item()
             yield Call("fill", (("", buffer.name),), (("", value),))
             return
-        later = self._later.setdefault(buffer.name, [])
-        if isinstance(operation, Fill) or operation.bytes < whole:
-            raise ProgramError(
-                f"the program writes to a part of {buffer.name} between launches, which cannot be adopted; write all "
-                "of it"
-            )
+        is_part = operation.bytes < whole
+        start, count = self._elements(buffer, offset), self._elements(buffer, operation.bytes)
+        if isinstance(operation, Fill):
+            value = np.full(buffer.stored.itemsize, operation.byte & 0xFF, np.uint8).view(buffer.stored)[0].item()
+            yield Call("put", (("", buffer.name),), (("start", start), ("count", count), ("value", value)))
+            return
+        # Rows of a table are of one length.
+        table = f"{buffer.name}_{count}" if is_part else buffer.name
+        later = self._later.setdefault(table, [])
         contents = self._contents(operation)[:whole].view(buffer.stored)
         key = contents.tobytes()
-        rows = self._row_of.setdefault(buffer.name, {})
+        rows = self._row_of.setdefault(table, {})
         if key not in rows:
             rows[key] = len(later)
             later.append(contents)
-        yield Call("write", (("", buffer.name),), (("row", rows[key]),), (("row", f"{buffer.name}_given"),))
+        row, tables = ("row", rows[key]), (("row", f"{table}_given"),)
+        if is_part:
+            yield Call("put", (("", buffer.name),), (("start", start), ("count", count), row), tables)
+        else:
+            yield Call("write", (("", buffer.name),), (row,), tables)
+
+    def _elements(self, buffer: AdoptedBuffer, count: int) -> int:
+        """Return how many elements so many bytes of a buffer are."""
+        if count % buffer.stored.itemsize:
+            raise ProgramError(
+                f"the program writes to a part of an element of {buffer.name} between launches, which cannot be adopted"
+            )
+        return count // buffer.stored.itemsize
 
     def _copy(self, copy: Copy, live: set[int]) -> Call:
         assert copy.target is not None
         assert copy.source is not None
         target, source = self._buffer_of[copy.target.allocation], self._buffer_of.get(copy.source.allocation)
-        if (
-            source is None
-            or not copy.bytes >= target.elements * target.stored.itemsize
-            or source.elements != target.elements
-        ):
+        if source is None or source.stored != target.stored:
             raise ProgramError(
-                f"the program copies a part of a buffer to {target.name} on the device, which cannot be adopted; copy "
-                "all of it"
+                f"the program copies to {target.name} on the device what no kernel takes for the same numbers, which "
+                "cannot be adopted; copy numbers of its type that a kernel works on"
             )
+        is_whole = copy.bytes >= target.elements * target.stored.itemsize and source.elements == target.elements
         target.is_written = True
         live |= {copy.source.allocation, copy.target.allocation}
-        return Call("copy", (("", source.name), ("", target.name)))
+        buffers = (("", source.name), ("", target.name))
+        if is_whole:
+            return Call("copy", buffers)
+        start, to = self._elements(source, copy.source.offset), self._elements(target, copy.target.offset)
+        return Call("move", buffers, (("start", start), ("to", to), ("count", self._elements(target, copy.bytes))))
 
     def _may_swap(self, one: str, other: str) -> bool:
         by_name = {buffer.name: buffer for buffer in self._buffer_of.values()}
@@ -1149,6 +1181,7 @@ class _Writer:
             f"HERE = Path(__file__).parent\n{self._tables()}{self._records()}",
             "# The types, each below what has it in the program.\n" + "\n".join(self._parameter_texts()),
             *(self._kernel_text(name) for name in self._launched),
+            self._functions(),
             self._inputs(),
             f"def steps(run, size):\n{self._steps(launched)}",
             self._application_text(source, metric),
@@ -1175,6 +1208,11 @@ class _Writer:
     def _has_draw(self) -> bool:
         """Whether the steps are told which draw it is."""
         return self.draws.of in ("computed", "numbers")
+
+    def _functions(self) -> str:
+        """Return the text of what the steps use besides."""
+        used = "\n".join(self.replay.lines)
+        return "\n\n\n".join(text for name, text in _FUNCTIONS.items() if f"{name}(run," in used)
 
     def _inputs(self) -> str:
         """Return the text of what makes the inputs."""
@@ -1343,6 +1381,23 @@ def data(file, **size):
     with np.load(folder / file) as found:
         return {name: values if values.ndim else values[()] for name, values in found.items()}
 '''.strip()
+#: What the steps use besides what every run of steps offers.
+_FUNCTIONS: Final = {
+    "put": '''
+def put(run, buffer, start, count, values):
+    """Write to a part of a buffer, from an element on."""
+    whole = np.array(run.read(buffer))
+    whole.reshape(-1)[start : start + count] = values
+    run.write(buffer, whole)
+'''.strip(),
+    "move": '''
+def move(run, source, target, start, to, count):
+    """Copy a part of a buffer, from an element on, to a part of another one, or of the same."""
+    whole = np.array(run.read(target))
+    whole.reshape(-1)[to : to + count] = np.array(run.read(source)).reshape(-1)[start : start + count]
+    run.write(target, whole)
+'''.strip(),
+}
 _DRAW: Final = '''
 
 def inputs(rng, size):

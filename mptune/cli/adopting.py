@@ -100,7 +100,7 @@ def print_adopted(document: Mapping[str, Any]) -> None:
     echo(table(("parameter", "role", "types", "what has it in the program"), rows) + "\n")
     if document["sizes"]:
         of = {name: f" (argument {place})" for name, place in document["size_arguments"].items()}
-        sizes = ", ".join(f"{name} {value}{of.get(name, '')}" for name, value in document["sizes"].items())
+        sizes = ", ".join(f"{name} {value}{of.get(name, ' (fixed)')}" for name, value in document["sizes"].items())
         echo(
             wrapped(
                 f"sizes: {sizes}" + ("; the program is run again for others (--size NAME=VALUE)" if of else ""), "  "

@@ -199,3 +199,16 @@ def test_a_compilation_database_has_files_macros_and_folders(tmp_path: Path) -> 
     assert document["program"]["defines"] == {"REAL": "double", "QUIET": ""}
     assert document["program"]["includes"] == [str(tmp_path / "include")]
     assert document["kernels"] == [{"name": "step", "launches": 5, "place": document["kernels"][0]["place"]}]
+
+
+def test_parts_of_memory_are_written_between_launches_and_pointers_are_null(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "partial_writes.cu",)), tmp_path / "parts")
+    assert document["errors"] == {"d_y": 0.0}
+    steps = (tmp_path / "parts" / "parts.py").read_text().split("def steps(")[1]
+    assert "put(run, run.d_y, 100, 40, 0.0)" in steps
+    assert "put(run, run.d_y, 10 * i, 50, " in steps
+    assert "move(run, run.d_x, run.d_y, 20, 400, 30)" in steps
+    assert "weight" not in steps
+    assert "const double* weight = nullptr;" in (tmp_path / "parts" / "add.cu.j2").read_text().replace(
+        "{{ weight_type }}", "double"
+    )
