@@ -13,7 +13,7 @@
 
 __global__ void compute_q(
     const double* x, const double* y, const double* z, const double* kx, const double* ky, const double* kz,
-    const double* weight, double* q_real, double* q_imaginary, int voxels, int samples) {
+    const double* weight, double2* q, int voxels, int samples) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= voxels) return;
     double xi = x[i], yi = y[i], zi = z[i];
@@ -23,8 +23,7 @@ __global__ void compute_q(
         real += weight[k] * cos(angle);
         imaginary += weight[k] * sin(angle);
     }
-    q_real[i] = real;
-    q_imaginary[i] = imaginary;
+    q[i] = make_double2(real, imaginary);
 }
 
 int main(int argc, char** argv) {
@@ -62,8 +61,7 @@ int main(int argc, char** argv) {
     double* d_ky;
     double* d_kz;
     double* d_weight;
-    double* d_real;
-    double* d_imaginary;
+    double2* d_q;
     cudaMalloc(&d_x, voxels * sizeof(double));
     cudaMalloc(&d_y, voxels * sizeof(double));
     cudaMalloc(&d_z, voxels * sizeof(double));
@@ -71,8 +69,7 @@ int main(int argc, char** argv) {
     cudaMalloc(&d_ky, samples * sizeof(double));
     cudaMalloc(&d_kz, samples * sizeof(double));
     cudaMalloc(&d_weight, samples * sizeof(double));
-    cudaMalloc(&d_real, voxels * sizeof(double));
-    cudaMalloc(&d_imaginary, voxels * sizeof(double));
+    cudaMalloc(&d_q, voxels * sizeof(double2));
     cudaMemcpy(d_x, x.data(), voxels * sizeof(double), cudaMemcpyHostToDevice);
     cudaMemcpy(d_y, y.data(), voxels * sizeof(double), cudaMemcpyHostToDevice);
     cudaMemcpy(d_z, z.data(), voxels * sizeof(double), cudaMemcpyHostToDevice);
@@ -83,10 +80,9 @@ int main(int argc, char** argv) {
 
     int threads = 128;
     compute_q<<<(voxels + threads - 1) / threads, threads>>>(
-        d_x, d_y, d_z, d_kx, d_ky, d_kz, d_weight, d_real, d_imaginary, voxels, samples);
-    std::vector<double> real(voxels), imaginary(voxels);
-    cudaMemcpy(real.data(), d_real, voxels * sizeof(double), cudaMemcpyDeviceToHost);
-    cudaMemcpy(imaginary.data(), d_imaginary, voxels * sizeof(double), cudaMemcpyDeviceToHost);
+        d_x, d_y, d_z, d_kx, d_ky, d_kz, d_weight, d_q, voxels, samples);
+    std::vector<double2> q(voxels);
+    cudaMemcpy(q.data(), d_q, voxels * sizeof(double2), cudaMemcpyDeviceToHost);
 
     double worst = 0.0, largest = 0.0;
     for (int i = 0; i < voxels; i += 29) {
@@ -96,7 +92,7 @@ int main(int argc, char** argv) {
             a += weight[k] * cos(angle);
             b += weight[k] * sin(angle);
         }
-        worst = fmax(worst, fmax(fabs(real[i] - a), fabs(imaginary[i] - b)));
+        worst = fmax(worst, fmax(fabs(q[i].x - a), fabs(q[i].y - b)));
         largest = fmax(largest, fabs(a));
     }
     printf("%d voxels, %d samples, %s\n", voxels, samples, worst < 1e-6 * largest ? "PASS" : "FAIL");
@@ -108,7 +104,6 @@ int main(int argc, char** argv) {
     cudaFree(d_ky);
     cudaFree(d_kz);
     cudaFree(d_weight);
-    cudaFree(d_real);
-    cudaFree(d_imaginary);
+    cudaFree(d_q);
     return worst < 1e-6 * largest ? 0 : 1;
 }

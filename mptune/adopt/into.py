@@ -370,7 +370,13 @@ def _not_carried_over(record: _Record, program: Program, trial: Trial, patched: 
     """Say which values of a trial the program's text does not have."""
     notes = []
     changed = {name for label in patched.blocks for name in _names_of(program.kernel(label).identifier, record)}
-    left = {"policy": ("accurate",), "per_thread": (1,), "block_x": (), "block_y": (), "block_z": (), "block": ()}
+    left: dict[str, tuple[Any, ...]] = {
+        "policy": ("accurate",),
+        "per_thread": (1,),
+        "per_thread_y": (1,),
+        "unroll": (1,),
+    }
+    left |= {"block_x": (), "block_y": (), "block_z": (), "block": ()}
     for name, value in trial.configuration.items():
         kernel, _, own = name.rpartition(".")
         if own in left and value not in left[own] and not (own == "block" and kernel in changed):

@@ -36,7 +36,7 @@ _TIMES: Final = 5.0
 #: Steps that are fewer than half of this are not written as a loop.
 _HALVED: Final = 8
 #: Names that definitions have for something else.
-_TAKEN: Final = re.compile(r"(per_thread|policy|shared_bytes|size|(block|grid|threads)(_[xyz])?|\w+_type)")
+_TAKEN: Final = re.compile(r"(per_thread(_y)?|unroll|policy|shared_bytes|size|(block|grid|threads)(_[xyz])?|\w+_type)")
 
 
 @dataclass(frozen=True, slots=True)
