@@ -24,7 +24,7 @@ from mptune.accuracy.metrics import resolve
 from mptune.adopt.capture import Capture, capture, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.grouping import group, sensitivities
-from mptune.adopt.parsing import ProgramError, SourceFile
+from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import Built, build, run
@@ -112,9 +112,20 @@ def adopt(
     program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
     _check(program)
     on_progress("running the program")
-    built = _built(program, files_in_phases(program.files, program.units))
+    refused = _refused(program)
+    try:
+        built = _built(program, files_in_phases(program.files, program.units))
+    except ProgramError as error:
+        if not refused:
+            raise
+        raise ProgramError("\n".join(map(str, refused.values()))) from error
     with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent) as scratch:
-        captured = capture(built, settings.arguments, Path(scratch) / "capture")
+        captured = capture(built, settings.arguments, Path(scratch) / "capture", whole=refused)
+        launched = {re.sub(r"<.*", "", launch.kernel).strip() for launch in captured.launches()}
+        refused = {name: refusal for name, refusal in refused.items() if name in launched}
+        if refused and not any(kernel.name in launched for kernel in program.kernels):
+            raise ProgramError("\n".join(map(str, refused.values())))
+        captured = captured.without(refused) if refused else captured
         if program.originals:
             on_progress("running it with its loops")
             _check_loops(program, captured, settings, Path(scratch) / "loops")
@@ -124,7 +135,9 @@ def adopt(
             program, classes, captured, settings, Path(scratch) / "alone" / folder.name, on_progress
         )
         on_progress("finding out which sizes it has")
-        found = find_sizes(program, classes, parameter_of, built, captured, Path(scratch) / "sizes")
+        found = FoundSizes({}, None, ())
+        if not refused:
+            found = find_sizes(program, classes, parameter_of, built, captured, Path(scratch) / "sizes")
         target = Path(scratch) / folder.name
 
         def written(draws: Draws | None = None) -> Adopted:
@@ -151,6 +164,10 @@ def adopt(
             made = _with_draws(made, written)
         document = _document(made, folder, program, settings, captured, found, errors, time.monotonic() - began)
         document |= {"zeroed": zeroed, "draws": dataclasses.asdict(made.draws)}
+        document["notes"] += [
+            f"{name} is not adopted: the steps have what it did in this run, and what it was given last is compared"
+            for name in refused
+        ]
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if folder.exists():
             folder.rename(Path(scratch) / "before")
@@ -238,11 +255,13 @@ def _check(program: Program) -> None:
         ProgramError: it cannot.
     """
     name = program.sources[0].name
-    launched = {site.kernel for site in program.launches}
-    serious = [refusal for refusal in program.refusals if not refusal.kernel or refusal.kernel in launched]
+    serious = [refusal for refusal in program.refusals if not refusal.kernel]
     if serious or (program.refusals and not program.kernels):
-        serious = serious or list(program.refusals)
-        raise ProgramError("\n".join(map(str, serious)))
+        others = ", ".join(dict.fromkeys(kernel.name for kernel in program.kernels))
+        hint = f"\nkernels that can be adopted once the program runs on the CPU: {others}" if others else ""
+        launched = {site.kernel for site in program.launches}
+        serious += [refusal for refusal in program.refusals if refusal.kernel in launched]
+        raise ProgramError("\n".join(dict.fromkeys(map(str, serious or program.refusals))) + hint)
     if not program.kernels:
         raise ProgramError(f"{name} has no kernel; expected a __global__ function")
     if program.entry is None:
@@ -250,6 +269,24 @@ def _check(program: Program) -> None:
     mains = {f.extent: None for u in program.units for f in u.functions if f.name == "main" and not f.is_device}
     if len(mains) > 1:
         raise ProgramError(f"main is in {' and in '.join(map(str, mains))}: give the files of one program")
+
+
+def _refused(program: Program) -> dict[str, Refusal]:
+    """Return the kernels that cannot be adopted, by name, each with the first reason.
+
+    Raises:
+        ProgramError: an instantiation of a template can be and another cannot, which a run does not tell apart.
+    """
+    found: dict[str, Refusal] = {}
+    for refusal in program.refusals:
+        if not refusal.is_loop:
+            found.setdefault(re.sub(r"<.*", "", refusal.kernel).strip(), refusal)
+    launched = {site.kernel for site in program.launches}
+    for name in {kernel.name for kernel in program.kernels} & found.keys():
+        refusal = found.pop(name)
+        if refusal.kernel in launched:
+            raise ProgramError(str(refusal))
+    return found
 
 
 def _built(program: Program, files: Sequence[SourceFile]) -> Built:

@@ -13,7 +13,7 @@ import re
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -279,6 +279,42 @@ class Capture:
         """Return the launches of a kernel whose data were kept, in order."""
         return tuple(found for found in self.launches(kernel) if found.has_contents)
 
+    def without(self, kernels: Collection[str]) -> Capture:
+        """Return the capture as if the host did what some kernels did, by their names.
+
+        What such a kernel wrote comes to the device, and what it read last goes to the host, if it then stays so. The
+        data of all of their launches must have been kept.
+
+        Raises:
+            ProgramError: there was no room for them.
+        """
+        import dataclasses
+
+        import numpy as np
+
+        different, sequence = list(self.different), list[int]()
+        later: set[int] = set()
+        for index in reversed(self.sequence.tolist()):
+            launch = self.different[index]
+            if not isinstance(launch, Launch) or _plain(launch.kernel) not in kernels:
+                if isinstance(launch, Launch):
+                    later |= {value.allocation for value in launch.arguments if isinstance(value, Place)}
+                sequence.append(index)
+                continue
+            if None in (*launch.before.values(), *launch.after.values()):
+                raise ProgramError(f"{launch.kernel} is launched too often to keep what it did; give a smaller problem")
+            for id in sorted(launch.changed, reverse=True):
+                sequence.append(len(different))
+                size = self.allocations[id].bytes
+                different.append(Copy("to_device", Place(id, 0), None, size, launch.after[id], ""))
+            for id in sorted(launch.before.keys() - launch.changed - later, reverse=True):
+                sequence.append(len(different))
+                size = self.allocations[id].bytes
+                different.append(Copy("to_host", None, Place(id, 0), size, launch.before[id], ""))
+            later |= launch.before.keys()
+        order = np.array(sequence[::-1], np.uint32)
+        return dataclasses.replace(self, different=tuple(different), sequence=order)
+
     @property
     def outputs(self) -> tuple[Copy, ...]:
         """What the program took back last: of each allocation the last copies of its parts to the host."""
@@ -314,6 +350,7 @@ def capture(
     limit_bytes: int = 1 << 29,
     is_repeated: bool = True,
     may_fail: bool = False,
+    whole: Collection[str] = (),
 ) -> Capture:
     """Run a program twice and record what it does.
 
@@ -327,6 +364,7 @@ def capture(
         limit_bytes: of the data that are kept.
         is_repeated: whether it is run twice. In a single run only data that come to the device are kept.
         may_fail: whether its own check may fail.
+        whole: the names of kernels of whose launches all data are kept.
 
     Raises:
         ProgramError: a run failed, its own check did, or it does nothing on the device.
@@ -371,7 +409,7 @@ def capture(
         second, record, sequence = first, counted, order
         differences: list[str] = []
         if is_repeated:
-            second, record = ran(2, _plan(before, order))
+            second, record = ran(2, _plan(before, order, whole))
             different, sequence = _read(record)
             differences = _differences(first, second, (before, order), (different, sequence))
         arrays = _data(record)
@@ -412,7 +450,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _plan(different: Sequence[Operation], sequence: NDArray[np.uint32]) -> list[int]:
+def _plan(different: Sequence[Operation], sequence: NDArray[np.uint32], whole: Collection[str]) -> list[int]:
     """Return the operations whose data are to be kept, by number."""
     launches: dict[str, list[int]] = {}
     copies: dict[tuple[int, int], int] = {}
@@ -423,10 +461,17 @@ def _plan(different: Sequence[Operation], sequence: NDArray[np.uint32]) -> list[
         elif isinstance(found, Copy) and found.kind == "to_host" and found.source is not None:
             copies[(found.source.allocation, found.source.offset)] = number
     wanted = set(copies.values())
-    for numbers in launches.values():
+    for kernel, numbers in launches.items():
+        if _plain(kernel) in whole:
+            wanted.update(numbers)
         last = len(numbers) - 1
         wanted |= {numbers[last * i // (_SAMPLED + 1)] for i in range(_SAMPLED + 2)}
     return sorted(wanted)
+
+
+def _plain(kernel: str) -> str:
+    """Return the name of a kernel without template arguments."""
+    return re.sub(r"<.*", "", kernel).strip()
 
 
 def _differences(

@@ -48,6 +48,28 @@ def record(folder: Path) -> Mapping[str, Any]:
     return found
 
 
+def test_kernels_go_on_beside_one_that_is_refused(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "partly_refused.cu",), ("3",)), tmp_path / "partly")
+    assert [(kernel["name"], kernel["launches"]) for kernel in document["kernels"]] == [("smooth", 6), ("lift", 3)]
+    warps, recursion = document["refused"]
+    assert "partly_refused.cu:17: kernel means cannot be adopted: it uses warp intrinsics; let threads share" in warps
+    assert "kernel never cannot be adopted: it calls factorial recursively" in recursion
+    (note,) = [note for note in document["notes"] if "not adopted" in note]
+    assert note.startswith("means is not adopted: the steps have what it did in this run")
+    # What it gave comes from the record, and what it was given last is compared, though the program never looks at it.
+    text = next((tmp_path / "partly").glob("*.py")).read_text()
+    assert text.count("run.write(run.mean, ") == 2
+    assert {buffer["name"] for buffer in document["buffers"] if buffer["role"] == "output"} == {"one", "mean"}
+    assert max(document["errors"].values()) == 0.0
+
+
+def test_a_program_all_of_whose_launched_kernels_are_refused_is(tmp_path: Path) -> None:
+    text = (PROGRAMS / "partly_refused.cu").read_text().replace("smooth<<<", "if (argc > 5) smooth<<<")
+    (tmp_path / "all.cu").write_text(text.replace("lift<<<", "if (argc > 5) lift<<<"))
+    with pytest.raises(ProgramError, match=r"^all\.cu:17: kernel means cannot be adopted: it uses warp intrinsics"):
+        adopt(AdoptSettings((tmp_path / "all.cu",), ("3",)), tmp_path / "all")
+
+
 def test_the_answer_is_the_programs(folder: Path) -> None:
     assert max(record(folder / "waves")["errors"].values()) < 1e-14
     assert max(record(folder / "sums")["errors"].values()) < 1e-14
