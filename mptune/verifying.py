@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from mptune.accuracy.thresholds import recorded_metrics
+from mptune.adopt.sizes import make_ready
 from mptune.buffers import Draw, Stream
 from mptune.emit import select, sizes_of
 from mptune.errors import MptuneError, RunFileError
@@ -222,6 +223,8 @@ def verify(
     for doubt in run.doubts_about(trial):
         on_warning(f"the run warned: {doubt}")
     places = _distinct([_place(definition, own, given) for given in sizes or ({},)], "the sizes {}", on_warning)
+    for place in places:
+        make_ready(definition, place, on_progress=on_warning)
     scales = _distinct(scales or (1.0,), "the scale {:g}", on_warning)
     cases: list[Case] = []
     hunted: Hunted | None = None

@@ -102,11 +102,11 @@ def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, i
             raise MptuneError(f"--size {name}={value}: expected a whole number") from None
     preset = presets[0] if presets else "default"
     resolved = kernel.resolve_sizes(preset, sizes)
-    if sizes and kernel.path is not None and (kernel.path.parent / "adopted.json").is_file():
-        from mptune.adopt.sizes import run_at
+    if sizes:
+        from mptune.adopt.sizes import make_ready
         from mptune.cli.display import print_note
 
-        run_at(kernel.path.parent, resolved, on_progress=print_note)
+        make_ready(kernel, resolved, on_progress=print_note)
     return preset, sizes
 
 

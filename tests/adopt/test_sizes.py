@@ -16,6 +16,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sizes import run_at
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
+from mptune.cli.options import parse_sizes
 from mptune.errors import KernelError
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
@@ -133,3 +134,10 @@ def test_sizes_that_cannot_be_had_are_one_line(waves: Path, tmp_path: Path) -> N
         run_at(waves, {"n": 90, "steps": 51, "m": 2})
     with pytest.raises(KernelError, match=r"has no adopted\.json that says how to run its program at other sizes"):
         run_at(tmp_path, {"n": 90})
+
+
+def test_commands_say_that_they_run_the_program(waves: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse_sizes(load_tunable(waves), ["n=70"]) == ("default", {"n": 70})
+    told = capsys.readouterr().err
+    assert "waves is run with 70 51, for these sizes" in told
+    assert "waves was run with 70 51 in " in told
