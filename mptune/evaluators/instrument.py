@@ -8,6 +8,7 @@ likewise. It computes what the types themselves do, but for what a compiler fuse
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.evaluate import Metrics, evaluate_outputs
 from mptune.backends import get_backend
 from mptune.backends.base import Argument as LaunchArgument
-from mptune.backends.base import Backend, Buffer, CompileOptions, Function
+from mptune.backends.base import Backend, Binary, Buffer, CompileOptions, Device, Function
 from mptune.buffers import DataManager, Draw
 from mptune.buffers.conversion import poisoned, round_to
 from mptune.errors import CompileError, ConstraintError, EmptySpaceError, KernelError
@@ -37,6 +38,8 @@ __all__ = ["Instrument"]
 #: As ``traced.hpp`` numbers types and policies.
 _TYPES: Final = {name: 1 << k for k, name in enumerate(PRECISIONS)}
 _POLICIES: Final = {"accurate": 0, "fast": 1, "approx": 2}
+#: Tells a library, as it is loaded, the types of its precision parameters.
+_ON_LOADING: Final = "MPTUNE_TRACED_TYPES"
 #: What a set of types has room for there.
 _MOST_TYPES: Final = 120
 #: What lets a compiler change what it computes would undo the roundings. A copy of each loop for every type that is
@@ -47,11 +50,16 @@ _TRIED: Final = 20
 
 
 class _Traced(Function):
-    """A function whose types and policies are those of a configuration; others may share its code."""
+    """A function whose types and policies are those of a configuration, loaded for it."""
 
-    def __init__(self, function: Function, kernel: Kernel, configuration: Configuration) -> None:
-        self._function = function
+    def __init__(self, device: Device, binary: Binary, kernel: Kernel, configuration: Configuration) -> None:
         types = [_TYPES[precision(str(configuration[p.name])).name] for p in _of_kind(kernel, PrecisionParameter)]
+        # Numbers outside functions are rounded as it is loaded.
+        os.environ[_ON_LOADING] = ",".join(map(str, types))
+        try:
+            self._function = device.load(binary)
+        finally:
+            del os.environ[_ON_LOADING]
         policies = [_POLICIES[str(configuration[p.name])] for p in _of_kind(kernel, PolicyParameter)]
         # No array is empty.
         self._constants = {
@@ -71,7 +79,7 @@ class _Traced(Function):
         return self._function.launch(shape, arguments)
 
     def unload(self) -> None:
-        pass  # whoever compiled it does
+        self._function.unload()
 
 
 class _Builds:
@@ -80,7 +88,7 @@ class _Builds:
     def __init__(self, backend: Backend, options: CompileOptions) -> None:
         self._backend = backend
         self._options = options
-        self._functions: dict[Any, Function] = {}
+        self._binaries: dict[Any, Binary] = {}
 
     def function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
         """Return a kernel's function in the types of a configuration.
@@ -93,26 +101,21 @@ class _Builds:
             raise KernelError(f"{kernel.called}: at most {_MOST_TYPES} precision parameters can be chosen at run time")
         base = in_widest(kernel, configuration)
         key = (kernel.name, base, tuple(sizes.items()))
-        if key not in self._functions:
+        if key not in self._binaries:
             source = render(kernel, base, sizes, is_traced=True)
             try:
-                binary = self._backend.compiler.compile(source, kernel.function, self._options)
+                self._binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
             except CompileError as error:
                 raise CompileError(
                     f"{kernel.called} does not compile with types that are chosen when it runs: "
                     f"{cited(str(error), kernel, base, sizes)}"
                 ) from error
-            self._functions[key] = self._backend.device.load(binary)
-        return _Traced(self._functions[key], kernel, configuration)
+        return _Traced(self._backend.device, self._binaries[key], kernel, configuration)
 
     @property
     def count(self) -> int:
         """How many have been compiled."""
-        return len(self._functions)
-
-    def unload(self) -> None:
-        while self._functions:
-            self._functions.popitem()[1].unload()
+        return len(self._binaries)
 
 
 class _TracedStepper(Stepper):
@@ -247,8 +250,8 @@ class Instrument:
         return outputs
 
     def close(self) -> None:
-        """Release the compiled code."""
-        self._builds.unload()
+        """Release what it holds."""
+        self._data.clear()
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,22 @@
 __constant__ int mptune_types[MPTUNE_TRACED + 1];
 __constant__ int mptune_policies[MPTUNE_TRACED_POLICIES + 1];
 
+// What a source initialises outside its functions is rounded when it is loaded, so that the types are known before.
+extern "C" char* getenv(const char*) noexcept;
 namespace mp {
+namespace detail {
+
+struct types_of_environment {
+    types_of_environment() {
+        const char* text = getenv("MPTUNE_TRACED_TYPES");
+        for (int k = 0; text && *text && k < MPTUNE_TRACED; ++text)
+            if (*text == ',') ++k;
+            else mptune_types[k] = 10 * mptune_types[k] + (*text - '0');
+    }
+};
+__attribute__((init_priority(101))) static types_of_environment known_types;
+
+}  // namespace detail
 
 using types = unsigned __int128;
 

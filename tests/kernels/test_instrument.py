@@ -238,6 +238,36 @@ def test_buffers_change_places_and_constants_are_rounded():
         assert 1e-4 < rough < 3e-2
 
 
+FIXED = """
+const {{ w_type }} side = 0.3, middle = 0.4_num;
+__constant__ {{ w_type }} weights[3] = {0.3, 0.4, 0.3};
+extern "C" __global__ void fixed(const {{ u_type }}* u, {{ u_type }}* v, int n) {
+    const int i = blockIdx.x * 32 + threadIdx.x;
+    if (i < n) v[i] = side * u[i] + middle * weights[i % 3];
+}
+"""
+
+
+def test_numbers_outside_functions_are_rounded_to_the_types_of_each_run():
+    arguments = [In("u", "n", precision="u_type"), Out("v", "n", precision="u_type"), Scalar("n", dtype="int32")]
+    kernel = smooth(
+        name="fixed",
+        arguments=arguments,
+        launches=1,
+        swap=[],
+        template=FIXED,
+        inputs=lambda rng, size: {"u": rng.uniform(size=size.n)},
+        reference=lambda given, size: {"v": 0.3 * given["u"] + 0.4 * np.array([0.3, 0.4, 0.3])[np.arange(size.n) % 3]},
+    )
+    data = DataManager(kernel, Sizes({"n": 100}))
+    with Instrument(kernel, Sizes({"n": 100}), flags=FLAGS) as instrument:
+        for types in (("fp64", "bf16"), ("fp32", "fp16"), ("fp64", "fp64"), ("fp64", "fp32")):
+            values = dict(zip(("u_type", "w_type"), types, strict=True))
+            expected = Launcher(kernel, data, CompileOptions(flags=FLAGS)).run(Configuration(values))
+            assert np.array_equal(instrument.outputs(values)["v"], expected["v"])
+        assert instrument.compilations == 1
+
+
 def test_errors_are_the_worst_of_the_draws():
     kernel, sizes = smooth(), Sizes({"n": 100})
     with Instrument(kernel, sizes, draws=3) as three, Instrument(kernel, sizes, draws=1) as one:
