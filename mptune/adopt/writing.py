@@ -596,10 +596,12 @@ class _Writer:
             elif isinstance(value, Scalar):
                 arguments.append(int(value.value) if value.type[0] == "b" else value.value)
             else:
-                raise ProgramError(
-                    f"{where} gets {'a null pointer at times' if value is None else 'a pointer of the host'} for "
-                    f"{parameter.name}, which cannot be adopted; pass memory of the device"
-                )
+                given, remedy = "a pointer of the host", "pass memory of the device"
+                if self._program.originals:
+                    given = "memory of which it is not known where it ends"
+                    remedy = "let it be an array, a std::vector, or from new or malloc"
+                given = "a null pointer at times" if value is None else given
+                raise ProgramError(f"{where} gets {given} for {parameter.name}, which cannot be adopted; {remedy}")
         return _Launch(launch.grid, launch.block, launch.shared_bytes, tuple(arguments))
 
     def _unused(self, wanted: str) -> str:

@@ -196,6 +196,26 @@ def test_loops_that_are_named_must_not_read_what_others_write(tmp_path: Path) ->
     assert "uses a[i] and a[i-1], which may be another iteration's" in str(program.refusals[0])
 
 
+def test_results_that_depend_on_the_order_of_iterations_are_found_out(tmp_path: Path) -> None:
+    path = tmp_path / "racy.cpp"
+    loop = f'{PARALLEL}for (int i = 1; i < 4096; i++) a[i] = a[i - 1] + 1.0;\nstd::printf("%f", a[4095]);'
+    path.write_text(f"#include <cstdio>\nstatic double a[4096];\nint main() {{\n{loop}\n}}\n")
+    with pytest.raises(ProgramError, match=r"racy\.cpp: with its loops as kernels \(racy\.cpp:5\) the program prints"):
+        adopt(AdoptSettings((path,)), tmp_path / "adopted")
+
+
+def test_memory_whose_end_is_not_known_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "within.cpp"
+    path.write_text(
+        "#include <cstdio>\nstruct Grid { double u[64]; };\nstatic void fill(double* u) {\n#pragma omp parallel for\n"
+        'for (int i = 0; i < 64; i++) u[i] = i;\n}\nint main() { Grid g; fill(g.u); std::printf("%f", g.u[9]); }\n'
+    )
+    with pytest.raises(
+        ProgramError, match=r"within\.cpp:4: .* memory of which it is not known where it ends for u, .*new"
+    ):
+        adopt(AdoptSettings((path,)), tmp_path / "adopted")
+
+
 def test_a_loop_that_there_is_not_is_told(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=r"no loop wrk in the program; .* did you mean 'work'"):
         written(tmp_path, COUNTS + "a[i] = 2.0 * b[i];", named=("wrk",))
