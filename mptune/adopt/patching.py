@@ -603,6 +603,8 @@ class _Patcher:
         return next(file for file in self._program.files if file.path == extent.file)
 
 
+#: Spaces and comments; each can be read in one way only.
+_COMMENTS: Final = r"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
 _DECORATIONS: Final = ("const", "volatile", "__restrict__", "__restrict", "restrict")
 _HELPERS: Final = {
     "copy_converted": """\
@@ -663,7 +665,7 @@ def _with_includes(text: str, lines: Sequence[str], ending: str) -> str:
     found = _directives(text)
     if found:
         return text[: found[0].start()] + added + text[found[0].start() :]
-    comments = re.match(r"(?:\s*(?://[^\n]*\n|/\*.*?\*/[ \t]*\n))*(?:\s*#[ \t]*pragma once[^\n]*\n)?", text, re.DOTALL)
+    comments = re.match(rf"{_COMMENTS}(?:#[ \t]*pragma once[^\n]*\n)?", text)
     at = comments.end() if comments else 0
     return text[:at] + added + text[at:]
 
@@ -671,12 +673,13 @@ def _with_includes(text: str, lines: Sequence[str], ending: str) -> str:
 def _after_includes(text: str, helpers: str) -> str:
     """Return a file with functions after the headers it includes: those that no condition is on."""
     depth, at = 0, 0
-    is_guarded = re.match(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef\b", text, re.DOTALL) is not None
+    is_guarded = re.match(rf"{_COMMENTS}#[ \t]*ifndef\b", text) is not None
     for line in re.finditer(r"^[ \t]*#[ \t]*(\w+)[^\n]*\n", text, re.MULTILINE):
         if re.search(r"^\w[^\n;]*\)\s*\{", text[at : line.start()], re.MULTILINE):
             break
         depth += line[1] in ("if", "ifdef", "ifndef")
         depth -= line[1] == "endif"
-        if (line[1] == "include" and depth <= is_guarded) or (line[1] == "endif" and depth == 0 and at):
+        ends_includes = line[1] == "endif" and at and not re.search(r"[;{}]", text[at : line.start()])
+        if depth <= is_guarded and (line[1] == "include" or (ends_includes and depth == is_guarded)):
             at = line.end()
     return text[:at] + helpers + text[at:]

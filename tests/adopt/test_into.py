@@ -16,6 +16,7 @@ from command_line import caller
 from described import described_run
 
 from mptune.adopt import into as module
+from mptune.adopt import patching
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.capture import capture
 from mptune.adopt.classes import TypeClasses, type_classes
@@ -153,6 +154,17 @@ def test_blocks_change_where_a_launch_says_how_many_there_are() -> None:
     assert changes("constant_tables.cu", made) == ["interpolate<<<(n + 127) / 128, 128>>>(d_out, d_at, n);"]
     assert made.blocks == {"interpolate": (128,)}
     assert patched("rod.cu", {}, blocks={"warm": (64,)}).changed == ()
+
+
+def test_helpers_are_after_the_headers_however_many_comments_a_file_begins_with() -> None:
+    begin = "/* one */\n/* two */ // three\n" * 200
+    guarded = begin + "#ifndef A_H\n#define A_H\n#include <cmath>\n#ifdef B\n#include <b.h>\n#endif\nint a;\n#endif\n"
+    text = patching._after_includes(patching._with_includes(guarded, ["#include <vector>"], "\n"), "HELPERS\n")
+    rest = text.removeprefix(begin).splitlines()
+    assert rest[2:4] == ["#include <vector>", "#include <cmath>"]
+    assert rest[6:9] == ["#endif", "HELPERS", "int a;"]
+    plain = patching._with_includes(f"{begin}#pragma once\nint a;\n", ["#include <vector>"], "\n")
+    assert plain.removeprefix(begin) == "#pragma once\n#include <vector>\nint a;\n"
 
 
 # -- any types ---------------------------------------------------------------------------------------
