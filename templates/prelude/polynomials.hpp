@@ -330,6 +330,21 @@ MPTUNE_INLINE float quick_erf(float x) {
     return magnitude < 1.0f ? small : copy_sign(1.0f - quick_exp2(exponent), x);
 }
 
+// 5 units in the last place. e^(a^2) erfc(a) (1 + 2a) = p((a - 4) / (a + 4)), 2^-24.6, |x| = a < 10.2, from where on the
+// result is 0 (Shepherd and Laframboise 1981). What rounding the square loses is made good to first order.
+MPTUNE_INLINE float quick_erfc(float x) {
+    const float magnitude = absolute(x);
+    const float a = magnitude > 10.2f ? 10.2f : magnitude;
+    const float q = (a - 4.0f) / (a + 4.0f);
+    const float p = polynomial(q, 0x1.3ba592p0f, -0x1.1df1a6p-3f, 0x1.f7e2a2p-7f, 0x1.16e8d6p-4f, -0x1.9da8eap-4f,
+                               0x1.804cdap-4f, -0x1.10e7c2p-4f, 0x1.2a4c6ep-5f, -0x1.050f6ap-6f, 0x1.c9a75ap-8f,
+                               0x1.c9132ap-11f);
+    const float square = a * a, lost = __builtin_fmaf(a, a, -square);
+    const float tail = p / (1.0f + 2.0f * a) * quick_exp(-square);
+    const float result = tail - tail * lost;
+    return x < 0.0f ? 2.0f - result : result;
+}
+
 // ---- roots
 
 // 2^-17 relative, subnormal arguments included: a first guess from the exponent and two Newton steps.

@@ -83,6 +83,7 @@ FAST = {
     **dict.fromkeys(("sin", "cos"), 2.5),
     **dict.fromkeys(("asin", "acos", "erf"), 3.0),
     **dict.fromkeys(("tan", "sinh", "cosh"), 4.0),
+    "erfc": 5.0,
     "rsqrt": 1.5,
 }
 #: Units in the last place of fp16 for the approx policy.
