@@ -265,7 +265,7 @@ class _Record:
             if hashed(text) != self.hashes[name]:
                 raise ProgramError(
                     f"{path.name} is not what was tuned (its hash differs): adopt and tune it as it is now, or give it "
-                    f"as it was, which the folder 'mptune adopt' wrote has in program/"
+                    "as it was: the folder that 'mptune adopt' wrote has it in program/"
                 )
         return files
 
@@ -369,7 +369,13 @@ def _blocks(record: _Record, program: Program, trial: Trial) -> dict[str, tuple[
 def _not_carried_over(record: _Record, program: Program, trial: Trial, patched: Patch) -> list[str]:
     """Say which values of a trial the program's text does not have."""
     notes = []
-    changed = {name for label in patched.blocks for name in _names_of(program.kernel(label).identifier, record)}
+    own_blocks = {(site.kernel, program.text(site.block)) for site in program.launches}
+    changed = {
+        name
+        for kernel in program.kernels
+        for name in _names_of(kernel.identifier, record)
+        if kernel.label in patched.blocks or (kernel.label, str(trial.configuration.get(f"{name}.block"))) in own_blocks
+    }
     left: dict[str, tuple[Any, ...]] = {
         "policy": ("accurate",),
         "per_thread": (1,),
