@@ -74,6 +74,8 @@ _CASTS: Final = {
     **dict.fromkeys(("__float2bfloat16", "__float2bfloat16_rn", "__double2bfloat16"), "bfloat16"),
 }
 _SHORT: Final = re.compile(rf"\b(?:{'|'.join((*_SHORT_TYPES, *_CASTS))})\b")
+#: Types of whole numbers; a parameter of a template of another type is of an enumeration.
+_WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|char|bool) ?)+|u?int\d+_t|size_t|\.\.\.")
 #: What the prelude calls otherwise.
 _CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
 #: What keeps the numbers of lines in a program whose loops are cut out.
@@ -327,7 +329,14 @@ def _identifier(label: str) -> str:
 
 def _without_parameters(text: str, arguments: Iterable[TemplateArgument]) -> str:
     """Return the text of a template's body for its arguments."""
-    values = {argument.name: argument.value for argument in arguments}
+    arguments = tuple(arguments)
+    types = {argument.name: argument.value for argument in arguments if argument.kind == "typename"}
+    values = {
+        argument.name: argument.value
+        if argument.kind in ("typename", *types) or _WHOLE.fullmatch(argument.kind)
+        else f"static_cast<{argument.kind}>({argument.value})"
+        for argument in arguments
+    }
     return _WORD.sub(lambda found: values.get(found[1], found[1]), text) if values else text
 
 

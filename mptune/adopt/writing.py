@@ -59,6 +59,7 @@ _INTEGERS: Final = {
 }  # fmt: skip
 _NUMPY: Final = {"double": "float64", "float": "float32", "__half": "float16"}
 _VECTOR: Final = re.compile(r"(double|float|int)([1-4])")
+_WHOLE: Final = re.compile(r"\b(?:(?:long|short|unsigned|signed|int|char)\b\s*)+")
 _AXES: Final = "xyz"
 _BLOCKS: Final = (32, 64, 128, 256, 512, 1024)
 _SMALL_BLOCKS: Final = (1, 2, 4, 8, 16)
@@ -1536,7 +1537,14 @@ def _size(element: str) -> int:
 
 def _without_spaces(name: str) -> str:
     """Return the name of a type or a kernel without what two compilers write differently."""
-    return re.sub(r"\b(const|__restrict(__)?)\b|\s", "", name)
+    name = re.sub(r"\b(const|__restrict(__)?)\b", "", name)
+    name = _WHOLE.sub(lambda found: _in_order(found[0].split()), name)
+    return re.sub(r"\s", "", name)
+
+
+def _in_order(words: Sequence[str]) -> str:
+    """Return the words of a type of whole numbers (``long unsigned int``) in one order."""
+    return "".join(sorted(word for word in words if word != "int" or len(words) == 1))
 
 
 def _quoted(text: str) -> str:

@@ -1,5 +1,5 @@
 // Structs in the device's memory: of several types and of one, read and written; one in constant memory; and a kernel
-// that a template of the host launches for two types.
+// that a template of the host launches for two types and two orders.
 #include <cmath>
 #include <cstdio>
 #include <cuda_runtime.h>
@@ -41,15 +41,17 @@ __global__ void move(Bead* beads, const Force* forces, double step, int count) {
     beads[i].neighbour = count - 1 - beads[i].neighbour;
 }
 
-template <typename T>
+enum class Order { up, down };
+
+template <typename T, Order order>
 __global__ void total(const T* values, T* sums, int length) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     T sum = 0;
-    for (int k = 0; k < length; k++) sum += values[i * length + k];
+    for (int k = 0; k < length; k++) sum += values[i * length + (order == Order::up ? k : length - 1 - k)];
     sums[i] = sum;
 }
 
-template <typename T>
+template <typename T, Order order>
 double summed(int rows, int length) {
     std::vector<T> values(rows * length), sums(rows);
     for (int i = 0; i < rows * length; i++) values[i] = T(1) / (1 + i % 11);
@@ -57,7 +59,7 @@ double summed(int rows, int length) {
     cudaMalloc(&d_values, values.size() * sizeof(T));
     cudaMalloc(&d_sums, sums.size() * sizeof(T));
     cudaMemcpy(d_values, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice);
-    total<T><<<rows / 32, 32>>>(d_values, d_sums, length);
+    total<T, order><<<rows / 32, 32>>>(d_values, d_sums, length);
     cudaMemcpy(sums.data(), d_sums, sums.size() * sizeof(T), cudaMemcpyDeviceToHost);
     double all = 0;
     for (T sum : sums) all += sum;
@@ -83,8 +85,9 @@ int main() {
     std::vector<Force> forces(count);
     cudaMemcpy(beads.data(), d_beads, count * sizeof(Bead), cudaMemcpyDeviceToHost);
     cudaMemcpy(forces.data(), d_forces, count * sizeof(Force), cudaMemcpyDeviceToHost);
-    double moved = summed<double>(64, 40), moved_alike = summed<float>(64, 40);
-    bool passed = std::fabs(moved - moved_alike) < 1e-2 && std::isfinite(beads[7].place[1] + forces[7].x);
+    double moved = summed<double, Order::up>(64, 40), moved_alike = summed<float, Order::up>(64, 40);
+    double moved_back = summed<double, Order::down>(64, 40);
+    bool passed = std::fabs(moved - moved_alike) < 1e-2 && std::fabs(moved - moved_back) < 1e-10 && std::isfinite(beads[7].place[1] + forces[7].x);
     printf("%s\n", passed ? "PASSED" : "FAILED");
     return !passed;
 }

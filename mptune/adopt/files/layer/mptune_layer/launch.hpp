@@ -60,7 +60,11 @@ inline const char* spelled() {
 }
 template <auto Value>
 inline const char* spelled() {
-    return __PRETTY_FUNCTION__;
+    if constexpr (std::is_enum_v<decltype(Value)>) {
+        return spelled<static_cast<std::underlying_type_t<decltype(Value)>>(Value)>();
+    } else {
+        return __PRETTY_FUNCTION__;
+    }
 }
 
 // The name of a kernel with its template arguments; the same place for the same name, for good.
