@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +60,25 @@ _INTEGERS: Final = {
 _NUMPY: Final = {"double": "float64", "float": "float32", "__half": "float16"}
 _VECTOR: Final = re.compile(r"(double|float|int)([1-4])")
 _WHOLE: Final = re.compile(r"\b(?:(?:long|short|unsigned|signed|int|char)\b\s*)+")
+#: Names that a definition file may have of its own.
+_OF_MODULE: Final = frozenset(
+    (
+        *(
+            "HERE",
+            "OWN",
+            "Path",
+            "RECORDS",
+            "TABLES",
+            "application",
+            "data",
+            "functools",
+            "importlib",
+            "inputs",
+            "move",
+        ),
+        *("near", "np", "put", "steps", "vary"),
+    )
+)
 _AXES: Final = "xyz"
 _BLOCKS: Final = (32, 64, 128, 256, 512, 1024)
 _SMALL_BLOCKS: Final = (1, 2, 4, 8, 16)
@@ -486,7 +505,7 @@ class _Writer:
                         for leaf, struct in fields_of(parameter):
                             flat = leaf.name.replace(".", "_")
                             self._declared[kernel.label, flat] = leaf.name, struct or kernel.label
-                    found[kernel.label] = _Launched(kernel, self._unused(kernel.identifier), parameters)
+                    found[kernel.label] = _Launched(kernel, self._unused(kernel.identifier, _OF_MODULE), parameters)
                 known[index] = kernel.label, self._launch_of(operation, found[kernel.label])
             label, launch = known[index]
             found[label].launches.append(launch)
@@ -605,9 +624,9 @@ class _Writer:
                 raise ProgramError(f"{where} gets {given} for {parameter.name}, which cannot be adopted; {remedy}")
         return _Launch(launch.grid, launch.block, launch.shared_bytes, tuple(arguments))
 
-    def _unused(self, wanted: str) -> str:
+    def _unused(self, wanted: str, others: Collection[str] = ()) -> str:
         name, number = wanted, 2
-        while name in self._taken:
+        while name in self._taken or name in others:
             name, number = f"{wanted}_{number}", number + 1
         self._taken.add(name)
         return name
@@ -1330,11 +1349,13 @@ class _Writer:
         lines += self.replay.lines
         fields = [buffer for buffer in self.buffers if buffer.field_of is not None]
         names = dict.fromkeys(buffer.field_of[0] for buffer in fields if buffer.field_of is not None)
-        lines += (f'{name} = run.read(run.{name}).view(RECORDS["{name}"])' for name in names)
+        lines += (f'{name}_structs = run.read(run.{name}).view(RECORDS["{name}"])' for name in names)
         for buffer in fields:
             assert buffer.field_of is not None
             axes = ", ".join(["-1", *buffer.shape[1:]])
-            lines.append(f'run.write(run.{buffer.name}, {buffer.field_of[0]}["{buffer.field_of[1]}"].reshape({axes}))')
+            lines.append(
+                f'run.write(run.{buffer.name}, {buffer.field_of[0]}_structs["{buffer.field_of[1]}"].reshape({axes}))'
+            )
         if self._finite:
             lines.append("# What is not finite in the program's own answer is not compared.")
         lines += (

@@ -55,7 +55,7 @@ def answer(application: Application, precision: str) -> dict[str, Any]:
 def test_the_answer_is_the_programs_in_every_field(folder: Path, application: Application) -> None:
     record = json.loads((folder / "adopted.json").read_text())
     fields = {f"d_beads_{field}" for field in ("place", "charge", "neighbour", "is_fixed")}
-    assert set(record["errors"]) == {*fields, "d_forces", "d_sums", "sums"}
+    assert set(record["errors"]) == {*fields, "d_forces", "d_sums", "sums", "sums_2"}
     assert max(record["errors"].values()) < 1e-14
     assert {o.name for o in application.outputs if o.name.startswith("d_beads")} == fields
 
@@ -72,7 +72,8 @@ def test_structs_of_one_type_may_change_and_others_say_why_not(folder: Path) -> 
 def test_each_instantiation_is_a_kernel(folder: Path) -> None:
     record = json.loads((folder / "adopted.json").read_text())
     assert {k["name"]: k["launches"] for k in record["kernels"]} == {
-        "pull": 6, "move": 6, "total_double_0": 1, "total_float_0": 1, "total_double_1": 1,
+        "pull": 6, "move_2": 6,  # the definition has a function of that name
+         "total_double_0": 1, "total_float_0": 1, "total_double_1": 1,
     }  # fmt: skip
 
 
