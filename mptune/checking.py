@@ -7,24 +7,25 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends import get_backend
 from mptune.backends.base import Backend, CompileOptions
-from mptune.buffers.data import compute_references, make_inputs
 from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
-from mptune.evaluators.answers import with_reference
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Application, Kernel, Sizes
 from mptune.kernel.limits import widest
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from, run_first
 from mptune.lints import lints, refuse_clashes
 from mptune.rendering import cited, render
+from mptune.results import Status
 from mptune.run import in_short
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering, representatives
@@ -87,6 +88,14 @@ class CheckResult:
             "failures": [{"configuration": dict(f.configuration), "message": f.message} for f in self.failures],
             "warnings": list(self.warnings),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a run of an application tells: sizes of the first launch by kernel, and what a user should know."""
+
+    launched: Mapping[str, Sizes]
+    remarks: tuple[str, ...]
 
 
 def check(
@@ -154,21 +163,21 @@ def check_application(
     """
     sizes = sizes or application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")
     runner = get_backend("auto")
-    candidates = widest(application, sizes, runner.device.constraints())
     try:
-        launched = _launched(application, candidates, sizes, seed, runner)
+        ran = _run_in_widest(application, sizes, seed, runner)
     except CompileError as error:
-        failed = Compilation(candidates[0], 0.0, str(error))
+        first = widest(application, sizes, runner.device.constraints())[0]
+        failed = Compilation(first, 0.0, str(error))
         return (CheckResult(application.name, runner.name, "", application.search_space(sizes).size, (failed,)),)
     results = []
     for name, kernel in application.kernels.items():
-        if name in launched:
+        if name in ran.launched:
             found = check(
                 kernel,
                 backend,
                 architecture=architecture,
                 sample=sample,
-                sizes=launched[name],
+                sizes=ran.launched[name],
                 seed=seed,
                 on_compiled=on_compiled,
             )
@@ -176,24 +185,34 @@ def check_application(
             nothing = f"the steps of {application.called} do not launch it at {sizes}, so it was not compiled"
             found = CheckResult(name, backend.name, architecture, 0, (), (nothing,))
         results.append(dataclasses.replace(found, kernel=f"{application.name}.{name}"))
+    results[0] = dataclasses.replace(results[0], warnings=(*ran.remarks, *results[0].warnings))
     return tuple(results)
 
 
-def _launched(
-    application: Application, configurations: Sequence[Configuration], sizes: Sizes, seed: int, backend: Backend
-) -> dict[str, Sizes]:
-    """Run the first configuration that runs, compare its answer, and return the sizes of what it launched by kernel."""
-    inputs = make_inputs(application, sizes, seed)
-    given, all_sizes = inputs_from(application, sizes, inputs)
-    application = with_reference(application, backend, CompileOptions(), application.metric)
-    references = compute_references(application, inputs, all_sizes)
-    launchers = (ApplicationLauncher(application, each, backend) for each in configurations)
-    launcher, outputs = run_first(launchers, given, all_sizes, Arrays())
-    try:
-        evaluate_outputs(outputs, references, application.metric, inputs)
-        return {} if launcher.stepper is None else {k.name: at for k, _, at in reversed(launcher.stepper.compiled)}
-    finally:
-        launcher.close()
+def _run_in_widest(application: Application, sizes: Sizes, seed: int, backend: Backend) -> _Run:
+    """Run an application in the first of its widest configurations that can be launched, in a process of its own.
+
+    Raises:
+        CompileError: a kernel does not compile.
+        MptuneError: it cannot be run, or its metric not be used.
+    """
+    plan = TimingPlan(min_repeats=1, max_repeats=1)
+    with DeviceEvaluator(application, sizes, backend.name, seed=seed, plan=plan) as evaluator:
+        ready = evaluator.start()
+        sizes = Sizes({**sizes, **ready.sizes})
+        trials = (next(evaluator.evaluate([each])) for each in widest(application, sizes, ready.constraints))
+        trial = next((each for each in trials if each.status is not Status.CONSTRAINT), None)
+        if trial is None:
+            raise KernelError(f"{application.called}: none of its configurations in the widest types can be launched")
+        if trial.status is Status.COMPILE_ERROR:
+            raise CompileError(trial.message)
+        if not trial.is_valid:
+            raise KernelError(f"{application.called} in its widest types: {trial.status.value}: {trial.message}")
+        launched: dict[str, Sizes] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for launch in evaluator.capture(trial.configuration, Path(folder)):
+                launched.setdefault(launch.launched.kernel, Sizes(dict(launch.launched.sizes)))
+    return _Run(launched, ready.remarks)
 
 
 def select(kernel: Kernel, sizes: Sizes, sample: Selection = "values", seed: int = 0) -> Sequence[Configuration]:

@@ -210,7 +210,7 @@ class Stepper:
         except (MptuneError, MemoryError):
             raise
         # The process ignores Ctrl-C, so that an interrupt is the steps' own.
-        except (Exception, KeyboardInterrupt, SystemExit) as error:
+        except BaseException as error:
             self._raise_refused()
             name, what = self.application.called, f"{type(error).__name__}: {error}".removesuffix(": ")
             where = raised_at(error, self._file)

@@ -143,8 +143,8 @@ class TunedApplication:
     Args:
         run: a run file, or a run.
         application: the definition, unless it is a bundled application.
-        configuration: another one than the best: a trial as ``mptune emit --configuration`` takes it, or values by
-            parameter, the first of each elsewhere.
+        configuration: another one than the best: the number of a trial, what ``mptune emit --configuration`` takes, or
+            values by parameter, the first of each elsewhere.
         backend: a backend's name, or "auto": that of the run where it is of a device here.
 
     Attributes:
@@ -165,7 +165,7 @@ class TunedApplication:
         self,
         run: Run | str | Path,
         application: Application | str | Path | None = None,
-        configuration: str | Mapping[str, Any] | None = None,
+        configuration: int | str | Mapping[str, Any] | None = None,
         backend: str | Backend = "auto",
     ) -> None:
         self._run = run if isinstance(run, Run) else Run.load(run)
@@ -233,7 +233,9 @@ class TunedApplication:
     ) -> None:
         self.close()
 
-    def _named(self, configuration: str | Mapping[str, Any]) -> Configuration:
+    def _named(self, configuration: int | str | Mapping[str, Any]) -> Configuration:
+        if isinstance(configuration, int):
+            configuration = str(configuration)
         if not isinstance(configuration, str):
             return self.application.configuration(configuration)
         trial = select(self._run, configuration=configuration, kernel=self.application)

@@ -192,7 +192,7 @@ class TestDefinition:
             ({"outputs": ["valeu"]}, "did you mean 'value'"),
             ({"outputs": []}, "no buffer is an output"),
             ({"kernels": []}, "no kernels"),
-            ({"kernels": [MATVEC, MATVEC]}, "two kernels have the same name"),
+            ({"kernels": [MATVEC, MATVEC]}, "two kernels are called 'matvec'"),
             ({"shared": [OrdinalParameter("scale", [1, 2])]}, "'scale' is the name of two things"),
             ({"shared": [OrdinalParameter("swap", [1, 2])]}, "'swap' is what steps call a function"),
             ({"sizes": {"smoke": {"n": 3}}}, "preset named 'default'"),

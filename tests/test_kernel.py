@@ -90,7 +90,7 @@ def bad_definitions() -> Mapping[str, tuple[dict[str, Any], str]]:
         "grid": ({"grid": ["ceildiv(rows, blokc)"]}, "did you mean 'block'"),
         "axes": ({"grid": ["1"] * 4}, "one to three axes"),
         "signature": ({"signature": ["unrol"]}, "did you mean 'unroll'"),
-        "twice": ({"arguments": [y, y]}, "two arguments have the same name"),
+        "twice": ({"arguments": [y, y]}, "two arguments are called 'y'"),
         "syntax": ({"grid": ["ceildiv(rows,"]}, "grid"),
     }
 

@@ -199,6 +199,20 @@ class TestSources:
         assert "power at a_type=fp64" in done.err
         assert "facto" in done.err
 
+    def test_check_survives_what_ends_its_process(self, file: Path, monkeypatch: Any, capfd: Any) -> None:
+        call, text = caller(monkeypatch, capfd), file.read_text()
+        first = "def steps(run, size):\n"
+        assert first in text
+        for what, message in {
+            "import os; os._exit(0)": "exited with code 0 in the reference phase",
+            "import os; os.abort()": "was ended by SIGABRT",
+            "raise GeneratorExit": "steps of application power failed: GeneratorExit (power.py:",
+        }.items():
+            file.write_text(text.replace(first, f"{first}    {what}\n"))
+            done = call("check", file, "--sample", "1")
+            assert (done.code, done.err.count("\n")) == (2, 1), done.err
+            assert message in done.err
+
 
 def test_an_array_that_is_transposed_is_the_one_that_is_named() -> None:
     application = POWER.changed(

@@ -73,7 +73,7 @@ from mptune.accuracy.reductions import (
     reference_mean,
     root_mean_square,
 )
-from mptune.errors import MetricError, MptuneError, UnknownNameError
+from mptune.errors import MetricError, MptuneError, UnknownNameError, raised_at
 from mptune.plugins import load_point
 from mptune.precision import PRECISIONS, holds_real_numbers
 from mptune.regions import RegionalMetric, boxes, key_of, split_text
@@ -426,11 +426,19 @@ class _Custom:
             value: Any = self.function(output, reference, *(() if inputs is None else (inputs,)))
         except MptuneError:
             raise
-        except Exception as reason:
-            raise MetricError(f"error metric {self.name!r} failed: {type(reason).__name__}: {reason}") from reason
-        if not _is_real_number(value):
-            raise MetricError(f"error metric {self.name!r} gave {reprlib.repr(value)}; it must give one real number")
-        error = float(value)
+        except (Exception, SystemExit) as reason:
+            file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
+            where = raised_at(reason, file) if file else ""
+            what = f"{type(reason).__name__}: {reason}".removesuffix(": ")
+            raise MetricError(f"error metric {self.name!r} failed: {what}{where}") from reason
+        try:
+            if not _is_real_number(value):
+                raise TypeError
+            error = float(value)
+        except (TypeError, OverflowError):  # an integer may be too large
+            raise MetricError(
+                f"error metric {self.name!r} gave {reprlib.repr(value)}; it must give one real number"
+            ) from None
         if error < 0:
             raise MetricError(f"error metric {self.name!r} gave {error:g}; an error is at least 0")
         return error

@@ -242,8 +242,8 @@ def _errors(run: Run) -> list[tuple[str, str]]:
     """Return the errors to show beside ``error``, with their names: those with limits, and all of an application."""
     if not run.info.is_of_application:
         return [(name, name) for name in _further_limits(run)]
-    names = [name for name in run.metric_names if name.startswith("error.")]
-    return [(name, run.info.measured_by(name)) for name in names] if len(names) > 1 else []
+    by_measure = {run.info.measured_by(name): name for name in run.metric_names if name.startswith("error.")}
+    return [(name, measure) for measure, name in by_measure.items()] if len(by_measure) > 1 else []
 
 
 def _parts(run: Run, trials: Mapping[str, Trial]) -> Iterator[tuple[object, ...]]:

@@ -49,7 +49,13 @@ _ENDED_BY_ITSELF: Final = (
     "a kernel that calls exit, or uses file descriptors that are not its own, or the steps of an application that do"
 )
 #: What one that ended by itself while functions of the definition ran says of these: no exception of theirs does it.
-_ENDED_BY_FUNCTIONS: Final = "inputs, a reference or the steps of an application that end the process, as os._exit does"
+_ENDED_BY_FUNCTIONS: Final = (
+    "inputs, a reference, a metric or the steps of an application that end the process, as os._exit does"
+)
+_ANSWERED_TWICE: Final = (
+    "the worker answered what it was not asked: a process that steps, inputs or a metric left running, as os.fork "
+    "does, goes on in its place"
+)
 #: Times as long as a trial may run, an application may as its own reference; and what messages call it.
 _UNTUNED: Final = 4
 #: And so many times longer in long double.
@@ -132,7 +138,9 @@ class WorkerProcess:
         self._quiet = quiet
         self._send(request)
         answer = self._receive()
-        assert isinstance(answer, Finished)
+        if not isinstance(answer, Finished):
+            self.kill()
+            raise WorkerDied(Status.CRASH, _ANSWERED_TWICE)
         self.is_usable = answer.is_usable
         return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import reprlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
@@ -120,7 +121,8 @@ class Application(Tunable):
         if not kernels:
             raise KernelError(f"application {name} has no kernels")
         if len(by_name) < len(kernels):
-            raise KernelError(f"application {name}: two kernels have the same name")
+            (twice, _), *_ = Counter(kernel.name for kernel in kernels).most_common(1)
+            raise KernelError(f"application {name}: two kernels are called {twice!r}")
         if isinstance(reference, str) and reference != "wide":
             raise UnknownNameError(f"reference of application {name}:", reference, ["wide"])
         types = _types_of(name, buffers, shared, kernels)

@@ -6,6 +6,7 @@ import functools
 import inspect
 import reprlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
@@ -258,8 +259,9 @@ class Tunable(ABC):
             raise KernelError(f"{self.what} name {self.name!r} is not an identifier")
         if len(self._by_name) != len(self.parameters):
             raise KernelError(f"{self.called}: two parameters have the same name")
-        if len({a.name for a in self.arguments}) != len(self.arguments):
-            raise KernelError(f"{self.called}: two arguments have the same name")
+        if twice := [name for name, count in Counter(a.name for a in self.arguments).items() if count > 1]:
+            things = "buffers or scalars" if self.what == "application" else "arguments"
+            raise KernelError(f"{self.called}: two {things} are called {twice[0]!r}")
         for name in self.signature:
             if name not in self._by_name:
                 raise UnknownNameError(f"signature parameter of {self.called}:", name, self._by_name)

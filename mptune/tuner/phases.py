@@ -201,6 +201,7 @@ class Phases:
             first = joint.first()[: max(1, budget // 4)]
             evaluate("baseline", first)
             begun = [ledger.trials[c] for c in first if c in ledger.trials]
+            self._warn_of_the_widest(begun)
             if begun and all(trial.status is Status.ERROR for trial in begun):
                 # What the steps do wrong, they do in every configuration.
                 raise KernelError(begun[0].message)
@@ -281,10 +282,25 @@ class Phases:
         if known := [trial for trial in self._ledger.trials.values() if trial.configuration in space]:
             strategy.tell(known)
         self._evaluate("baseline", budget, lambda n: strategy.ask(n) if goes_on() else [], strategy.tell)
+        self._warn_of_the_widest(list(self._ledger.trials.values()))
         baseline = self._ledger.result().baseline
         if baseline is not None:
             objective = self._ledger.objective
             self._ledger.objective = objective.with_baseline(objective.value(baseline))
+
+    def _warn_of_the_widest(self, trials: Sequence[Trial]) -> None:
+        """Say before the search that no types can meet the threshold, where the widest do not."""
+        objective, fixed = self._ledger.objective, self._kernel.baseline_values()
+        widest = [trial for trial in trials if trial.is_valid and trial.configuration.is_among(fixed)]
+        if not widest or any(objective.error_excess(trial) <= 0 for trial in widest):
+            return
+        best = min(widest, key=objective.error_excess)
+        broken = objective.binding(best)
+        self._warn(
+            f"the widest types themselves do not meet the threshold: their {self._file.info.measured_by(broken)} is "
+            f"{best.metric(broken):.3g}, above {objective.limits[broken]:g}; no types are more exact than the method "
+            "is, unless template and reference disagree, so end this and give a larger threshold"
+        )
 
     def _narrow(self, trial: Trial | None, budget: int) -> None:
         """Evaluate a trial with every narrower type used throughout: what any mixture of types has to beat.

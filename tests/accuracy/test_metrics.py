@@ -6,6 +6,7 @@ import importlib.metadata
 import math
 import pickle
 import re
+import sys
 import tracemalloc
 
 import ml_dtypes
@@ -517,6 +518,8 @@ def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
     ("function", "message"),
     [
         (lambda y, r: "many", "one real number"),
+        (lambda y, r: 10**400, "one real number"),
+        (lambda y, r: sys.exit(3), r"failed: SystemExit: 3 \(test_metrics.py:"),
         (lambda y, r: y, "one real number"),
         (lambda y, r: None, "one real number"),
         (lambda y, r: 1j, "one real number"),

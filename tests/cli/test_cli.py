@@ -92,6 +92,8 @@ def test_threshold_nothing_meets_exits_with_one_and_shows_the_closest(mptune: Ca
     assert document["best"] is None
     assert document["closest"]["error"] > 1e-40
     assert "closest" in done.err
+    # Said before the search, and at its end.
+    assert "warning: the widest types themselves do not meet the threshold: their " in done.err
     assert "the widest types themselves do not meet it, at best with error " in done.err
 
 
