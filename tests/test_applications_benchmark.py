@@ -34,16 +34,18 @@ def trial(time_ms: float, error: float, status: Status = Status.OK, **values: An
 
 
 ADD = trial(5.0, 4e-3, data_type="fp16", sum_type="fp32", method="refined", add__block=128)
+#: What the searches of both found fastest in fp64.
+WIDE = {"add": trial(8.0, 0.0, add__block=64), "find": trial(9.0, 0.0, find__block=128)}
 FIND = trial(6.0, 1e-3, data_type="fp32", find__t="fp16", find__block=256)
 
 
 def test_shares_are_equal() -> None:
     assert applications.share_of(1e-2, 4) == 2.5e-3
     assert applications.share_of({"NRMSE": 3e-4, "mass_drift": 1e-6}, 2) == {"NRMSE": 1.5e-4, "mass_drift": 5e-7}
-    # With what combining takes, no more than the others have.
+    # With the run in fp64 and what combining takes, no more than the others have.
     for budget, count in ((60, 3), (60, 5), (61, 4)):
         each = applications.evaluations_of(budget, count)
-        assert budget - count < count * each + count <= budget
+        assert budget - count < 1 + count * each + count <= budget
 
 
 def test_what_an_error_takes_of_its_limit() -> None:
@@ -56,7 +58,7 @@ def test_what_an_error_takes_of_its_limit() -> None:
 
 
 def test_a_buffer_has_the_widest_type_that_kernels_which_touch_it_chose() -> None:
-    both = applications.combined(BASELINE, {"add": ADD, "find": FIND}, TOUCHES, TYPES)
+    both = applications.combined(BASELINE, {"add": ADD, "find": FIND}, WIDE, TOUCHES, TYPES)
     # Choices of the steps are those of the faster application.
     assert dict(both) == {
         "data_type": "fp32",
@@ -66,9 +68,11 @@ def test_a_buffer_has_the_widest_type_that_kernels_which_touch_it_chose() -> Non
         "find.block": 256,
         "find.t": "fp16",
     }
-    one = applications.combined(BASELINE, {"find": FIND}, TOUCHES, TYPES)
-    assert dict(one) == {**BASELINE, "data_type": "fp32", "find.block": 256, "find.t": "fp16"}
-    assert applications.combined(BASELINE, {}, TOUCHES, TYPES) == BASELINE
+    one = applications.combined(BASELINE, {"find": FIND}, WIDE, TOUCHES, TYPES)
+    # What has no winner is as its search found it fastest in fp64.
+    assert dict(one) == {**BASELINE, "data_type": "fp32", "add.block": 64, "find.block": 256, "find.t": "fp16"}
+    none = applications.combined(BASELINE, {}, WIDE, TOUCHES, TYPES)
+    assert dict(none) == {**BASELINE, "add.block": 64, "find.block": 128}
 
 
 @pytest.mark.parametrize(("most", "left"), [(2, ["add", "find"]), (1, ["find"]), (0, [])])
@@ -81,19 +85,20 @@ def test_the_kernel_that_costs_most_error_goes_back_first(most: int, left: list[
         return len(asked) > len(winners) - most
 
     found, back = applications.fall_back(
-        winners, TAU, lambda inside: applications.combined(BASELINE, inside, TOUCHES, TYPES), is_accurate
+        winners, TAU, lambda inside: applications.combined(BASELINE, inside, WIDE, TOUCHES, TYPES), is_accurate
     )
     inside = {kernel: winners[kernel] for kernel in left}
-    assert found == applications.combined(BASELINE, inside, TOUCHES, TYPES)
+    assert found == applications.combined(BASELINE, inside, WIDE, TOUCHES, TYPES)
     assert back == tuple(kernel for kernel in ("add", "find") if kernel not in left)
-    # Of nothing but the baseline nobody asks.
-    assert BASELINE not in asked
+    # Of nothing but fp64 nobody asks.
+    assert applications.combined(BASELINE, {}, WIDE, TOUCHES, TYPES) not in asked
     assert len(asked) <= len(winners)
 
 
 def way(speedup: float, *, fresh: float | None = 0.5, **more: Any) -> dict[str, Any]:
     return {
         "speedup": [speedup, 0.9 * speedup, 1.1 * speedup],
+        "time_ms": 10.0 / speedup,
         "types": "1 fp64, 2 fp32",
         "used": 0.25,
         "fresh_used": fresh,
@@ -132,6 +137,9 @@ def test_the_page_has_means_the_least_and_what_breaks_its_limit() -> None:
     assert (found["fp32"], found["least"], found["broken"]) == (1.0, 0.5, 1)
     assert found["alone"] == found["joint"] == pytest.approx(math.sqrt(2))
     assert found["gain"] == pytest.approx(1.0)
+    # What is slower than fp64 nobody would take.
+    assert applications.gain_over_fp64(entry(0, 0.5, 2.0)) == pytest.approx(2.0)
+    assert applications.gain_over_fp64(entry(0, 1.6, 2.0)) == pytest.approx(1.25)
     assert found["overhead"] == pytest.approx(0.05)
     case = applications.CASES["bbac"]
     known = {"seed": 0, "configurations": 576, "enumeration_runs": 500, "enumeration_s": 50.0, "accurate": 90}
