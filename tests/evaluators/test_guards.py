@@ -82,13 +82,14 @@ class TestZones:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"fault": "past"}, r"out of bounds of 'y': 8 bytes past its last element \(element 1001 and after\)"),
-        ({"fault": "past", "by": 24, "t": "fp16"}, r"'y': 48 bytes past .* \(element 1001 and after\)"),
-        ({"fault": "before"}, r"'y': 8 bytes before its first element \(element -1 and before\)"),
-        ({"fault": "before", "by": 24, "t": "fp32"}, r"'y': 4 bytes before .* \(element -24 and before\)"),
-        ({"fault": "input", "by": 1500}, r"'x': 8 bytes past .* \(element 2500 and after\)"),
-        ({"fault": "integer"}, r"'labels': 4 bytes past .* \(element 1001 and after\)"),
-        ({"fault": "inout", "by": 24}, r"'z': 8 bytes past .* \(element 1024 and after\)"),
+        # Zones differ from one to the next, and a byte that is written as it was is not seen.
+        ({"fault": "past"}, r"out of bounds of 'y': [5-8] bytes past its last element \(element 1001 and after\)"),
+        ({"fault": "past", "by": 24, "t": "fp16"}, r"'y': 4[0-8] bytes past .* \(element 1001 and after\)"),
+        ({"fault": "before"}, r"'y': [5-8] bytes before its first element \(element -1 and before\)"),
+        ({"fault": "before", "by": 24, "t": "fp32"}, r"'y': [34] bytes before .* \(element -24 and before\)"),
+        ({"fault": "input", "by": 1500}, r"'x': [5-8] bytes past .* \(element 2500 and after\)"),
+        ({"fault": "integer"}, r"'labels': [34] bytes past .* \(element 1001 and after\)"),
+        ({"fault": "inout", "by": 24}, r"'z': [5-8] bytes past .* \(element 1024 and after\)"),
     ],
 )
 def test_a_write_out_of_bounds_is_a_corrupt_trial_that_says_where(
