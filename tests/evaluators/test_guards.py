@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from mptune import In, Out, PrecisionParameter
 from mptune.backends.host import HostBackend
+from mptune.evaluators import device_data
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.device_data import GUARD_BYTES, GuardedBuffer, Overrun
@@ -31,7 +33,9 @@ def kernel() -> Kernel:
 
 
 @pytest.fixture
-def bench(kernel: Kernel) -> Iterator[Bench]:
+def bench(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    # Zones differ from one to the next, and a byte that is written as it was there counts as whole: always the same.
+    monkeypatch.setattr(device_data, "_guards", itertools.cycle([0]))
     made = Bench(kernel, kernel.resolve_sizes(), HostBackend(workers=1), plan=PLAN)
     yield made
     made.close()
@@ -82,14 +86,13 @@ class TestZones:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        # Zones differ from one to the next, and a byte that is written as it was is not seen.
-        ({"fault": "past"}, r"out of bounds of 'y': [5-8] bytes past its last element \(element 1001 and after\)"),
-        ({"fault": "past", "by": 24, "t": "fp16"}, r"'y': 4[0-8] bytes past .* \(element 1001 and after\)"),
-        ({"fault": "before"}, r"'y': [5-8] bytes before its first element \(element -1 and before\)"),
-        ({"fault": "before", "by": 24, "t": "fp32"}, r"'y': [34] bytes before .* \(element -24 and before\)"),
-        ({"fault": "input", "by": 1500}, r"'x': [5-8] bytes past .* \(element 2500 and after\)"),
-        ({"fault": "integer"}, r"'labels': [34] bytes past .* \(element 1001 and after\)"),
-        ({"fault": "inout", "by": 24}, r"'z': [5-8] bytes past .* \(element 1024 and after\)"),
+        ({"fault": "past"}, r"out of bounds of 'y': 8 bytes past its last element \(element 1001 and after\)"),
+        ({"fault": "past", "by": 24, "t": "fp16"}, r"'y': 48 bytes past .* \(element 1001 and after\)"),
+        ({"fault": "before"}, r"'y': 8 bytes before its first element \(element -1 and before\)"),
+        ({"fault": "before", "by": 24, "t": "fp32"}, r"'y': 4 bytes before .* \(element -24 and before\)"),
+        ({"fault": "input", "by": 1500}, r"'x': 8 bytes past .* \(element 2500 and after\)"),
+        ({"fault": "integer"}, r"'labels': 4 bytes past .* \(element 1001 and after\)"),
+        ({"fault": "inout", "by": 24}, r"'z': 8 bytes past .* \(element 1024 and after\)"),
     ],
 )
 def test_a_write_out_of_bounds_is_a_corrupt_trial_that_says_where(
