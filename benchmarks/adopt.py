@@ -10,7 +10,8 @@ versions of bundled kernels, adopted and tuned, beside their hand-written templa
 size; both winners take turns in one process. ``promise``: the same programs for PROMISE (``benchmarks/promise.py``),
 at as many correct digits.
 
-What is found is kept beside the page as JSON after each piece; ``--resume`` goes on from there.
+What is found is kept beside the page as JSON after each piece, of ``programs`` after each adoption and each search;
+``--resume`` goes on from there.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ import json
 import math
 import os
 import re
+import resource
 import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,7 +39,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import promise  # noqa: E402
 from benchmarks.in_turn import measure_in_turn  # noqa: E402
-from benchmarks.instrument import AGREE, compare  # noqa: E402
+from benchmarks.instrument import compare  # noqa: E402
 from mptune.backends import get_backend  # noqa: E402
 from mptune.backends.host_compiler import find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
@@ -95,6 +97,9 @@ _ROUNDS: Final = 15
 _SOURCES: Final = (".cu", ".cpp", ".cc", ".cxx", ".hip")
 #: No command takes longer.
 _TIMEOUT_S: Final = 1800
+#: How a search decided on combinations of types: ruled out by an instrumented run, accurate enough there but not fast
+#: enough, compiled.
+_DECISIONS: Final = ("screened", "foretold", "compiled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +157,19 @@ class Answer:
         document: the JSON document it printed; empty if none.
         message: the last lines of what else it said.
         wall_s: how long it took.
+        cpu_s: for how long it kept cores busy.
     """
 
     code: int
     document: dict[str, Any]
     message: str
     wall_s: float
+    cpu_s: float
 
 
 def mptune(words: Sequence[str | Path], cache: Path) -> Answer:
     """Run a command of mptune with compiled kernels in a folder of its own."""
-    start = time.monotonic()
+    start, busy_s = time.monotonic(), children_s()
     command = [sys.executable, "-m", "mptune", *map(str, words)]
     environment = {**os.environ, "MPTUNE_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
     try:
@@ -170,13 +177,19 @@ def mptune(words: Sequence[str | Path], cache: Path) -> Answer:
             command, capture_output=True, text=True, env=environment, timeout=_TIMEOUT_S, cwd=cache.parent, check=False
         )
     except subprocess.TimeoutExpired:
-        return Answer(-1, {}, f"took more than {_TIMEOUT_S} s", time.monotonic() - start)
-    wall_s = time.monotonic() - start
+        return Answer(-1, {}, f"took more than {_TIMEOUT_S} s", time.monotonic() - start, children_s() - busy_s)
+    wall_s, cpu_s = time.monotonic() - start, children_s() - busy_s
     try:
         document = json.loads(done.stdout)
     except ValueError:
         document = {}
-    return Answer(done.returncode, document, in_short(done.stderr), wall_s)
+    return Answer(done.returncode, document, in_short(done.stderr), wall_s, cpu_s)
+
+
+def children_s() -> float:
+    """Return for how long commands that have ended kept cores busy."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def in_short(text: str) -> str:
@@ -211,24 +224,30 @@ def tuned(definition: Path, max_error: float, budget: int, seed: int, *words: st
     return mptune(words, definition.parent / "cache"), run
 
 
-def measured(program: Program, thresholds: Sequence[float], budget: int, seed: int) -> dict[str, Any]:
-    """Return what becomes of a program: adopted or refused and why, and what each threshold allows."""
+def measured(
+    program: Program, thresholds: Sequence[float], budget: int, seed: int, known: Mapping[str, Any] | None
+) -> Iterator[dict[str, Any]]:
+    """Yield what becomes of a program: adopted or refused and why, then with what each threshold allows.
+
+    What is known from an earlier run of the benchmark is not measured again.
+    """
     with tempfile.TemporaryDirectory() as temporary:
-        work = Path(temporary)
-        answer, definition = adopted(program, work)
-        found: dict[str, Any] = {
+        answer, definition = adopted(program, Path(temporary))
+        found = dict(known or {}) or {
             "arguments": " ".join([OPTIONS.get(program.name, ""), shlex.join(program.arguments)]).strip(),
             "adopted": answer.code == 0,
             "why": "" if answer.code == 0 else answer.message,
             "adopt_s": answer.wall_s,
+            "adopt_cpu_s": answer.cpu_s,
             "document": facts(answer.document),
             "thresholds": {},
         }
-        if answer.code == 0:
-            for tau in thresholds:
+        yield found
+        for tau in thresholds if answer.code == 0 else ():
+            if f"{tau:g}" not in found["thresholds"]:
                 said, _ = tuned(definition, tau, budget, seed)
                 found["thresholds"][f"{tau:g}"] = result_of(said)
-    return found
+                yield found
 
 
 def facts(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,6 +279,7 @@ def result_of(answer: Answer) -> dict[str, Any]:
         "evaluations": document.get("evaluations", 0),
         "metric": document.get("metric", ""),
         "statuses": document.get("statuses", {}),
+        **{what: document.get(what, 0) for what in _DECISIONS},
         "speedup": None if best is None else best.get("speedup"),
         "interval": None if best is None else best.get("speedup_interval"),
         "error": None if best is None else best.get("error"),
@@ -270,20 +290,18 @@ def result_of(answer: Answer) -> dict[str, Any]:
 # -- instrumented errors ---------------------------------------------------------------------------
 
 
-def traced(program: Program, thresholds: Sequence[float], signatures: int, seed: int) -> dict[str, Any]:
+def traced(program: Program, signatures: int, seed: int) -> dict[str, Any]:
     """Return how many of some signatures have an instrumented error within a factor of two of the measured one."""
     with tempfile.TemporaryDirectory() as temporary:
         answer, definition = adopted(program, Path(temporary))
         if answer.code != 0:
-            return {"signatures": 0, "agree": 0, "failed": 0, "ruled_out": {}, "why": answer.message}
+            return {"signatures": 0, "agree": 0, "failed": 0, "why": answer.message}
         pairs, failed, compilations = compare(load_tunable(str(definition)), "default", signatures, seed)
     return {
         "signatures": len(pairs),
         "agree": sum(pair.agrees for pair in pairs),
         "failed": failed,
         "compilations": compilations,
-        # By more than the factor within which they agree.
-        "ruled_out": {f"{tau:g}": sum(pair.traced > AGREE * tau for pair in pairs) for tau in thresholds},
         "run_ms": 1e3 * statistics.median([pair.traced_s for pair in pairs]) if pairs else math.nan,
     }
 
@@ -471,25 +489,42 @@ def _programs_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> 
                 "longest adoption", f"{slowest:.0f} s", f"≤ {TARGETS['seconds']:g} s", slowest <= TARGETS["seconds"]
             ),
         ]
+    for tau in map("{:g}".format, taus):
+        results = [entry["thresholds"][tau] for entry in entries.values() if tau in entry["thresholds"]]
+        counts = {what: sum(result[what] for result in results) for what in _DECISIONS}
+        if total := sum(counts.values()):
+            share = 1 - counts["compiled"] / total
+            lines.append(
+                target(
+                    f"of {total} signatures at {tau}, decided without compiling",
+                    f"{share:.0%}",
+                    f"≥ {TARGETS['decided']:.0%}",
+                    share >= TARGETS["decided"],
+                )
+            )
     if REFUSED in entries:
         is_refused = not entries[REFUSED]["adopted"] or bool(entries[REFUSED]["document"]["refused"])
         lines.append(target(f"{REFUSED}, which uses cub", "refused" if is_refused else "taken", "refused", is_refused))
     lines += [
         "",
+        "Seconds are those of the adoption, and in brackets for how long it kept cores busy. Behind each error: the "
+        "signatures that were decided without compiling, of all.",
+        "",
         "| program | arguments | adopted | edits | kernels | classes | parameters | own check | s | "
-        + " | ".join(f"speedup at {tau:g} | error" for tau in taus)
+        + " | ".join(f"speedup at {tau:g} | error | decided" for tau in taus)
         + " |",
-        "|" + "---|" * (9 + 2 * len(taus)),
+        "|" + "---|" * (9 + 3 * len(taus)),
     ]
     for name, entry in entries.items():
         of = entry["document"]
         start = f"| {name} | {cell(entry['arguments'])} | {'yes' if entry['adopted'] else 'no'} | 0 | "
+        seconds = f"{entry['adopt_s']:.0f} ({entry['adopt_cpu_s']:.0f})"
         if not entry["adopted"]:
-            lines.append(f"{start}- | - | - | - | {entry['adopt_s']:.0f} |" + " - | - |" * len(taus))
+            lines.append(f"{start}- | - | - | - | {seconds} |" + " - | - | - |" * len(taus))
             continue
-        cells = [speed_cells(entry["thresholds"].get(f"{tau:g}", {})) for tau in taus]
+        cells = [result_cells(entry["thresholds"].get(f"{tau:g}", {})) for tau in taus]
         numbers = f"{of['kernels']} | {of['classes']} | {of['parameters']} | {cell(str(of['check']))}"
-        lines.append(f"{start}{numbers} | {entry['adopt_s']:.0f} | {' | '.join(cells)} |")
+        lines.append(f"{start}{numbers} | {seconds} | {' | '.join(cells)} |")
     reasons = [f"- {name}: {entry['why']}" for name, entry in entries.items() if entry["why"]]
     reasons += [f"- {name}: {why}" for name, entry in entries.items() for why in entry["document"]["refused"]]
     reasons += [
@@ -506,43 +541,33 @@ def is_tuned(result: Mapping[str, Any]) -> bool:
     return result["speedup"] is not None
 
 
-def speed_cells(result: Mapping[str, Any]) -> str:
-    """Return the speedup and the error on fresh inputs at a threshold."""
-    if result.get("speedup") is None:
-        return "none | -"
-    low, high = result.get("interval") or (math.nan, math.nan)
+def result_cells(result: Mapping[str, Any]) -> str:
+    """Return the speedup at a threshold, the error on fresh inputs, and how many signatures took no compilation."""
+    if not result:
+        return "- | - | -"
+    total = sum(result[what] for what in _DECISIONS)
+    decided = f"{total - result['compiled']} of {total}"
+    if not is_tuned(result):
+        return f"none | - | {decided}"
+    low, high = result["interval"] or (math.nan, math.nan)
     interval = f" ({low:.2f} to {high:.2f})" if low == low and low != high else ""
-    verified = result.get("verified") or {}
+    verified = result["verified"] or {}
     worst = verified.get("worst_error")
     broken = f", {verified['violations']} of {verified['inputs']} break it" if verified.get("violations") else ""
-    return f"{result['speedup']:.2f}{interval} | {'-' if worst is None else f'{worst:.2g}{broken}'}"
+    return f"{result['speedup']:.2f}{interval} | {'-' if worst is None else f'{worst:.2g}{broken}'} | {decided}"
 
 
-def _traced_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+def _traced_lines(entries: Mapping[str, Any], _: Mapping[str, Any]) -> list[str]:
     total = sum(entry["signatures"] for entry in entries.values())
     agree = sum(entry["agree"] for entry in entries.values()) / total if total else math.nan
-    taus = document["thresholds"]
     lines = [
         "## Errors from the instrumented build",
         "",
         "Signatures drawn at random, compiled in their types and run in the instrumented build, whose types are chosen "
-        "when it runs. Errors agree if they are within a factor of 2, or nothing but roundings of fp64; a signature is "
-        "ruled out if its instrumented error is more than twice the threshold.",
+        "when it runs. Errors agree if they are within a factor of 2, or nothing but roundings of fp64.",
         "",
         target("signatures that agree", f"{agree:.1%}", f"≥ {TARGETS['agree']:.0%}", agree >= TARGETS["agree"]),
     ]
-    shares = {
-        tau: sum(entry["ruled_out"].get(f"{tau:g}", 0) for entry in entries.values()) / max(1, total) for tau in taus
-    }
-    share = statistics.fmean(shares.values())
-    lines.append(
-        target(
-            "signatures that it rules out without compiling them, at " + ", ".join(f"{tau:g}" for tau in taus),
-            f"{', '.join(f'{each:.0%}' for each in shares.values())}; mean {share:.0%}",
-            f"≥ {TARGETS['decided']:.0%}",
-            share >= TARGETS["decided"],
-        )
-    )
     lines += ["", "| program | signatures | agree | failed | compilations | a run (ms) |", "|---|---|---|---|---|---|"]
     for name, entry in entries.items():
         if entry.get("why"):
@@ -705,22 +730,34 @@ def run(options: argparse.Namespace, given: Sequence[str]) -> dict[str, Any]:
     command = shlex.join(["python", "benchmarks/adopt.py", *without_folders(given)])
     document["commands"] = list(dict.fromkeys([*document["commands"], command]))
     for part, name, measure in jobs(options, parts, thresholds, document):
-        if name in document[part]:
+        # Only of what was measured to its end.
+        if "took_s" in document[part].get(name, {}):
             continue
         start = time.monotonic()
-        found = measure()
-        document[part][name] = json_document(found | {"took_s": time.monotonic() - start})
+        for found in measure():
+            document[part][name] = json_document(found)
+            save(document, options.output)
+        document[part][name]["took_s"] = time.monotonic() - start
         print(f"{part} {name}: {document[part][name]['took_s']:.0f} s", file=sys.stderr, flush=True)
-        kept.write_text(json.dumps(document, indent=1) + "\n")
-        options.output.write_text(markdown(document))
-    options.output.write_text(markdown(document))
+    save(document, options.output)
     return document
+
+
+def save(document: Mapping[str, Any], page: Path) -> None:
+    """Write the page, and the figures beside it."""
+    page.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
+    page.write_text(markdown(document))
+
+
+def once(measure: Callable[..., dict[str, Any]], *arguments: Any) -> Iterator[dict[str, Any]]:
+    """Yield what is measured in one piece."""
+    yield measure(*arguments)
 
 
 def jobs(
     options: argparse.Namespace, parts: Sequence[str], thresholds: Sequence[float], document: dict[str, Any]
-) -> list[tuple[str, str, Callable[[], dict[str, Any]]]]:
-    """Return the pieces to measure: the part, the name of the entry, and what measures it."""
+) -> list[tuple[str, str, Callable[[], Iterator[dict[str, Any]]]]]:
+    """Return what to measure: the part, the name of the entry, and what yields the entry each time it has grown."""
     known = programs_in(options.folder) if {"programs", "traced"} & set(parts) else {}
     every = [*known, *HANDWRITTEN, *DIGITS]
     chosen = options.programs.split(",") if options.programs else every
@@ -728,17 +765,18 @@ def jobs(
         if name not in every:
             raise UnknownNameError("program", name, every)
     search = (options.budget, options.seed)
-    found: list[tuple[str, str, Callable[[], dict[str, Any]]]] = []
+    found: list[tuple[str, str, Callable[[], Iterator[dict[str, Any]]]]] = []
     # Of a whole collection, those the issue names.
     of_folder = [name for name in known if options.programs or name in NAMED] or list(known)
     for name in [name for name in of_folder if name in chosen]:
         if "programs" in parts:
-            found.append(("programs", name, partial(measured, known[name], thresholds, *search)))
+            before = document["programs"].get(name)
+            found.append(("programs", name, partial(measured, known[name], thresholds, *search, before)))
         if "traced" in parts and name != REFUSED:
-            found.append(("traced", name, partial(traced, known[name], thresholds, options.signatures, options.seed)))
+            found.append(("traced", name, partial(once, traced, known[name], options.signatures, options.seed)))
     if "handwritten" in parts:
         found += [
-            ("handwritten", name, partial(handwritten, name, options.handwritten_error, *search))
+            ("handwritten", name, partial(once, handwritten, name, options.handwritten_error, *search))
             for name in HANDWRITTEN
             if name in chosen
         ]
@@ -746,7 +784,7 @@ def jobs(
         document["promise_version"] = promise.installed(options.promise)
         peer = (options.promise, options.precisions)
         found += [
-            ("promise", f"{name}, {digits}", partial(beside_promise, name, digits, *search, *peer))
+            ("promise", f"{name}, {digits}", partial(once, beside_promise, name, digits, *search, *peer))
             for name in DIGITS
             if name in chosen
             for digits in map(int, options.digits.split(","))
