@@ -175,6 +175,16 @@ class Diagnostic:
         return self.message if self.extent is None else f"{self.extent}: {self.message}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Edit:
+    """A replacement of what is from ``start`` to ``end``, which goes with the piece of the text that is its scope."""
+
+    start: int
+    end: int
+    text: str = field(compare=False)
+    scope: tuple[int, int] = field(compare=False)
+
+
 class Edits:
     """Replacements in the texts of a program, at places that do not overlap.
 
@@ -184,7 +194,7 @@ class Edits:
 
     def __init__(self, files: Sequence[SourceFile]) -> None:
         self._texts = {file.path: file.text for file in files}
-        self._edits: dict[Path, list[tuple[int, int, str]]] = {path: [] for path in self._texts}
+        self._edits: dict[Path, list[_Edit]] = {path: [] for path in self._texts}
 
     def replace(self, extent: Extent, text: str) -> None:
         """Replace a piece of a text; one of no length is an insertion. The same replacement twice counts once.
@@ -193,11 +203,11 @@ class Edits:
             ValueError: it overlaps another replacement.
         """
         edits = self._edits[extent.file]
-        new = (extent.start, extent.end, text)
-        if extent.start < extent.end and new in edits:
+        new = _Edit(extent.start, extent.end, text, (extent.start, extent.end))
+        at = bisect.bisect_right(edits, new)
+        if extent.start < extent.end and at > 0 and edits[at - 1] == new and edits[at - 1].text == text:
             return
-        at = bisect.bisect_right(edits, (extent.start, extent.end, chr(0x10FFFF)))
-        if (at > 0 and edits[at - 1][1] > extent.start) or (at < len(edits) and edits[at][0] < extent.end):
+        if (at > 0 and edits[at - 1].end > extent.start) or (at < len(edits) and edits[at].start < extent.end):
             raise ValueError(
                 f"two changes of the same text at {extent}: {self._texts[extent.file][extent.start : extent.end]!r}"
             )
@@ -205,32 +215,37 @@ class Edits:
 
     def insert(self, file: Path, offset: int, text: str) -> None:
         """Insert a text before a character of a file; of two at the same place the later one comes second."""
+        self._insert(file, offset, text, (offset, offset))
+
+    def surround(self, extent: Extent, before: str, after: str) -> None:
+        """Insert texts before and after a piece, without which the piece does not have them."""
+        self._insert(extent.file, extent.start, before, (extent.start, extent.end))
+        self._insert(extent.file, extent.end, after, (extent.start, extent.end))
+
+    def _insert(self, file: Path, offset: int, text: str, scope: tuple[int, int]) -> None:
         edits = self._edits[file]
-        at = bisect.bisect_left(edits, (offset + 1,))
-        if any(start < offset < end for start, end, _ in edits):
+        if any(edit.start < offset < edit.end for edit in edits):
             raise ValueError(f"an insertion within a changed text of {file.name}")
-        while at > 0 and edits[at - 1][0] == offset and edits[at - 1][1] > offset:
-            at -= 1  # before what is replaced there
-        edits.insert(at, (offset, offset, text))
+        new = _Edit(offset, offset, text, scope)
+        edits.insert(bisect.bisect_right(edits, new), new)  # before what is replaced there
 
     def text(self, extent: Extent) -> str:
         """Return a piece of a changed text: the replacements that lie within the piece are done."""
-        original = self._texts[extent.file]
-        parts, done = [], extent.start
-        for start, end, new in self._edits[extent.file]:
-            if extent.start <= start and end <= extent.end and (start < extent.end or end > start):
-                parts += [original[done:start], new]
-                done = end
-        return "".join(parts) + original[done : extent.end]
+        return self._changed(extent.file, extent.start, extent.end)
 
     def file(self, path: Path) -> str:
         """Return the whole changed text of a file."""
+        return self._changed(path, 0, len(self._texts[path]) + 1)
+
+    def _changed(self, path: Path, start: int, end: int) -> str:
         original = self._texts[path]
-        parts, done = [], 0
-        for start, end, new in self._edits[path]:
-            parts += [original[done:start], new]
-            done = end
-        return "".join(parts) + original[done:]
+        parts, done = [], start
+        for edit in self._edits[path]:
+            first, last = edit.scope
+            if start <= first < end and last <= end:
+                parts += [original[done : edit.start], edit.text]
+                done = edit.end
+        return "".join(parts) + original[done:end]
 
     def changed(self) -> tuple[Path, ...]:
         """Return the files whose text is changed."""

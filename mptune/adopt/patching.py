@@ -453,8 +453,7 @@ class _Patcher:
             is_constant = read.type_class in self._at_uses
             if (is_constant and read.is_device) or (not is_constant and self._bits(read.type_class) == 16):
                 done.add(read.extent)
-                self._edits.insert(read.extent.file, read.extent.start, "float(")
-                self._edits.insert(read.extent.file, read.extent.end, ")")
+                self._edits.surround(read.extent, "float(", ")")
 
     def _edit_literals(self) -> None:
         """Let literals not make narrow arithmetic double."""
@@ -515,8 +514,7 @@ class _Patcher:
 
     def _scale(self, size: Extent, before: str, after: str) -> None:
         if not _PLAIN_FACTORS.fullmatch(self._text(size)) or "-" in self._text(size).replace("->", ""):
-            self._edits.insert(size.file, size.start, "(")
-            self._edits.insert(size.file, size.end, ")")
+            self._edits.surround(size, "(", ")")
         self._edits.insert(size.file, size.end, f" / sizeof({before}) * sizeof({after})")
 
     def _convert(self, copy: Copy, own: str, new: str) -> None:
@@ -531,8 +529,7 @@ class _Patcher:
             if re.search(r"\d$", copy.elements[index]) and not (to_symbol and index == 0):
                 scalar = new if index == device else own
                 const = "const " if index == 1 else ""
-                self._edits.insert(place.file, place.start, f"({const}{scalar}*)(")
-                self._edits.insert(place.file, place.end, ")")
+                self._edits.surround(place, f"({const}{scalar}*)(", ")")
 
     # -- launches --------------------------------------------------------------------------------
 
