@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,18 @@ from mptune.adopt.parsing import Extent, Function, Node, TranslationUnit
 from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.cplusplus import Token, tokens
 
-__all__ = ["Copy", "Literal", "MathCall", "Member", "Read", "TypeClass", "TypeClasses", "TypeSlot", "type_classes"]
+__all__ = [
+    "Choice",
+    "Copy",
+    "Literal",
+    "MathCall",
+    "Member",
+    "Read",
+    "TypeClass",
+    "TypeClasses",
+    "TypeSlot",
+    "type_classes",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +150,25 @@ class MathCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A ``condition ? a : b`` of numbers in code of the device, whose sides need not have the same type.
+
+    Attributes:
+        extent: all of it, also in the body of a macro.
+        question: the sign.
+        colon: the sign.
+        function: the kernel (its label) or device function it is in.
+        meets: names of the classes of its sides.
+    """
+
+    extent: Extent
+    question: Extent
+    colon: Extent
+    function: str
+    meets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """A place where the value of something that has a class is used.
 
@@ -185,6 +216,7 @@ class TypeClasses:
         classes: in the order in which the source first names them.
         literals: in code of the device.
         calls: of mathematical functions, in code of the device.
+        choices: whose sides may get different types, in code of the device.
         copies: calls of the runtime that are given pointers to the device.
         reads: of single numbers that have a class, in all code.
     """
@@ -192,6 +224,7 @@ class TypeClasses:
     classes: tuple[TypeClass, ...]
     literals: tuple[Literal, ...]
     calls: tuple[MathCall, ...]
+    choices: tuple[Choice, ...]
     copies: tuple[Copy, ...]
     reads: tuple[Read, ...]
 
@@ -236,6 +269,7 @@ class TypeClasses:
             ),
             literals=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.literals),
             calls=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.calls),
+            choices=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.choices),
             copies=tuple(
                 dataclasses.replace(
                     each,
@@ -267,6 +301,7 @@ _TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
 _VARIABLES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
 _CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR")
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
+_ASSIGNS: Final = ("=", "+=", "-=", "*=", "/=")
 _NUMBER: Final = re.compile(r"\.?\d.*")
 _FLOATING: Final = re.compile(r"(?!0[xX])(\d*\.\d*|\d+(?=[eE]))([eE][+-]?\d+)?[fFlL]?|0[xX].*[pP].*|\d+[fF]")
 #: Functions of one or more numbers, by the name without ``f``; whatever else a kernel calls is the program's own.
@@ -333,6 +368,7 @@ class _Finder:
         self._updated: set[object] = set()
         self._literals: dict[tuple[Extent, str], Literal] = {}
         self._calls: dict[tuple[Extent, str], MathCall] = {}
+        self._choices: dict[tuple[Extent, str], Choice] = {}
         self._met: dict[object, list[object]] = {}
         self._copies: dict[Extent, tuple[str, list[object], Sequence[Node]]] = {}
         self._reads: dict[tuple[Extent, str], tuple[object, bool, bool]] = {}
@@ -596,15 +632,20 @@ class _Finder:
             for word in words
         )
 
-    def _parts(self, name: str) -> Iterator[tuple[Path, Token]]:
-        """Give the tokens, with their files, of a macro that computes with variables, and of such macros in it."""
+    def _bodies(self, name: str) -> Iterator[tuple[Path, list[Token]]]:
+        """Give what a macro that computes with variables stands for, with its file, and what such macros in it do."""
         extent = self._macros[name].extent
         assert extent is not None
-        for token in self._body(name):
-            yield extent.file, token
+        body = self._body(name)
+        yield extent.file, body
+        for token in body:
             inner = token.text
             if token.kind == "name" and inner in self._macros and inner != name and not self._is_number(inner):
-                yield from self._parts(inner)
+                yield from self._bodies(inner)
+
+    def _parts(self, name: str) -> Iterator[tuple[Path, Token]]:
+        """Give the tokens of a macro that computes with variables, and of such macros in it."""
+        return ((file, token) for file, body in self._bodies(name) for token in body)
 
     def _macro_at(self, extent: Extent) -> str | None:
         """Return the program's macro whose use a place begins with; None for what is written there itself."""
@@ -636,6 +677,8 @@ class _Finder:
             self._call(node, above)
         elif kind == "FLOATING_LITERAL" and self._on_device:
             self._literal(node, above)
+        elif kind == "CONDITIONAL_OPERATOR" and self._on_device:
+            self._choice(node)
         elif kind == "UNEXPOSED_EXPR" and self._function is not None:
             self._read(node, above)
         for child in children:
@@ -922,9 +965,45 @@ class _Finder:
         self._calls.setdefault(key, MathCall(extent, name, text, self._function.label, ()))
         self._met.setdefault(("math", *key), []).extend(met)
 
-    def _token_extent(self, file: Path, token: Token) -> Extent:
+    def _choice(self, node: Node) -> None:
+        """Take in a choice between two numbers; but where both sides have one type anyhow."""
+        sides = node.children[1:]
+        found, bare = scalar_of(node.canonical), [_bare(side) for side in sides]
+        if found is None or is_pointer(node.canonical):
+            return
+        if found[1] > 1:  # vectors convert to no others
+            self._merge(*map(self._place, sides))
+            return
+        are_literals = [side.kind == "FLOATING_LITERAL" for side in bare]
+        are_numbers = [scalar_of(side.canonical) is not None for side in bare]
+        places = {self._place(side) if side.kind in _VARIABLES else None for side in bare}
+        if all(are_literals) or (any(are_literals) and all(are_numbers)) or (len(places) == 1 and None not in places):
+            return
+        met = [value for side in sides for value in self._values(side)]
+        extents = [part.extent for part in node.children if part.extent is not None]
+        if len(extents) < 3 or node.extent is None:
+            return
+        file = node.extent.file
+        between = [self._within(file, before.end, after.start) for before, after in itertools.pairwise(extents)]
+        macro = self._macro_at(node.extent)
+        if [[token.text for token in found] for found in between] == [["?"], [":"]]:
+            self._note_choice(node.extent, file, between[0][0], between[1][0], met)
+        elif macro is not None and not self._is_number(macro):
+            for file, body in self._bodies(macro):
+                for first, question, colon, last in _choices(body):
+                    self._note_choice(self._token_extent(file, first, last), file, question, colon, met)
+
+    def _note_choice(self, extent: Extent, file: Path, question: Token, colon: Token, met: Iterable[object]) -> None:
+        assert self._function is not None
+        label = self._function.label
+        choice = Choice(extent, self._token_extent(file, question), self._token_extent(file, colon), label, ())
+        self._choices.setdefault((extent, label), choice)
+        self._met.setdefault(("choice", extent, label), []).extend(met)
+
+    def _token_extent(self, file: Path, token: Token, last: Token | None = None) -> Extent:
+        last = last or token
         line = self._sources[file].line(self._sources[file].text.count("\n", 0, token.start) + 1)
-        return Extent(file, token.start, token.start + len(token.text), line)
+        return Extent(file, token.start, last.start + len(last.text), line)
 
     # -- the result --------------------------------------------------------------------------------------------------
 
@@ -963,6 +1042,11 @@ class _Finder:
                 dataclasses.replace(call, meets=self._named(self._met["math", *key], names))
                 for key, call in sorted(self._calls.items())
                 if self._is_used(call.extent)
+            ),
+            choices=tuple(
+                dataclasses.replace(choice, meets=self._named(self._met["choice", *key], names))
+                for key, choice in sorted(self._choices.items())
+                if self._is_used(choice.extent)
             ),
             copies=tuple(self._copies_named(names)),
             reads=tuple(
@@ -1034,6 +1118,26 @@ def _bare(node: Node) -> Node:
     while node.kind in _TRANSPARENT and node.children:
         node = node.children[-1]
     return node
+
+
+def _choices(body: Sequence[Token]) -> Iterator[tuple[Token, Token, Token, Token]]:
+    """Give the first token, the signs and the last token of each ``?:`` in an expression."""
+
+    def end_of(at: int, step: int, ends: Sequence[str]) -> int:
+        """Return where what lies between such signs ends, from a place on in either direction."""
+        opening, closing = ("([{?", ")]}:") if step > 0 else (")]}", "([{")
+        depth = 0
+        while 0 <= at < len(body) and (depth > 0 or body[at].text not in (*closing, *ends)):
+            depth += (body[at].text in opening) - (body[at].text in closing)
+            at += step
+        return at
+
+    for at in (index for index, token in enumerate(body) if token.text == "?"):
+        first = end_of(at - 1, -1, (",", ";", "?", ":", "return", *_ASSIGNS)) + 1
+        colon = end_of(at + 1, 1, ())
+        last = end_of(colon + 1, 1, (",", ";")) - 1
+        if first < at and last > colon:
+            yield body[first], body[at], body[colon], body[last]
 
 
 def _union(classes: Sequence[TypeClass]) -> TypeClass:

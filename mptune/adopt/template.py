@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mptune.adopt.classes import Literal, TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.classes import Choice, Literal, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
@@ -81,6 +82,7 @@ _CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
 #: What keeps the numbers of lines in a program whose loops are cut out.
 _LINE: Final = re.compile(r"^#line .*\n", re.MULTILINE)
 _WIDTH: Final = 110
+_PARENTHESES: Final = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 _DECIMAL: Final = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 
 
@@ -307,9 +309,27 @@ class _Edited:
                 if policy or name in _IN_MP or name in prelude_names():
                     edits.replace(call.extent, f"mp::{name}{policy}")
                 self.has_policy = self.has_policy or bool(policy)
+        for choice in self._classes.choices:
+            if is_in(choice.extent, choice.function) and not self._parameter_of.keys().isdisjoint(choice.meets):
+                self._choose(edits, choice)
         for instantiated in calls:
             edits.replace(instantiated.extent, _identifier(instantiated.label))
         return edits
+
+    def _choose(self, edits: Edits, choice: Choice) -> None:
+        """Let the sides of a ``?:`` have different types."""
+        edits.surround(choice.extent, "CHOICE(", ")")
+        start = choice.extent.start
+        for sign in (choice.question, choice.colon, None):
+            part = dataclasses.replace(choice.extent, start=start, end=sign.start if sign else choice.extent.end)
+            written = self._program.text(part)
+            first = start + len(written) - len(written.lstrip())
+            last = part.end if re.search(r"\n\s*$", written) else start + len(written.rstrip())
+            if "," in _PARENTHESES.sub("", written):
+                edits.surround(dataclasses.replace(part, start=first, end=last), "(", ")")
+            if sign is not None:
+                edits.replace(dataclasses.replace(sign, start=last), ",")
+                start = sign.end
 
     def type_of(self, field: Parameter, struct: str) -> str:
         """Return the type of a field of a struct as that of a parameter."""

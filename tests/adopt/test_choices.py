@@ -1,0 +1,85 @@
+"""``condition ? a : b`` between numbers of different type classes, which may get any two types."""
+
+from __future__ import annotations
+
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from vendor_compilers import needs
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.classes import type_classes
+from mptune.adopt.patching import patch
+from mptune.adopt.reading import read
+from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
+from mptune.evaluators.instrument import Instrument
+from mptune.kernel import Application
+from mptune.registry import load_tunable
+from mptune.rendering import render
+
+PROGRAM = Path(__file__).parent / "programs" / "choices.cu"
+TYPES = [("fp16", "bf16"), ("bf16", "fp16"), ("fp64", "bf16"), ("fp16", "fp32", "bf16")]
+
+
+@pytest.fixture(scope="module")
+def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
+    folder = tmp_path_factory.mktemp("adopted") / "slopes"
+    adopt(AdoptSettings((PROGRAM,), ("1000",), types=12), folder)
+    found = load_tunable(folder)
+    assert isinstance(found, Application)
+    return found
+
+
+def mixed(application: Application, types: tuple[str, ...]) -> dict[str, str]:
+    (kernel,) = application.kernels.values()
+    names = [name for name in kernel.parameter_names if name.endswith("_type")]
+    assert len(names) == 11
+    return dict(zip(names, cycle(types), strict=False))
+
+
+def test_those_whose_sides_may_differ_are_found_also_in_macros() -> None:
+    program = read([PROGRAM])
+    found = {program.text(choice.extent): set(choice.meets) for choice in type_classes(program).choices}
+    chain = "i % 3 == 0 ? weights[i] * values[i] : before * after"
+    assert {text: names for text, names in found.items() if "%" not in text or text == chain} == {
+        "(a) > (b) ? (a) : (b)": {"before", "after", "weights"},
+        "fabs(one) < fabs(other) ? one : other": {"one", "other"},
+        "one * other > 0 ? nearer : 0": {"nearer"},
+        "i < n - 1 ? values[i + 1] - values[i] : weights[i]": {"values", "weights"},
+        "i & 1 ? widest : 1": {"widest"},
+        chain: {"weights", "values", "before", "after"},
+    }  # (but not one with a literal, which becomes what the other side is)
+
+
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize(
+    ("backend", "architecture"),
+    [
+        pytest.param("host", "", marks=needs("host")),
+        pytest.param("cuda", "sm_80", marks=needs("cuda")),
+        pytest.param("cuda", "sm_90", marks=needs("cuda")),
+        pytest.param("hip", "gfx90a", marks=needs("hip")),
+    ],
+)
+def test_any_types_compile(application: Application, backend: str, architecture: str, types: tuple[str, ...]) -> None:
+    (kernel,) = application.kernels.values()
+    source = render(kernel, kernel.configuration(mixed(application, types)), application.resolve_sizes())
+    options = CompileOptions(architecture=architecture)
+    assert get_backend(backend).compiler.compile(source, kernel.function, options).image
+
+
+def test_instrumented_builds_round_them_to_the_wider_type(application: Application) -> None:
+    with Instrument(application, application.resolve_sizes()) as instrument:
+        errors = [instrument.errors(mixed(application, types))["error"] for types in (("fp64",), *TYPES)]
+    assert errors[0] < 1e-15
+    assert all(1e-4 < error < 0.02 for error in errors[1:])
+
+
+def test_a_program_with_other_types_in_its_text_has_floats_on_both_sides() -> None:
+    program = read([PROGRAM])
+    made = patch(program, type_classes(program), {"values": "fp16", "weights": "bf16", "before": "fp32"})
+    (file,) = made.changed
+    assert "i < n - 1 ? float(values[i + 1]) - float(values[i]) : float(weights[i]);" in file.text
+    assert "AT_LEAST(before, after, float(weights[i]));" in file.text
