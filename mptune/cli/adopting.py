@@ -24,13 +24,8 @@ __all__ = ["adopt", "adopted", "patched", "print_adopted", "print_patched", "why
 
 @click.command(cls=options.WithArguments)
 @options.file_argument("files", "FILE|DIR...")
-@option("--types", "N", "Make at most this many precision parameters.", default=8)
 @option("--metric", "NAME", "Error metric of the outputs, as 'mptune tune' takes it.", show_default="NRMSE")
-@options.defines
-@options.includes
-@option("--compile-commands", "FILE", "Take files, macros and folders of headers from this compilation database.")
-@option("--kernel kernels", "NAME...", "Tune this kernel; others keep the program's own types and blocks.")
-@option("--loop loops", "FUNCTION|FILE:LINE...", "Make a loop of C++ a kernel that OpenMP does not have in parallel.")
+@options.of_programs
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
 @options.as_json
 def adopt(output: Path | None, json: bool, **given: Any) -> None:
@@ -39,7 +34,8 @@ def adopt(output: Path | None, json: bool, **given: Any) -> None:
     The program runs on this machine's processor with the ARGUMENTS behind --; all of its files are given, or their
     folder.
     """
-    document = adopted(given, output)
+    of_program = options.taken_of_programs(given)
+    document = adopted({**given, **of_program}, output)
     if json:
         print_json(document)
     else:
@@ -61,23 +57,39 @@ def adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
     return document
 
 
-def definition_of(given: Sequence[str], arguments: tuple[str, ...]) -> str:
+def definition_of(given: Sequence[str], settings: Mapping[str, Any]) -> str:
     """Return the kernel that a command was given; of a program, the folder into which it is adopted.
 
+    Args:
+        given: a kernel, or the files of a program.
+        settings: how it is adopted, by the fields of :class:`~mptune.adopt.adopting.AdoptSettings`.
+
     Raises:
-        MptuneError: several kernels, or arguments of none.
+        MptuneError: several kernels, or settings of what is no program.
     """
     files = [Path(text) for text in given]
     sources = (".cu", ".hip", ".cpp", ".cc", ".cxx")
     if all(f.suffix in sources or (f.is_dir() and _is_program(f, sources)) for f in files):
-        document = adopted({"files": tuple(files), "arguments": arguments}, None)
+        document = adopted({"files": tuple(files), **settings}, None)
         print_note(f"adopted {', '.join(given)} into {document['folder']}: {len(document['kernels'])} kernels")
         return _path(document["folder"])
     if len(given) > 1:
         raise MptuneError(f"expected one kernel, not {', '.join(given)}")
-    if arguments:
-        raise MptuneError(f"{given[0]} takes no arguments behind --: it is no program")
+    if settings:
+        raise MptuneError(f"{given[0]} takes no {_GIVEN[next(iter(settings))]}: it is no program")
     return given[0]
+
+
+#: How the settings of what is adopted are given.
+_GIVEN = {
+    "arguments": "arguments behind --",
+    "defines": "-D",
+    "includes": "-I",
+    "compile_commands": "--compile-commands",
+    "types": "--types",
+    "kernels": "--kernel",
+    "loops": "--loop",
+}
 
 
 def _is_program(folder: Path, sources: Sequence[str]) -> bool:

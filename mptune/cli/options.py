@@ -175,6 +175,32 @@ defines = option(
     parse=lambda texts: {name: value for name, _, value in (text.partition("=") for text in texts)},
 )
 includes = option("--include -I includes", "DIR...", "A folder of the program's headers.")
+_OF_PROGRAMS: Final = (
+    option("--types", "N", "Make at most this many precision parameters of a program.", type=int, show_default="8"),
+    defines,
+    includes,
+    option("--compile-commands", "FILE", "Take a program's files, macros and folders from this compilation database."),
+    option("--kernel kernels", "NAME...", "Tune this kernel of a program; others keep their own types and blocks."),
+    option(
+        "--loop loops", "FUNCTION|FILE:LINE...", "Make a loop of C++ a kernel that OpenMP does not have in parallel."
+    ),
+)
+
+
+def of_programs(command: Command) -> Command:
+    """Declare the options that say how a program is adopted."""
+    for declare in reversed(_OF_PROGRAMS):
+        command = declare(command)
+    return command
+
+
+def taken_of_programs(given: dict[str, Any]) -> dict[str, Any]:
+    """Take from what a command was given how a program is adopted, by the fields of ``AdoptSettings``."""
+    names = ("types", "defines", "includes", "compile_commands", "kernels", "loops")
+    found = {name: given.pop(name) for name in names}
+    return {name: value for name, value in found.items() if value is not None and value not in ((), {})}
+
+
 as_json = option("--json", "", "Print one JSON document.")
 backend = option("--backend", "NAME", "auto, host, cuda or hip.", default="auto")
 size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")

@@ -121,6 +121,7 @@ def _compilers(text: str | None) -> int | None:
 @option("--output -o", "RUN.db", "Run file to write.", show_default="runs/KERNEL.db")
 @option("--resume", "", "Continue the run in the run file.")
 @option("--log", "", "Print a line for each trial on standard error.")
+@options.of_programs
 @options.as_json
 def tune(
     kernel: tuple[str, ...],
@@ -136,12 +137,13 @@ def tune(
     """Find the fastest configuration that is accurate enough.
 
     The kernel is a bundled kernel's name, or the file that defines one, or its folder. Of a program, all files are
-    given, or their folder, and its ARGUMENTS behind --: it is adopted first, as 'mptune adopt' does. With several
-    objectives, the result is the best trade-offs between them.
+    given, or their folder, and its ARGUMENTS behind --: it is adopted first, as 'mptune adopt' does with the same
+    options. With several objectives, the result is the best trade-offs between them.
     """
     from mptune.registry import load_tunable
 
-    definition = load_tunable(adopting.definition_of(kernel, arguments))
+    of_program = options.taken_of_programs(given) | ({"arguments": arguments} if arguments else {})
+    definition = load_tunable(adopting.definition_of(kernel, of_program))
     preset, sizes = options.parse_sizes(definition, size)
     _check_names(given)
 
