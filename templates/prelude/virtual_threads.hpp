@@ -220,6 +220,18 @@ struct per_row {
                 return mptune_thread.x < mptune_index(x_threads) && mptune_thread.y < mptune_index(y_threads) &&    \
                        mptune_thread.z < mptune_index(z_threads) && (has_work);                                     \
             };                                                                                                      \
+            /* Compilers make vectors of this alone; where the edge is, is found out at the edge. */                \
+            int mptune_idle = 0;                                                                                    \
+            for (int mptune_row = 0; mptune_row < mptune_height; ++mptune_row) {                                    \
+                for (int mptune_column = 0; mptune_column < mptune_width; ++mptune_column) {                        \
+                    mptune_idle += mptune_works(mptune_column, mptune_row) ? 0 : 1;                                     \
+                }                                                                                                   \
+            }                                                                                                       \
+            if (mptune_idle == 0) {                                                                                 \
+                const auto& mptune_tile = mptune_whole;                                                             \
+                __VA_ARGS__;                                                                                        \
+                continue;                                                                                           \
+            }                                                                                                       \
             int mptune_count = 0, mptune_across = 0, mptune_down = 0;                                               \
             for (int mptune_row = 0; mptune_row < mptune_height; ++mptune_row) {                                    \
                 for (int mptune_column = 0; mptune_column < mptune_width; ++mptune_column) {                        \
@@ -229,20 +241,15 @@ struct per_row {
                     mptune_down = mptune_row + 1;                                                                   \
                 }                                                                                                   \
             }                                                                                                       \
-            if (mptune_count == mptune_width * mptune_height) {                                                     \
-                const auto& mptune_tile = mptune_whole;                                                             \
-                __VA_ARGS__;                                                                                        \
-            } else if (mptune_count > 0) {                                                                          \
-                const bool mptune_is_one = mptune_cut::is_of_many && mptune_count == mptune_across * mptune_down;   \
-                const int mptune_step_x = mptune_is_one ? mptune_across : 1;                                        \
-                const int mptune_step_y = mptune_is_one ? mptune_down : 1;                                          \
-                UNROLL(1) for (int mptune_row = 0; mptune_row < mptune_down; mptune_row += mptune_step_y) {         \
-                    UNROLL(1) for (int mptune_column = 0; mptune_column < mptune_across; mptune_column += mptune_step_x) {\
-                        if (!mptune_is_one && !mptune_works(mptune_column, mptune_row)) continue;                   \
-                        const mptune_cut mptune_tile{mptune_whole.thread(mptune_column, mptune_row), mptune_whole.step,\
-                                              mptune_step_x, mptune_step_y};                                        \
-                        __VA_ARGS__;                                                                                \
-                    }                                                                                               \
+            const bool mptune_is_one = mptune_cut::is_of_many && mptune_count == mptune_across * mptune_down;       \
+            const int mptune_step_x = mptune_is_one ? mptune_across : 1;                                            \
+            const int mptune_step_y = mptune_is_one ? mptune_down : 1;                                              \
+            UNROLL(1) for (int mptune_row = 0; mptune_row < mptune_down; mptune_row += mptune_step_y) {             \
+                UNROLL(1) for (int mptune_column = 0; mptune_column < mptune_across; mptune_column += mptune_step_x) {\
+                    if (!mptune_is_one && !mptune_works(mptune_column, mptune_row)) continue;                       \
+                    const mptune_cut mptune_tile{mptune_whole.thread(mptune_column, mptune_row), mptune_whole.step, \
+                                                 mptune_step_x, mptune_step_y};                                     \
+                    __VA_ARGS__;                                                                                    \
                 }                                                                                                   \
             }                                                                                                       \
         }                                                                                                           \

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from mptune.adopt.parsing import Edits
 from mptune.adopt.reading import read
 from mptune.adopt.tiling import Tiled, tiled
 from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
+from mptune.backends.host_compiler import HostCompiler, find_compiler
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.identity import source_of
 from mptune.kernel import Application
@@ -69,6 +73,16 @@ def test_it_compiles_for_a_gpu(application, architecture):
     ptx, _ = nvrtc(render(kernel, configuration, application.resolve_sizes("default")), "shifted", architecture)
     assert ".entry shifted" in ptx
     assert ".local" not in ptx  # what threads keep is in registers
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of x86")
+def test_whether_a_tile_is_whole_is_asked_for_many_threads_at_once(application):
+    """One by one it takes as long as the work of a light kernel."""
+    kernel = application.kernels["shifted"]
+    source = render(kernel, kernel.configuration({"per_thread": 64}), application.resolve_sizes("default"))
+    build = CompileOptions(architecture="x86-64-v4")
+    listing = HostCompiler(find_compiler("g++")).listing(source, "shifted", build)
+    assert re.search(r"vpcmpd\s.*zmm", listing)
 
 
 def test_what_each_thread_keeps_is_kept_for_a_whole_tile(tmp_path):
