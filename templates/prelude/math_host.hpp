@@ -160,9 +160,20 @@ MPTUNE_HOST_ROUGH_FUNCTION(log, )
 MPTUNE_HOST_ROUGH_FUNCTION(log2, )
 MPTUNE_HOST_FUNCTION(log10)
 // g++ would join a sine and a cosine of one argument to sincos, which has no vector version. Without its sign, which
-// changes nothing, the argument is another one. (Names g++ does not know would do too, but not under a condition.)
+// changes nothing, the argument is another one, as long as g++ does not see that it is nothing but that. (Names g++ does
+// not know would do too, but not under a condition.)
+template <class T, class Bits>
+MPTUNE_INLINE T without_sign(T x, Bits all) {
+    return bits_as<T>(bits_as<Bits>(x) & all >> 1);
+}
+MPTUNE_INLINE float without_sign(float x) {
+    return without_sign(x, ~0u);
+}
+MPTUNE_INLINE double without_sign(double x) {
+    return without_sign(x, ~0ull);
+}
 MPTUNE_HOST_CIRCULAR_FUNCTION(sin, x, MPTUNE_ROUGHLY_IN_HALF(sin, coarse_sin(x, 0)))
-MPTUNE_HOST_CIRCULAR_FUNCTION(cos, absolute(x), MPTUNE_ROUGHLY_IN_HALF(cos, -coarse_sin(x, static_cast<_Float16>(0.5))))
+MPTUNE_HOST_CIRCULAR_FUNCTION(cos, without_sign(x), MPTUNE_ROUGHLY_IN_HALF(cos, -coarse_sin(x, static_cast<_Float16>(0.5))))
 MPTUNE_HOST_CIRCULAR_FUNCTION(tan, x, )
 MPTUNE_HOST_FUNCTION(asin)
 MPTUNE_HOST_FUNCTION(acos)

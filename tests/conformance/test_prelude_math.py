@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 
 import mpmath
 import numpy as np
 import pytest
 import scipy.special
-from prelude_library import COMPILERS, every_value, library, pointer, precision_of
+from prelude_library import COMPILERS, assembly, every_value, library, pointer, precision_of
 
 SOURCE = "prelude_math.cpp"
 
@@ -365,3 +366,17 @@ def test_functions_of_vectors_go_element_by_element(cpp):
     out = np.empty(4, np.float32)
     cpp.of_vectors(pointer(x), pointer(out))
     assert np.allclose(out, x + x + np.sqrt(2) * x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("name", ["erf", "erfc", "asin", "atan", "sinh", "cosh", "tanh"])
+def test_an_argument_and_its_negative_share_the_work(compiler, name):
+    """Programs that write `normal(-d)` beside `normal(d)` pay for one."""
+
+    def divisions_and_products(text: str) -> int:
+        body = f'extern "C" float f(float x) {{ return mp::{name}<fast>(x) {text}; }}'
+        listing = assembly(compiler, body, "-ffp-contract=off")
+        return len(re.findall(r"^\s+v?(?:mul|div)ss\b", listing.split("\nf:")[1], re.MULTILINE))
+
+    both = divisions_and_products(f"- 2.0f / (x + mp::{name}<fast>(-x))")
+    assert 0 < both <= divisions_and_products("") + 2
