@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.adopt.capture import Capture, Launch, Place, Structure, capture
 from mptune.adopt.classes import TypeClasses
+from mptune.adopt.geometry import Block
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import SPELLED, Patch, own_types, patch
 from mptune.adopt.reading import Program, read
@@ -39,6 +40,8 @@ from mptune.run import Run
 
 __all__ = ["IntoSettings", "into"]
 
+#: The parameters that are the threads of a block: of one axis, or along each of several.
+_AXES: Final = ("block", "block_x", "block_y", "block_z")
 #: How often classes whose types a compiler does not take are given wider ones.
 _MOST_ATTEMPTS: Final = 8
 #: How often each program is run to time it, unless one run takes long.
@@ -355,37 +358,31 @@ def _names_of(identifier: str, record: _Record) -> list[str]:
     return [name for name in record.kernels if name == identifier or re.fullmatch(rf"{identifier}_\d+", name)]
 
 
-def _blocks(record: _Record, program: Program, trial: Trial) -> dict[str, tuple[int, ...]]:
-    """Return the block size that a trial has for each kernel, by its label, where it has one axis."""
-    found: dict[str, tuple[int, ...]] = {}
+def _blocks(record: _Record, program: Program, trial: Trial) -> dict[str, Block]:
+    """Return the block that a trial has for each kernel, by its label; 0 for an axis that is not tuned."""
+    found: dict[str, Block] = {}
     for kernel in program.kernels:
         for name in _names_of(kernel.identifier, record):
-            block = trial.configuration.get(f"{name}.block")
-            if kernel.is_flat and isinstance(block, int) and 1 <= block <= 1024:
-                found[kernel.label] = (block,)
+            sizes = [trial.configuration.get(f"{name}.{axis}", 0) for axis in _AXES]
+            block = tuple(size if isinstance(size, int) and 1 <= size <= 1024 else 0 for size in sizes)
+            if kernel.is_flat and any(block):
+                found[kernel.label] = block[:1] if block[0] else block[1:]
     return found
 
 
 def _not_carried_over(record: _Record, program: Program, trial: Trial, patched: Patch) -> list[str]:
     """Say which values of a trial the program's text does not have."""
-    notes = []
-    own_blocks = {(site.kernel, program.text(site.block)) for site in program.launches}
-    changed = {
+    told = {
         name
         for kernel in program.kernels
         for name in _names_of(kernel.identifier, record)
-        if kernel.label in patched.blocks or (kernel.label, str(trial.configuration.get(f"{name}.block"))) in own_blocks
+        if kernel.label in patched.blocks
     }
-    left: dict[str, tuple[Any, ...]] = {
-        "policy": ("accurate",),
-        "per_thread": (1,),
-        "per_thread_y": (1,),
-        "unroll": (1,),
-    }
-    left |= {"block_x": (), "block_y": (), "block_z": (), "block": ()}
+    plain = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1}
+    notes = []
     for name, value in trial.configuration.items():
         kernel, _, own = name.rpartition(".")
-        if own in left and value not in left[own] and not (own == "block" and kernel in changed):
+        if (own in plain and value != plain[own]) or (own in _AXES and kernel not in told):
             notes.append(f"{name}={value}")
     return [f"not in the text, which stays as it is there: {', '.join(notes)}"] if notes else []
 
@@ -399,7 +396,7 @@ def _members(name: str, classes: TypeClasses) -> list[str]:
 
 
 def _compiled(
-    program: Program, classes: TypeClasses, wanted: Mapping[str, str], blocks: Mapping[str, tuple[int, ...]]
+    program: Program, classes: TypeClasses, wanted: Mapping[str, str], blocks: Mapping[str, Block]
 ) -> tuple[Patch, Built, dict[str, str], list[str]]:
     """Patch a program and compile it; what a compiler does not take keeps a wider type.
 

@@ -345,6 +345,18 @@ class Node:
             return _BINARY[library.clang_getCursorBinaryOperatorKind(self.cursor)]
         return _UNARY[library.clang_getCursorUnaryOperatorKind(self.cursor)] if self.kind == "UNARY_OPERATOR" else ""
 
+    @property
+    def value(self) -> int | None:
+        """The whole number that it always is; None for anything else."""
+        library = _libclang().conf.lib
+        found = library.clang_Cursor_Evaluate(self.cursor)
+        if not found:
+            return None
+        is_whole = library.clang_EvalResult_getKind(found) == 1
+        value = library.clang_EvalResult_getAsLongLong(found) if is_whole else None
+        library.clang_EvalResult_dispose(found)
+        return value
+
     def walk(self) -> Iterator[Node]:
         """Give it and everything within it, in the order of the text."""
         waiting = [self]
@@ -716,6 +728,11 @@ def _libclang() -> Any:
         function.argtypes = [cindex.SourceLocation, ctypes.POINTER(cindex.c_object_p), number, number, number]
     for name in ("clang_getCursorBinaryOperatorKind", "clang_getCursorUnaryOperatorKind"):
         getattr(cindex.conf.lib, name).argtypes = [cindex.Cursor]
+    library = cindex.conf.lib
+    library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [cindex.Cursor], ctypes.c_void_p
+    for name, result in (("getKind", ctypes.c_int), ("getAsLongLong", ctypes.c_longlong), ("dispose", None)):
+        function = getattr(library, f"clang_EvalResult_{name}")
+        function.argtypes, function.restype = [ctypes.c_void_p], result
     return cindex
 
 

@@ -16,8 +16,9 @@ from typing import Final
 import numpy as np
 
 from mptune.adopt.classes import Copy, TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.geometry import Block, geometry
 from mptune.adopt.parsing import Edits, Extent, SourceFile
-from mptune.adopt.reading import LaunchSite, Program
+from mptune.adopt.reading import Program
 from mptune.cplusplus import tokens
 
 __all__ = ["SPELLED", "Patch", "own_types", "patch"]
@@ -42,7 +43,6 @@ _WITHOUT_BYTES: Final = (
 _COPIES: Final = ("cudaMemcpy", "cudaMemcpyAsync")
 _MAKE: Final = re.compile(r"make_double([234])")
 _PLAIN_FACTORS: Final = re.compile(r"[\w.:>()\s*-]+")
-_INTEGER: Final = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class Patch:
         changed: those whose text is another.
         types: the precision of each type class, by name.
         notes: what could not be expressed, and what took its place.
-        blocks: the kernels whose block size is another, by label.
+        blocks: of the kernels whose launches have the block that was wanted, by label.
     """
 
     files: tuple[SourceFile, ...]
     changed: tuple[SourceFile, ...]
     types: Mapping[str, str]
     notes: tuple[str, ...]
-    blocks: Mapping[str, tuple[int, ...]]
+    blocks: Mapping[str, Block]
 
 
 def own_types(classes: TypeClasses) -> dict[str, str]:
@@ -73,7 +73,7 @@ def patch(
     program: Program,
     classes: TypeClasses,
     wanted: Mapping[str, str],
-    blocks: Mapping[str, tuple[int, ...]] | None = None,
+    blocks: Mapping[str, Block] | None = None,
 ) -> Patch:
     """Change the types of a program, and its block sizes, in its text.
 
@@ -81,15 +81,16 @@ def patch(
         program: the program.
         classes: its type classes.
         wanted: the precision of each class that shall change, by name.
-        blocks: the threads of a block along each axis, by the label of the kernel.
+        blocks: the threads of a block along each axis, by the label of the kernel; 0 where they stay.
     """
     patcher = _Patcher(program, classes, wanted)
     patcher.settle()
     patcher.edit()
-    changed_blocks = patcher.launch(blocks or {})
+    launches, found_blocks = geometry(program, blocks or {})
+    patcher.replace(launches)
     files = tuple(SourceFile(file.path, patcher.text(file)) for file in program.files)
     changed = tuple(new for new, old in zip(files, program.files, strict=True) if new.text != old.text)
-    return Patch(files, changed, dict(patcher.types), patcher.notes(), changed_blocks)
+    return Patch(files, changed, dict(patcher.types), patcher.notes(), found_blocks)
 
 
 class _Patcher:
@@ -379,6 +380,11 @@ class _Patcher:
         self._edit_literals()
         self._edit_vectors()
 
+    def replace(self, places: Mapping[Extent, str]) -> None:
+        """Change further places."""
+        for place, new in places.items():
+            self._edits.replace(place, new)
+
     def _is_written(self, slot: TypeSlot, new: str) -> bool:
         """Whether a slot has to be replaced: not by what its template's parameter stands for anyhow."""
         parameter = self._parameter(slot)
@@ -530,39 +536,6 @@ class _Patcher:
                 scalar = new if index == device else own
                 const = "const " if index == 1 else ""
                 self._edits.surround(place, f"({const}{scalar}*)(", ")")
-
-    # -- launches --------------------------------------------------------------------------------
-
-    def launch(self, blocks: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        """Change block sizes where the text of a launch lets them be changed; return those that are."""
-        changed: dict[str, tuple[int, ...]] = {}
-        for label, block in blocks.items():
-            sites = [site for site in self._program.launches if site.kernel == label]
-            found = [self._geometry(site, block) for site in sites]
-            if found and all(edits is not None for edits in found):
-                places = {place: new for edits in found if edits is not None for place, new in edits.items()}
-                if all(self._text(place) == new for place, new in places.items()):
-                    continue
-                for place, new in places.items():
-                    self._edits.replace(place, new)
-                changed[label] = block
-        return changed
-
-    def _geometry(self, site: LaunchSite, block: tuple[int, ...]) -> dict[Extent, str] | None:
-        """Return the changes of a launch along one axis: ``<<<(n + 255) / 256, 256>>>``; None for any other."""
-        text, grid = self._text(site.block), self._text(site.grid)
-        if len(block) != 1 or not _INTEGER.fullmatch(text):
-            return None
-        own = int(text)
-        found = re.fullmatch(rf"\(\s*(.+?)\s*\+\s*({own - 1}|{own}\s*-\s*1)\s*\)\s*/\s*({own})", grid, re.DOTALL)
-        if found is None or re.search(rf"\b({own}|{own - 1})\b", found[1]):
-            return None
-        start, file = site.grid.start, site.grid.file
-        return {
-            site.block: str(block[0]),
-            Extent(file, start + found.start(2), start + found.end(2), 0): str(block[0] - 1),
-            Extent(file, start + found.start(3), start + found.end(3), 0): str(block[0]),
-        }
 
     # -- files -----------------------------------------------------------------------------------
 
