@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -116,6 +116,7 @@ def template(
     threads: Sequence[str] = (),
     in_block: int = 0,
     nulls: Iterable[str] = (),
+    apart: Collection[str] = (),
 ) -> Template:
     """Return the template of a kernel.
 
@@ -129,6 +130,8 @@ def template(
             of several (``per_thread``); empty where it may not.
         in_block: how many threads a block has at most; 0 if that is not known.
         nulls: its pointers that are always null, which it is not passed.
+        apart: its pointers to memory that it does not write to by another name, by the names under which a template is
+            given them.
     """
     edited = _Edited(program, classes, parameter_of)
     function = f"{kernel.identifier}_kernel" if why_reserved(kernel.identifier) else kernel.identifier
@@ -136,16 +139,23 @@ def template(
     own = edited.of(kernel.extent, kernel.label, kernel.calls)
     passed: list[str] = []
     first: list[str] = []
+
+    def declared(text: str, name: str) -> str:
+        known = name not in apart or "restrict" in text
+        return text if known else re.sub(rf"\*\s*((?:const\s+)?{name})\s*$", r"* __restrict__ \1", text)
+
     for parameter in kernel.parameters:
         if parameter.role == "struct":
             first.append(f"{parameter.element} {parameter.name} = {{}};")
             for each, struct in fields_of(parameter):
-                passed.append(f"{edited.type_of(each, struct)}{each.name.replace('.', '_')}")
-                first.append(f"{each.name} = {each.name.replace('.', '_')};")
+                flat = each.name.replace(".", "_")
+                passed.append(declared(f"{edited.type_of(each, struct)}{flat}", flat))
+                first.append(f"{each.name} = {flat};")
         elif parameter.name in nulls:
             first.append(f"{own.text(parameter.extent)} = nullptr;")
         else:
-            passed.append(_without_parameters(own.text(parameter.extent), kernel.arguments))
+            text = _without_parameters(own.text(parameter.extent), kernel.arguments)
+            passed.append(declared(text, parameter.name))
     for name in offsets:
         passed.append(f"long long {name}_offset")
         first.append(f"{name} += {name}_offset;")

@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import keyword
 import math
+import operator
 import os
 import re
 import shutil
@@ -385,6 +386,17 @@ class _Launched:
         return ((i, p) for i, p in enumerate(self.parameters) if p.is_pointer)
 
     @property
+    def apart(self) -> frozenset[str]:
+        """The pointers to memory that no launch writes to through another one, nor reads what they write there."""
+        uses = {p.name: (p.role != "in", [place.allocation for place in self.values(i)]) for i, p in self.pointers}
+
+        def may_meet(one: str, other: str) -> bool:
+            (writes, places), (other_writes, others) = uses[one], uses[other]
+            return (writes or other_writes) and any(map(operator.eq, places, others))
+
+        return frozenset(one for one in uses if not any(may_meet(one, other) for other in uses if other != one))
+
+    @property
     def blocks(self) -> list[Shape]:
         """The blocks it was launched with, each once."""
         return list(dict.fromkeys(launch.block for launch in self.launches))
@@ -476,6 +488,7 @@ class _Writer:
                 self._virtual[name],
                 self._in_block(each),
                 self._nulls[each.kernel.label],
+                each.apart,
             )
             for name, each in self._launched.items()
         }

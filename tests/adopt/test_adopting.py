@@ -96,6 +96,19 @@ def test_types_and_literals_became_parameters(folder: Path) -> None:
     assert "_num" in template
 
 
+def test_pointers_that_never_meet_are_restricted(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "pointers_that_meet.cu",), types=2), tmp_path / "meet")
+    assert max(document["errors"].values()) < 1e-14
+
+    def restricted(kernel: str) -> list[str]:
+        text = (tmp_path / "meet" / f"{kernel}.cu.j2").read_text()
+        return re.findall(r"\* __restrict__ (?:const )?(\w+)", text[text.index('extern "C"') :])
+
+    assert restricted("scale") == ["by"]  # the others are the same array at times
+    assert restricted("fold") == []  # where its halves end is not known
+    assert restricted("square") == ["out", "a", "b", "pair_first", "pair_second"]
+
+
 def test_a_kernel_with_shared_memory_keeps_its_blocks(folder: Path) -> None:
     sums = loaded(folder / "sums")
     assert "block" not in {parameter.name for parameter in sums.kernels["squares"].parameters}
