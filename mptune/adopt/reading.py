@@ -194,6 +194,7 @@ class Kernel:
         has_shared: whether its threads share memory.
         is_flat: whether where a thread is enters only as the index ``blockIdx.x * blockDim.x + threadIdx.x`` (and
             ``gridDim.x * blockDim.x``, its stride), or the same of other axes, so that any block size does the same.
+        asks_elsewhere: whether a function that it calls asks where a thread is.
     """
 
     name: str
@@ -206,6 +207,7 @@ class Kernel:
     has_barrier: bool
     has_shared: bool
     is_flat: bool
+    asks_elsewhere: bool
 
     @property
     def label(self) -> str:
@@ -381,6 +383,7 @@ def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
 _TYPES: Final = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE")
 _TYPEDEFS: Final = ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL")
 _RUNTIME: Final = re.compile(r"(cuda|hip)[A-Z]\w+")
+_HIP_PLACE: Final = re.compile(r"hip(Thread|Block|Grid)(Idx|Dim)_(\w)")
 _PLACE: Final = re.compile(r"(threadIdx|blockIdx|blockDim|gridDim)\.")
 #: The index of a thread among all of them, and how many there are, in a text without spaces.
 _INDEX: Final = re.compile(
@@ -450,8 +453,9 @@ class _UnitReader:
         self.refusals += refusals
         if refusals:
             return
-        text = "".join(self._code(inner.extent) for inner in used)
-        text = re.sub(r"hip(Thread|Block|Grid)(Idx|Dim)_(\w)", lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text)
+        code = (self._code(inner.extent) for inner in used)
+        texts = [_HIP_PLACE.sub(lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text) for text in code]
+        text = "".join(texts)
         accesses = self._accesses.of(function)
         self.kernels.append(
             Kernel(
@@ -469,6 +473,7 @@ class _UnitReader:
                 has_barrier="__syncthreads" in text,
                 has_shared="__shared__" in text or "HIP_DYNAMIC_SHARED" in text,
                 is_flat=_PLACE.search(_INDEX.sub("", text)) is None,
+                asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
             )
         )
 

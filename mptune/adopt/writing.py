@@ -1098,9 +1098,10 @@ class _Writer:
     def _virtual_threads(self, each: _Launched) -> list[str]:
         """Return how many threads there are along each axis, where a thread may do the work of several; or nothing.
 
-        The numbers are written into the source, so that they have to be few.
+        The numbers are written into the source, so that they have to be few. What is called would not be told which
+        thread it is for.
         """
-        if not each.is_free or len(each.threads) > 1:
+        if not each.is_free or each.kernel.asks_elsewhere or len(each.threads) > 1:
             return []
         if any(self._numbers.is_given(f"{each.name} threads_{axis}") for axis in _AXES):
             return []

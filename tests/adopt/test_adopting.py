@@ -12,6 +12,7 @@ import pytest
 
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import ProgramError
+from mptune.adopt.reading import read
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Sizes
 from mptune.registry import load_tunable
@@ -30,6 +31,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("200", "51")), found / "waves")
     adopt(AdoptSettings((PROGRAMS / "shared_reduction.cu",), types=4), found / "sums")
     return found
+
+
+def test_threads_do_the_work_of_one_where_a_function_asks_which_it_is(tmp_path: Path) -> None:
+    asks = {kernel.name: kernel.asks_elsewhere for kernel in read([PROGRAMS / "index_functions.cu"]).kernels}
+    assert asks == {"slopes": True, "squares": False}
+    adopt(AdoptSettings((PROGRAMS / "index_functions.cu",)), tmp_path / "slopes")
+    slopes, squares = (loaded(tmp_path / "slopes").kernels[name] for name in ("slopes", "squares"))
+    assert {"per_thread", "block"} <= set(squares.parameter_names)
+    assert "block" in slopes.parameter_names
+    assert "per_thread" not in slopes.parameter_names
+    assert "GRID_THREADS" not in (tmp_path / "slopes" / "slopes.cu.j2").read_text()
 
 
 def loaded(folder: Path) -> Application:
