@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Allocation",
     "Capture",
+    "CheckFailedError",
     "Copy",
     "Fill",
     "Launch",
@@ -48,6 +49,8 @@ _TIMES: Final = re.compile(
     r"(?i)time|second|elapsed|\b[munµ]?s\b|\([munµ]?s\)|ms\b|/s\b|flops?|bandwidth|throughput|speed|perf|rate|lups|cycles|clock|\b\d?\d:\d\d"
 )
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+#: Of what a run printed, in messages.
+_LAST_LINES: Final = 3
 _RECORD: Final = "capture.json"
 _DATA: Final = "capture.npz"
 
@@ -367,7 +370,8 @@ def capture(
         whole: the names of kernels of whose launches all data are kept.
 
     Raises:
-        ProgramError: a run failed, its own check did, or it does nothing on the device.
+        CheckFailedError: its own check failed.
+        ProgramError: a run failed, or it does nothing on the device.
     """
     import numpy as np
 
@@ -388,15 +392,6 @@ def capture(
                 capture_limit_bytes=limit_bytes,
                 may_fail=may_fail,
             )
-            if found.check == "failed" and not may_fail:
-                line = next(
-                    line
-                    for line in f"{found.output}\n{found.errors}".splitlines()
-                    if re.search("(?i)fail|wrong|incorrect|unsucc", line)
-                )
-                raise ProgramError(
-                    f"{built.name} runs, but its own check fails on this machine's processor: {line.strip()[:200]}"
-                )
             return found, record
 
         first, counted = ran(1, None if is_repeated else ())
@@ -404,12 +399,14 @@ def capture(
         if not any(isinstance(operation, Launch) for operation in before):
             raise ProgramError(
                 f"{built.name}, run with arguments {' '.join(arguments) or '(none)'}, launches no kernel: "
-                "does it need other arguments?"
+                f"does it need other arguments?{_last_words(first)}"
             )
+        _check_passed(built, first, may_fail)
         second, record, sequence = first, counted, order
         differences: list[str] = []
         if is_repeated:
             second, record = ran(2, _plan(before, order, whole))
+            _check_passed(built, second, may_fail)
             different, sequence = _read(record)
             differences = _differences(first, second, (before, order), (different, sequence))
         arrays = _data(record)
@@ -440,6 +437,24 @@ def capture(
         except OSError as error:
             raise ProgramError(f"cannot write to {folder}: {error.strerror or error}") from error
     return Capture.load(folder)
+
+
+class CheckFailedError(ProgramError):
+    """A program runs, and says that its results are wrong."""
+
+
+def _last_words(ran: Ran) -> str:
+    """Return the last lines that a run printed, as the end of a message."""
+    lines = [line.strip() for line in f"{ran.output}\n{ran.errors}".splitlines() if line.strip()]
+    return f"; the last it printed: {' / '.join(line[:200] for line in lines[-_LAST_LINES:])}" if lines else ""
+
+
+def _check_passed(built: Built, ran: Ran, may_fail: bool) -> None:
+    """Raise CheckFailedError if a run says that its check failed."""
+    if ran.check == "failed" and not may_fail:
+        lines = f"{ran.output}\n{ran.errors}".splitlines()
+        line = next(line.strip() for line in lines if re.search("(?i)fail|wrong|incorrect|unsucc", line))
+        raise CheckFailedError(f"{built.name} runs, but its own check fails on this machine's processor: {line[:200]}")
 
 
 def _made(folder: Path) -> Path:

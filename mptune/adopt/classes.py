@@ -625,10 +625,7 @@ class _Finder:
             return False
         words = [token.text for token in self._body(name) if token.kind == "name" and token.text != name]
         return all(
-            word in self._types
-            or word in _SCALARS
-            or math_function(word)
-            or (word in self._unit.macros and self._is_number(word))
+            word in self._types or word in _SCALARS or (word in self._unit.macros and self._is_number(word))
             for word in words
         )
 
@@ -950,8 +947,6 @@ class _Finder:
         met = list(dict.fromkeys(self._values(node))) or self._meets(node, above)
         text = self._sources[extent.file].of(extent)
         macro = self._macro_at(extent)
-        if macro is not None and self._is_number(macro) and math_function(self._body(macro)[0].text) is None:
-            return  # a number
         if macro is not None and not self._is_number(macro):
             for file, token in self._parts(macro):
                 if token.kind == "name" and math_function(token.text) == name:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from mptune.adopt.apart import InstrumentApart
 from mptune.errors import ConstraintError
 from mptune.evaluators.instrument import Instrument
 from mptune.precision import precision
@@ -32,7 +33,7 @@ _BUFFER_AND_VALUE: Final = 4.0
 
 
 def sensitivities(
-    instrument: Instrument,
+    instrument: Instrument | InstrumentApart,
     parameters: Mapping[str, Sequence[str]],
     *,
     types: Sequence[str] = ("fp32", "fp16"),

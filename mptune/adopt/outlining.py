@@ -5,7 +5,8 @@ is inserted stands between ``#line``. Arrays of the host are passed by where the
 knows that the program then runs on (``files/layer/mptune_layer/host_memory.cpp``).
 
 A loop is cut out if OpenMP has it in parallel or the user names it, and if what its iterations do is seen to depend on
-nothing but arrays, and numbers that they only read.
+nothing but arrays, and numbers that they only read. In a program that has kernels already, OpenMP's loops are left to
+the host: they make its data, or check its results.
 """
 
 from __future__ import annotations
@@ -102,9 +103,10 @@ def outlined(
         ProgramError: there is no loop of a name.
     """
     files = {source.path: source for unit in units for source in unit.files()}
-    if not named and not any(_PRAGMA.search(file.text) for file in files.values()):
+    has_kernels = any(function.is_kernel for unit in units for function in unit.functions)
+    if not named and (has_kernels or not any(_PRAGMA.search(file.text) for file in files.values())):
         return {}, ()
-    program = _Outliner(files, named)
+    program = _Outliner(files, named, takes_openmp=not has_kernels)
     for unit in units:
         program.read(unit)
     program.check_names()
@@ -197,9 +199,9 @@ class _Outliner:
         refusals: the loops that stay, and why.
     """
 
-    def __init__(self, files: Mapping[Path, SourceFile], named: Sequence[str]) -> None:
+    def __init__(self, files: Mapping[Path, SourceFile], named: Sequence[str], *, takes_openmp: bool) -> None:
         self.refusals: list[Refusal] = []
-        self._files, self._named = files, named
+        self._files, self._named, self._takes_openmp = files, named, takes_openmp
         self._edits = Edits(list(files.values()))
         self._done: set[object] = set()
         self._found: set[str] = set()
@@ -252,10 +254,11 @@ class _Outliner:
 
         def look(node: Node, around: tuple[_Directive, ...], depth: int) -> Iterator[_Loop]:
             directive = self._directive(node) if node.kind.endswith("_STMT") else None
-            if node.kind in _LOOPS and directive is not None and directive.is_parallel_loop:
-                self._is_named(node, function, depth)
+            is_loop = node.kind in _LOOPS
+            is_named = is_loop and self._is_named(node, function, depth)
+            if is_loop and directive is not None and directive.is_parallel_loop and (is_named or self._takes_openmp):
                 yield _Loop(unit, function, node, directive, around)
-            elif node.kind in _LOOPS and self._is_named(node, function, depth):
+            elif is_named:
                 assert node.extent is not None
                 yield _Loop(unit, function, node, _Directive(node.extent.start), around)
             else:

@@ -645,6 +645,7 @@ def parse(
             "--cuda-host-only",
             "-w",
             "-Wno-register",
+            "-D__NVCC__",
             "-ferror-limit=0",
         ),
         *("-include", str(_files() / "reading.hpp"), f"-I{stub}"),

@@ -5,13 +5,16 @@ The headers and what stands behind them are in ``files/layer``; :mod:`mptune.ado
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +28,7 @@ from mptune.memory import available_memory_bytes, in_words
 from mptune.processes import Child
 from mptune.processes import in_words as how_it_ended
 
-__all__ = ["Built", "Ran", "build", "run"]
+__all__ = ["Built", "Ran", "TooLongError", "build", "run"]
 
 #: No contraction: what a program computes on the host to check its kernels is then computed alike. Programs read
 #: numbers as others (aliasing) and count over the end of an int.
@@ -33,9 +36,14 @@ _FLAGS: Final = (
     *("-w", "-pipe", "-Wno-narrowing", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
     *("-fno-strict-aliasing", "-fwrapv", "-fpermissive"),
 )
+#: A program that has the headers of both is one of CUDA.
+_CUDA: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]cuda(?:_runtime(?:_api)?)?\.h', re.MULTILINE)
 _LANGUAGES: Final = {".c": ("c", "gnu17")}
 _COMPILE_LIMIT_S: Final = 300.0
 _WATCHING_S: Final = 0.02
+#: How long it may take to say where its time went.
+_LEAVING_S: Final = 2.0
+_MOST_KERNELS: Final = 5
 #: Of what a program prints.
 _OUTPUT_LIMIT_BYTES: Final = 1 << 26
 _PASSED: Final = re.compile(
@@ -45,6 +53,10 @@ _FAILED: Final = re.compile(
     r"(?i)(?<!\b0 )\b(?:FAIL(?:ED|URE)?|verification (?:was )?unsuccess\w*|results? (?:is |are )?(?:wrong|incorrect))\b"
     r"(?!\s*[:=]\s*0\b)"
 )
+
+
+class TooLongError(ProgramError):
+    """A program did not end in its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +134,7 @@ def build(
     kernels = facts_of(texts.values())
     portable = {path: rewritten(text, kernels) for path, text in texts.items()}
     device = [path for path in sources if path.suffix in (".cu", ".hip") or has_device_code(texts[path])]
-    is_hip = any("hip/hip_runtime" in text for text in texts.values())
+    is_hip = any("hip/hip_runtime" in text for text in texts.values()) and not any(map(_CUDA.search, texts.values()))
     target = f"-march={host_architecture() or 'native'}"
     common = (
         *(optimisation, target, *_FLAGS),
@@ -156,9 +168,11 @@ def build(
                 macro = ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__") if is_hip else ("-D__CUDACC__", "-D__NVCC__")
                 flags += [*macro, "-include", str(layer / "cuda_runtime.h")]
             children.append((path, made, [*compiler.command, *flags, "-c", str(places[path]), "-o", str(made)]))
-        for path, made, command in children:
-            _compiled(command, path.name, work)
-            objects.append(made)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            compilations = [pool.submit(_compiled, command, path.name, work) for path, _, command in children]
+        for compilation in compilations:
+            compilation.result()
+        objects += [made for _, made, _ in children]
         program = work / "program"
         link = [*compiler.command, *map(str, objects), "-o", str(program), "-lpthread", "-ldl", "-lm"]
         _compiled([*link, *(("-fopenmp",) if "-fopenmp" in common else ())], name, work)
@@ -266,7 +280,8 @@ def run(
         may_fail: whether it may exit with another code than 0, as a program does that finds its results wrong.
 
     Raises:
-        ProgramError: it ran out of time or memory, crashed, or exited with another code than 0.
+        TooLongError: it ran out of time.
+        ProgramError: it ran out of memory, crashed, or exited with another code than 0.
     """
     limit = memory_limit_bytes or available_memory_bytes() * 9 // 10
     with tempfile.TemporaryDirectory(prefix="mptune-") as name:
@@ -294,6 +309,8 @@ def run(
             code = _watched(child, output, built.name, time_limit_s, limit)
         seconds = time.monotonic() - began
         said = _said(ended / "ended.json")
+        if code is None:
+            raise TooLongError(_where_time_went(built.name, arguments, seconds, said))
         # What it is called differs from run to run.
         printed, complaints = (
             path.read_text(encoding="utf-8", errors="replace").replace(str(program), f"./{program.name}")
@@ -311,11 +328,26 @@ def run(
     return Ran(printed, complaints, seconds, files, said)
 
 
-def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_limit_bytes: int) -> int:
-    """Wait for the end of a program.
+def _where_time_went(name: str, arguments: Sequence[str], seconds: float, said: Mapping[str, Any]) -> str:
+    """Say of a program that was ended which of its kernels took how long."""
+    given = f" with arguments {' '.join(arguments)}" if arguments else ""
+    text = f"{name}, run{given}, did not end within {seconds:.0f} s and was ended"
+    kernels = sorted(said.get("kernels", ()), key=lambda kernel: -kernel["seconds"])
+    spent = [f"{k['launches']:,} launches of {k['kernel']} took {k['seconds']:.1f} s" for k in kernels]
+    if "running_s" in said:
+        place = f"{Path(said['file']).name}:{said['line']}"
+        spent.insert(0, f"{said['kernel']}, launched at {place}, had been running for {said['running_s']:.1f} s")
+    on_host = seconds - said.get("running_s", 0.0) - sum(kernel["seconds"] for kernel in kernels)
+    if on_host > seconds / 10:
+        spent.append(f"what it does on the host took {on_host:.1f} s")
+    return f"{text}: {'; '.join(spent[:_MOST_KERNELS])}"
+
+
+def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_limit_bytes: int) -> int | None:
+    """Wait for the end of a program, and return how it ended; None if it was told to after its time.
 
     Raises:
-        ProgramError: it runs for longer, uses more memory, or prints too much.
+        ProgramError: it uses more memory, or prints too much.
     """
     deadline = time.monotonic() + time_limit_s
     page = os.sysconf("SC_PAGE_SIZE")
@@ -331,9 +363,10 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
                 "give it a smaller problem"
             )
         if time.monotonic() > deadline:
-            raise ProgramError(
-                f"{name} did not end within {time_limit_s:g} s and was ended; give it a smaller problem or more time"
-            )
+            child.signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_LEAVING_S)
+            return None
         if output.stat().st_size > _OUTPUT_LIMIT_BYTES:
             raise ProgramError(f"{name} printed more than {in_words(_OUTPUT_LIMIT_BYTES)} and was ended")
         time.sleep(pause)

@@ -118,17 +118,22 @@ def find_sizes(
             break
         if why:
             refused.append(f"argument {place} ({value}) is no size: {why}")
-    if not positions:
-        return FoundSizes({}, None, tuple(refused))
-    kept = {name: base.sizes[name] for name in positions}
-    fixed = {
-        name: value
-        for name, value in (base.fixed or {}).items()
-        if name not in kept and all((run.fixed or {}).get(name) == value for run in runs)
-    }
-    for run in runs:
-        run.sizes = {name: run.sizes[name] for name in kept}
-    return FoundSizes(positions, Numbers(decided(runs), kept, fixed), tuple(refused))
+    while positions:
+        kept = {name: base.sizes[name] for name in positions}
+        fixed = {
+            name: value
+            for name, value in (base.fixed or {}).items()
+            if name not in kept and all((run.fixed or {}).get(name) == value for run in runs)
+        }
+        for run in runs:
+            run.sizes = {name: run.sizes[name] for name in kept}
+        try:
+            return FoundSizes(positions, Numbers(decided(runs), kept, fixed), tuple(refused))
+        except ProgramError as error:  # what it was computed from is no size
+            _, place = positions.popitem()
+            refused.append(f"argument {place} ({own[place]}) is no size: {str(error).splitlines()[0]}")
+            runs.pop()
+    return FoundSizes({}, None, tuple(refused))
 
 
 def _others(value: int) -> Iterator[int]:

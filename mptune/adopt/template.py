@@ -81,6 +81,8 @@ _WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|cha
 _CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
 #: What keeps the numbers of lines in a program whose loops are cut out.
 _LINE: Final = re.compile(r"^#line .*\n", re.MULTILINE)
+#: What a parameter is by default.
+_DEFAULT: Final = re.compile(r"\s*=(?!=).*", re.DOTALL)
 _WIDTH: Final = 110
 _PARENTHESES: Final = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 _DECIMAL: Final = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
@@ -154,7 +156,7 @@ def template(
         elif parameter.name in nulls:
             first.append(f"{own.text(parameter.extent)} = nullptr;")
         else:
-            text = _without_parameters(own.text(parameter.extent), kernel.arguments)
+            text = _without_parameters(_DEFAULT.sub("", own.text(parameter.extent)), kernel.arguments)
             passed.append(declared(text, parameter.name))
     for name in offsets:
         passed.append(f"long long {name}_offset")

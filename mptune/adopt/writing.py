@@ -560,6 +560,12 @@ class _Writer:
             if isinstance(operation, Launch):
                 kernel = self._kernel_of(operation)
                 known = passed.setdefault(kernel.label, {})
+                if len(operation.arguments) < len(kernel.parameters):
+                    left_out = kernel.parameters[len(operation.arguments)].name
+                    raise ProgramError(
+                        f"{operation.file.name}:{operation.line}: {kernel.name} is launched without {left_out}, "
+                        "which has a default; write it out"
+                    )
                 for parameter, value in zip(kernel.parameters, operation.arguments, strict=True):
                     known[parameter.name] = known.get(parameter.name, True) and value is None
         return {label: frozenset(name for name, null in known.items() if null) for label, known in passed.items()}
@@ -612,6 +618,11 @@ class _Writer:
         arguments: list[Place | Number] = []
         for parameter, value in zip(each.kernel.parameters, launch.arguments, strict=True):
             if isinstance(value, Structure):
+                if parameter.element.startswith(("cuda", "hip")):
+                    raise ProgramError(
+                        f"{where} takes a {parameter.element} by value, which is CUDA's own, and cannot be adopted; "
+                        "pass what is in it"
+                    )
                 try:
                     fields, size, _ = _layout(parameter)
                 except (KeyError, ValueError):
@@ -1511,6 +1522,8 @@ def _layout(parameter: Parameter, start: int = 0) -> tuple[list[tuple[Parameter,
         size = 8 if parameter.is_pointer else _size(parameter.element)
         place = -(-start // size) * size
         return [(parameter, place)], place + size, size
+    if not parameter.fields:
+        return [], start + 1, 1  # of functions alone
     alignment = max(_layout(each)[2] for each in parameter.fields)
     found: list[tuple[Parameter, int]] = []
     end = -(-start // alignment) * alignment

@@ -26,6 +26,7 @@ __all__ = ["adopt", "adopted", "patched", "print_adopted", "print_patched", "why
 @options.file_argument("files", "FILE|DIR...")
 @option("--metric", "NAME", "Error metric of the outputs, as 'mptune tune' takes it.", show_default="NRMSE")
 @options.of_programs
+@option("--time-limit time_limit_s", "SECONDS", "How long a run of the program may take.", default=60.0)
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
 @options.as_json
 def adopt(output: Path | None, json: bool, **given: Any) -> None:

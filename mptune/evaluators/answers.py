@@ -24,8 +24,6 @@ from mptune.widening import widened
 
 __all__ = ["OwnAnswer", "WideAnswer", "on_host", "with_reference"]
 
-#: Two runs in the widest types may differ by the order of additions, not by more.
-_LARGEST_DIFFERENCE: Final = 1e-6
 #: So many values hardly are all rounded right by chance.
 _MANY: Final = 20
 #: An error that is the method's own, not of fp64: the wide answer is given more than this share of it.
@@ -48,6 +46,8 @@ class OwnAnswer:
     #: What messages say it is computed in, and whether that is wider than what any configuration has.
     types: str = "its widest types"
     is_wide: bool = False
+    #: Two runs in the widest types, which may be fp32, may differ by the order of additions, not by more.
+    largest_difference: float = 1e-6
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class OwnAnswer:
         if all(np.array_equal(first[name], second[name]) for name in first):
             return first
         error = evaluate_outputs(second, first, self._metrics, inputs).metrics["error"]
-        if not error <= _LARGEST_DIFFERENCE:
+        if not error <= self.largest_difference:
             raise KernelError(
                 f"{self._application.called} gives another answer from run to run, on the same inputs in its widest "
                 f"types: the error of one against the other is {error:.3g}; give a reference, or find out what changes"

@@ -5,12 +5,12 @@
 
 // Device code may call the functions of C that CUDA offers it; constexpr ones it may call anyhow.
 #pragma clang force_cuda_host_device begin
+#include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #pragma clang force_cuda_host_device end
 #include <algorithm>
-#include <cassert>
 #include <cfloat>
 #include <climits>
 #include <cstdint>

@@ -4,7 +4,8 @@
 //   operations.jsonl  each operation that differs from all before it, one a line
 //   sequence.bin      the operations as they happened: for each the number of its line (4 bytes)
 //   contents.bin, contents.jsonl   data, each once: offset and length in the file
-//   ended.json        how the record ended; a program that crashed leaves "crashed" with the launch it was in
+//   ended.json        how the record ended, and what kernels took; a program that crashed, or was told to end
+//                     (SIGTERM), leaves "crashed" or "stopped" with the launch it was in
 // $MPTUNE_CAPTURE_PLAN names a file with the numbers of operations whose data are wanted, in order; without one no data
 // are kept. $MPTUNE_CAPTURE_BYTES bounds contents.bin, $MPTUNE_MEMORY_BYTES what the device has,
 // $MPTUNE_WORKERS the threads. $MPTUNE_WRITES is the folder that files go to which the program writes.
@@ -190,6 +191,35 @@ std::string after_equals(const char* function) {
     return whole.substr(start, (end == std::string::npos ? whole.rfind(']') : end) - start);
 }
 
+// What the launches of a kernel took so far. For a signal as well: in memory that stays where it is.
+struct spent {
+    const char* kernel;
+    u64 launches, nanoseconds;
+};
+spent all_spent[64];
+unsigned spent_count = 0;
+
+void spend(const char* kernel, u64 nanoseconds) {
+    unsigned i = 0;
+    while (i < spent_count && all_spent[i].kernel != kernel && strcmp(all_spent[i].kernel, kernel) != 0) ++i;
+    if (i == sizeof all_spent / sizeof *all_spent) return;
+    if (i == spent_count) all_spent[spent_count++].kernel = kernel;
+    ++all_spent[i].launches;
+    all_spent[i].nanoseconds += nanoseconds;
+}
+
+// The same as JSON; returns its length.
+int write_spent(char* room, size_t size) {
+    int length = snprintf(room, size, "[");
+    for (unsigned i = 0; i < spent_count && length < static_cast<int>(size); ++i) {
+        const spent& s = all_spent[i];
+        length += snprintf(room + length, size - length, "%s{\"kernel\": \"%s\", \"launches\": %llu, \"seconds\": %.3f}",
+                           i > 0 ? ", " : "", s.kernel, s.launches, s.nanoseconds * 1e-9);
+    }
+    if (length < static_cast<int>(size)) length += snprintf(room + length, size - length, "]");
+    return length;
+}
+
 class recorder {
   public:
     recorder() {
@@ -276,19 +306,22 @@ class recorder {
         }
     }
 
-    // For a signal: notes where a program crashed with nothing but system calls.
-    void crashed(int number, const site* at) {
+    // For a signal: notes where a program was with nothing but system calls.
+    void ended_by(int number, const site* at, u64 since) {
         if (!is_on()) return;
-        char path[PATH_MAX], message[1024];
+        static char path[PATH_MAX], message[1 << 14];
         snprintf(path, sizeof path, "%s/ended.json", folder.c_str());
         const int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
         if (file < 0) return;
-        const int length =
-            at != nullptr ? snprintf(message, sizeof message,
-                                     "{\"ended\": \"crashed\", \"signal\": %d, \"kernel\": \"%s\", \"file\": \"%s\", "
-                                     "\"line\": %d}\n",
-                                     number, at->kernel, at->file, at->line)
-                          : snprintf(message, sizeof message, "{\"ended\": \"crashed\", \"signal\": %d}\n", number);
+        int length = snprintf(message, sizeof message, "{\"ended\": \"%s\", \"signal\": %d, \"kernels\": ",
+                              number == SIGTERM ? "stopped" : "crashed", number);
+        length += write_spent(message + length, sizeof message / 2);
+        if (at != nullptr) {
+            length += snprintf(message + length, sizeof message - length,
+                               ", \"kernel\": \"%s\", \"file\": \"%s\", \"line\": %d, \"running_s\": %.3f", at->kernel,
+                               at->file, at->line, (mptune_nanoseconds() - since) * 1e-9);
+        }
+        length += snprintf(message + length, sizeof message - length, "}\n");
         if (::write(file, message, length) < 0) return;
         ::close(file);
     }
@@ -308,11 +341,12 @@ class recorder {
 };
 
 const site* running = nullptr;
+u64 running_since = 0;
 
 recorder& record();
 
 void crash(int number) {
-    record().crashed(number, running);
+    record().ended_by(number, running, running_since);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -333,7 +367,7 @@ recorder& record() {
             struct sigaction action {};
             action.sa_handler = crash;
             action.sa_flags = SA_ONSTACK | SA_RESETHAND;
-            for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(number, &action, nullptr);
+            for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM}) sigaction(number, &action, nullptr);
         }
         return made;
     }();
@@ -713,7 +747,7 @@ void launch(const site& at, const code& run, const void* call, const argument* a
     double& block_ns = known->try_emplace(reinterpret_cast<const void*>(run.thread), unknown_ns_of_thread * in_block).first->second;
     const bool is_short = block_ns * static_cast<double>(blocks) < worth_waking_ns;
     const unsigned workers = run.in_order || is_short ? 1 : all_workers < blocks ? all_workers : blocks;
-    const u64 began = mptune_nanoseconds();
+    const u64 began = running_since = mptune_nanoseconds();
     running_grid work{&run, call};
     const mptune_host::entry& kernel = run.row == nullptr ? as_fibers : as_loops;
     if (workers <= 1) {
@@ -724,7 +758,9 @@ void launch(const site& at, const code& run, const void* call, const argument* a
                                                    static_cast<unsigned>(shape.shared), all_workers);
         if (time < 0) last_error = cudaErrorLaunchOutOfResources;
     }
-    block_ns = static_cast<double>(mptune_nanoseconds() - began) / static_cast<double>(blocks);
+    const u64 took = mptune_nanoseconds() - began;
+    block_ns = static_cast<double>(took) / static_cast<double>(blocks);
+    spend(at.kernel, took);
     running = outer;
     if (r.is_on()) {
         see_writes_of_device();

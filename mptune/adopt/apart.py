@@ -1,0 +1,198 @@
+"""Runs of what was written of a program, in processes of their own: a run may crash, or never end.
+
+Numbers that are rounded, or changed, lead some kernels out of their arrays, and others to no convergence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.adopt.parsing import ProgramError
+from mptune.backends import get_backend
+from mptune.buffers.data import make_inputs
+from mptune.buffers.draws import FIRST, Draw, Stream
+from mptune.errors import LaunchError, MptuneError
+from mptune.evaluators.instrument import Instrument
+from mptune.kernel import Application
+from mptune.kernel.limits import widest
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.processes import Channel, ChildEnded, PythonChild
+from mptune.registry import load_tunable
+from mptune.space.configuration import Value
+
+__all__ = ["InstrumentApart", "answer", "has_fresh_answer"]
+
+#: How long a run may take for a start, with what is compiled for it.
+_STARTING_S: Final = 60.0
+_ANSWER_S: Final = 300.0
+#: By how much a fresh input may change the size of an answer.
+_LARGEST_CHANGE: Final = 4.0
+
+Outputs = Mapping[str, NDArray[Any]]
+
+
+def answer(definition: Path) -> Outputs:
+    """Return the outputs of what was written, in the program's own types.
+
+    Raises:
+        ProgramError: it crashed, or did not end.
+        MptuneError: it cannot be run.
+    """
+    child = PythonChild("mptune.adopt.apart:tell_answer", keeps_output=True)
+    try:
+        child.send(str(definition))
+        found: Outputs | MptuneError = child.receive(_ANSWER_S)
+    except TimeoutError:
+        raise ProgramError(f"{definition.stem}: what was written did not end within {_ANSWER_S:g} s") from None
+    except ChildEnded as ended:
+        raise ProgramError(
+            f"{definition.stem}: what was written of the program {ended.how}; please report this with the program"
+        ) from None
+    finally:
+        child.kill()
+    if isinstance(found, MptuneError):
+        raise found
+    return found
+
+
+def has_fresh_answer(definition: Path) -> bool:
+    """Whether a fresh input has another answer than the first one, of about the same size."""
+    child = PythonChild("mptune.adopt.apart:tell_change", keeps_output=True)
+    try:
+        child.send(str(definition))
+        return child.receive(_STARTING_S) is True
+    except (ChildEnded, TimeoutError):
+        return False
+    finally:
+        child.kill()
+
+
+class InstrumentApart:
+    """An :class:`~mptune.evaluators.instrument.Instrument` that goes on after runs that crash or do not end.
+
+    Args:
+        definition: of what is run.
+        flags: of the compiler.
+        limit_s: how long a run may take, once one has been made.
+
+    Attributes:
+        tunable: what is run.
+
+    Raises:
+        LaunchError: it does not even run in its widest types.
+        MptuneError: it cannot be run so.
+    """
+
+    def __init__(self, definition: Path, *, flags: Sequence[str], limit_s: float) -> None:
+        self.tunable = load_tunable(definition)
+        self._given = (str(definition), tuple(flags))
+        self._limit_s = limit_s
+        self._start()
+
+    def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
+        """Return the error metrics of a signature; an infinite error where its run crashes or does not end.
+
+        Raises:
+            MptuneError: as of :meth:`~mptune.evaluators.instrument.Instrument.errors`.
+        """
+        try:
+            self._child.send(dict(signature))
+            return _raised(self._child.receive(self._limit_s))
+        except (ChildEnded, TimeoutError):
+            self._child.kill()
+            self._start()
+            return {"error": math.inf}
+
+    def close(self) -> None:
+        """End the process."""
+        self._child.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        self._child = PythonChild("mptune.adopt.apart:serve", keeps_output=True)
+        try:
+            self._child.send(self._given)
+            _raised(self._child.receive(_STARTING_S))
+        except (ChildEnded, TimeoutError):
+            self._child.kill()
+            raise LaunchError(f"{self.tunable.name}: its instrumented build crashes, or does not end") from None
+        except MptuneError:
+            self._child.kill()
+            raise
+
+
+def _raised(found: dict[str, float] | MptuneError) -> dict[str, float]:
+    if isinstance(found, MptuneError):
+        raise found
+    return found
+
+
+# -- in the child --------------------------------------------------------------------------------
+
+
+def serve(channel: Channel) -> None:
+    """Answer with the errors of signatures, those in the widest types first."""
+    definition, flags = channel.recv()
+    try:
+        tunable = load_tunable(Path(definition))
+        with Instrument(tunable, tunable.resolve_sizes(), flags=flags) as instrument:
+            channel.send(instrument.errors({}))
+            while True:
+                channel.send(_errors_or_why_not(instrument, channel.recv()))
+    except MptuneError as error:
+        channel.send(error)
+
+
+def _errors_or_why_not(instrument: Instrument, signature: Mapping[str, Value]) -> dict[str, float] | MptuneError:
+    try:
+        return instrument.errors(signature)
+    except MptuneError as error:
+        return error
+
+
+def tell_answer(channel: Channel) -> None:
+    """Answer with the outputs of a definition."""
+    try:
+        channel.send(_outputs(Path(channel.recv()), FIRST))
+    except MptuneError as error:
+        channel.send(error)
+
+
+def tell_change(channel: Channel) -> None:
+    """Answer whether a fresh input of a definition has another answer than the first one, of about the same size."""
+    definition = Path(channel.recv())
+    first, fresh = (_outputs(definition, draw) for draw in (FIRST, Draw(Stream.UNSEEN)))
+    changes = []
+    for name, values in first.items():
+        if values.dtype.kind == "f":
+            one, other = (np.linalg.norm(found.astype(np.float64).ravel()) for found in (values, fresh[name]))
+            is_like = bool(np.isfinite(fresh[name]).all()) and one / _LARGEST_CHANGE <= other <= one * _LARGEST_CHANGE
+            changes.append(is_like and not np.array_equal(values, fresh[name]))
+    channel.send(bool(changes) and all(changes))
+
+
+def _outputs(definition: Path, draw: Draw) -> Outputs:
+    """Return the outputs of what was written, in the program's own types."""
+    application = load_tunable(definition)
+    assert isinstance(application, Application)
+    sizes = application.resolve_sizes()
+    backend = get_backend("host")
+    given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0, draw))
+    configuration = widest(application, sizes, backend.device.constraints())[0]
+    launcher = ApplicationLauncher(application, configuration, backend)
+    try:
+        outputs, _ = launcher.run(given, all_sizes, Arrays())
+    finally:
+        launcher.close()
+    return outputs

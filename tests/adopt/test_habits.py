@@ -1,0 +1,74 @@
+"""What programs do that nobody thought of: ways of writing, runs that crash or take too long, missing barriers."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.apart import InstrumentApart
+from mptune.adopt.parsing import ProgramError
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def test_ways_of_writing_that_many_programs_have(tmp_path: Path) -> None:
+    made, document = adopt(AdoptSettings((PROGRAMS / "habits",)), tmp_path / "habits")
+    assert document["program"]["check"] == "passed"
+    assert document["program"]["sources"] == [str(PROGRAMS / "habits" / "main.cu")]
+    # Loops of the host are not taken for kernels, nor is what they check for an answer.
+    assert [kernel["name"] for kernel in document["kernels"]] == ["sharpen_Grow_double", "cut"]
+    assert {buffer["name"] for buffer in document["buffers"] if buffer["role"] == "output"} == {"out", "d_whole"}
+    assert document["errors"]["out"] < 1e-14
+    template = (tmp_path / "habits" / "sharpen_Grow_double.cu.j2").read_text()
+    assert "#define POLE (mp::sqrt<{{ policy }}>(3.0_num) - 2.0_num)" in template
+    assert "#define SHARE mp::pow<{{ policy }}>(0.5_num, 3.0_num)" in template
+    assert made.kernels == {"sharpen_Grow_double": 1, "cut": 1}
+
+
+def test_a_launch_that_leaves_out_a_parameter_with_a_default_is_told(tmp_path: Path) -> None:
+    for file in (PROGRAMS / "habits").iterdir():
+        (tmp_path / file.name).write_text(file.read_text().replace("d_out, n, false)", "d_out, n)"))
+    with pytest.raises(
+        ProgramError, match=r"^main\.cu:20: sharpen is launched without halves, which has a default; write"
+    ):
+        adopt(AdoptSettings((tmp_path / "main.cu",)), tmp_path / "adopted")
+
+
+def test_threads_that_count_on_running_in_step_are_told_where_a_barrier_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError) as raised:
+        adopt(AdoptSettings((PROGRAMS / "out_of_step.cu",)), tmp_path / "turned")
+    first, second = str(raised.value).splitlines()
+    assert first.endswith("its own check fails on this machine's processor: FAILED at 0")
+    assert second.endswith("__syncthreads() has to stand between, in turned (out_of_step.cu:7)")
+
+
+def test_types_that_lead_out_of_an_array_are_hopeless_and_the_rest_goes_on(tmp_path: Path) -> None:
+    adopt(AdoptSettings((PROGRAMS / "led_astray.cu",), types=1), tmp_path / "together")
+    record = json.loads((tmp_path / "together" / "adopted.json").read_text())
+    assert len(record["parameters"]) == 1
+    made, _ = adopt(AdoptSettings((PROGRAMS / "led_astray.cu",)), tmp_path / "alone")
+    (place,) = [p.name for p in made.parameters if "pick.place" in p.members]
+    (weight,) = [p.name for p in made.parameters if "pick.weight" in p.members]
+    with InstrumentApart(tmp_path / "alone" / "alone.py", flags=["-O1"], limit_s=60) as instrument:
+        names = {name.rpartition(".")[2]: name for name in instrument.tunable.parameter_names}
+        assert instrument.errors({names[place]: "fp16"}) == {"error": math.inf}
+        assert instrument.errors({names[weight]: "fp16"})["error"] < 1e-15
+
+
+def test_a_run_that_takes_too_long_is_told_with_its_kernels_and_what_to_make_smaller(tmp_path: Path) -> None:
+    text = (
+        (PROGRAMS / "misbehaving.cu").read_text().replace("#include <vector>", "#include <vector>\n#define CELLS 5000")
+    )
+    (tmp_path / "endless.cu").write_text(text)
+    with pytest.raises(ProgramError) as raised:
+        adopt(AdoptSettings((tmp_path / "endless.cu",), ("hang",), time_limit_s=1.0), tmp_path / "endless")
+    first, second = str(raised.value).splitlines()
+    assert "with arguments hang, did not end within 1 s and was ended: " in first
+    assert " launches of fill took " in first
+    assert (
+        "smaller arguments behind --, or macros (CELLS=5000) with -D NAME=VALUE; adopt --time-limit SECONDS" in second
+    )
