@@ -26,6 +26,7 @@ from mptune.adopt.parsing import (
     TranslationUnit,
     parse,
 )
+from mptune.adopt.rewriting import blanked, has_device_code
 from mptune.cplusplus import Token, tokens
 from mptune.errors import did_you_mean
 
@@ -330,10 +331,15 @@ def read(
         ProgramError: a file is missing or does not parse, or there is no kernel or loop in it, or none of a name.
     """
     units = parse(files, defines, includes)
-    changed, refused = outlined(units, loops)
-    originals = tuple(file for unit in units for file in unit.files() if file.path in changed)
+    found = [file for unit in units for file in unit.files()]
+    changed = _with_own_vectors(found)
     if changed:
         units = parse(files, defines, includes, changed)
+    cut, refused = outlined(units, loops)
+    if cut:
+        changed |= cut
+        units = parse(files, defines, includes, changed)
+    originals = tuple(file for file in found if file.path in changed)
     readers = [_UnitReader(unit) for unit in units]
     texts = {source.path: source for unit in units for source in unit.files()}
     launches = {(launch.extent, launch.kernel): launch for reader in readers for launch in reader.launches}
@@ -366,6 +372,30 @@ def read(
     return dataclasses.replace(program, tuned=_tuned(program, kernels))
 
 
+_VECTOR: Final = r"(?:u?(?:char|short|int|long|longlong)|float|double)[1-4]"
+_OWN_VECTOR: Final = re.compile(rf"\b(?:struct|class)\s+({_VECTOR})\s*\{{|\}}\s*({_VECTOR})\s*;")
+
+
+def _with_own_vectors(files: Sequence[SourceFile]) -> dict[Path, str]:
+    """Return the files of plain C++ that change since it has structs of its own with the names of CUDA's vectors.
+
+    Its kernels are compiled with headers that have those, too: its own get another name.
+    """
+    code = {file.path: blanked(file.text) for file in files}
+    names = {name for text in code.values() for found in _OWN_VECTOR.findall(text) for name in found if name}
+    if not names or any(has_device_code(text) or _INCLUDES_CUDA.search(text) for text in code.values()):
+        return {}
+    named = re.compile(rf"\b(?:make_)?(?:{'|'.join(sorted(names))})\b")
+    changed = {}
+    for file in files:
+        text = file.text
+        for place in reversed([found.end() for found in named.finditer(code[file.path])]):
+            text = f"{text[:place]}_{text[place:]}"
+        if text != file.text:
+            changed[file.path] = text
+    return changed
+
+
 def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
     """Return the labels of the kernels that a user names: of a template, by its name, all instantiations."""
     labels: list[str] = []
@@ -383,6 +413,7 @@ def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
 _TYPES: Final = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE")
 _TYPEDEFS: Final = ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL")
 _RUNTIME: Final = re.compile(r"(cuda|hip)[A-Z]\w+")
+_INCLUDES_CUDA: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:cuda|hip|vector_)", re.MULTILINE)
 _HIP_PLACE: Final = re.compile(r"hip(Thread|Block|Grid)(Idx|Dim)_(\w)")
 _PLACE: Final = re.compile(r"(threadIdx|blockIdx|blockDim|gridDim)\.")
 #: The index of a thread among all of them, and how many there are, in a text without spaces.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["KernelFacts", "facts_of", "has_device_code", "rewritten", "without_definitions"]
+__all__ = ["KernelFacts", "blanked", "facts_of", "has_device_code", "rewritten", "without_definitions"]
 
 _BLANKED: Final = re.compile(
     r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'', re.DOTALL

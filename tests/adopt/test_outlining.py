@@ -226,3 +226,16 @@ def test_a_program_whose_loops_are_all_refused_says_why(tmp_path: Path) -> None:
     path.write_text(f'#include <cstdio>\nint main() {{\n{PARALLEL}for (int i = 0; i < 3; i++) std::puts("");\n}}\n')
     with pytest.raises(ProgramError, match=r"all\.cpp:4: the loop in main cannot be adopted: it calls puts"):
         adopt(AdoptSettings((path,)), tmp_path / "adopted")
+
+
+def test_structs_of_c_plus_plus_may_have_the_names_of_cudas_vectors(tmp_path: Path) -> None:
+    source = PROGRAMS / "own_vectors.cpp"
+    _, document = adopt(AdoptSettings((source,)), tmp_path / "lengths")
+    assert document["program"]["check"] == "passed"
+    assert max(document["errors"].values()) < 1e-15
+    assert {(buffer["name"], buffer["elements"], buffer["role"]) for buffer in document["buffers"]} == {
+        ("points", 6000, "input"),
+        ("lengths", 2000, "output"),
+    }
+    assert {"double3_.x", "double3_.y", "double3_.z"} in [set(each["members"]) for each in document["parameters"]]
+    assert (tmp_path / "lengths" / "program" / source.name).read_text() == source.read_text()
