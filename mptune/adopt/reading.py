@@ -416,6 +416,11 @@ _RUNTIME: Final = re.compile(r"(cuda|hip)[A-Z]\w+")
 _INCLUDES_CUDA: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:cuda|hip|vector_)", re.MULTILINE)
 _HIP_PLACE: Final = re.compile(r"hip(Thread|Block|Grid)(Idx|Dim)_(\w)")
 _PLACE: Final = re.compile(r"(threadIdx|blockIdx|blockDim|gridDim)\.")
+#: A cast of one of these to a type that has room for any index, in a text without spaces.
+_ROOM: Final = r"(?:unsigned|int|unsignedint|(?:unsigned)?(?:long)?long|(?:std::)?(?:size_t|u?int(?:32|64)_t))"
+_PLACE_CAST: Final = re.compile(
+    rf"(?:\({_ROOM}\)|static_cast<{_ROOM}>)(?=\(?(?:threadIdx|blockIdx|blockDim|gridDim)\.)"
+)
 #: The index of a thread among all of them, and how many there are, in a text without spaces.
 _INDEX: Final = re.compile(
     r"\(?(?:blockIdx\.(\w)\)?\*\(?blockDim|blockDim\.(\w)\)?\*\(?blockIdx)\.(?:\1|\2)\)?\+\(?threadIdx\.(?:\1|\2)\b"
@@ -503,7 +508,7 @@ class _UnitReader:
                 calls=tuple(self._facts(function).calls.values()),
                 has_barrier="__syncthreads" in text,
                 has_shared="__shared__" in text or "HIP_DYNAMIC_SHARED" in text,
-                is_flat=_PLACE.search(_INDEX.sub("", text)) is None,
+                is_flat=_PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
                 asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
             )
         )
