@@ -68,10 +68,11 @@ struct virtual_threads {
 };
 
 
-// How many columns a tile has at most: what its threads keep has to fit into the registers of one on a GPU, and as often
-// as there are threads their code is written out there.
+// How many columns a tile has. On a GPU at most: what its threads keep has to fit into the registers of one, and as often
+// as there are threads their code is written out there. On the host at least: enough for vectors, so that a thread does
+// the work of those next to it in the block, too, and the last ones have none left.
 #if defined(MPTUNE_HOST)
-constexpr int tile_columns(int columns, int) { return columns; }
+constexpr int tile_columns(int columns, int) { return columns < 32 ? 32 : columns; }
 #else
 constexpr __device__ int tile_columns(int columns, int rows) { return columns * rows > 16 ? 16 / rows : columns; }
 #endif
@@ -82,19 +83,25 @@ struct whole_tile {
     static constexpr int columns = Columns, rows = Rows;
     indices first, step;
 
-    // The part of what a thread does, which is `Parts` tiles side by side.
-    template <int Parts>
+    // A part of what a thread does, which is `PerThread` columns, where these are more than one tile.
+    template <int PerThread>
     static MPTUNE_INLINE whole_tile here(int part) {
 #if defined(MPTUNE_HOST)
-        const int x = ((blockIdx.x * blockDim.x + threadIdx.x) * Parts + part) * Columns;
+        const int x = blockIdx.x * blockDim.x * PerThread + threadIdx.x * Columns;
         const int y = (blockIdx.y * blockDim.y + threadIdx.y) * Rows;
         if (x < 0 || y < 0) __builtin_unreachable();
         return {{x, y, blockIdx.z * blockDim.z + threadIdx.z}, {1, 1, 1}};
 #else
-        return {{(blockIdx.x * Parts + part) * blockDim.x * Columns + threadIdx.x,
+        return {{(blockIdx.x * (PerThread / Columns) + part) * blockDim.x * Columns + threadIdx.x,
                  blockIdx.y * blockDim.y * Rows + threadIdx.y, blockIdx.z * blockDim.z + threadIdx.z},
                 {blockDim.x, blockDim.y, 1}};
 #endif
+    }
+    // Where the tiles of this block end, of so many threads in all.
+    template <int PerThread>
+    static MPTUNE_INLINE int end(int threads) {
+        const int here = PerThread < Columns ? (blockIdx.x + 1) * blockDim.x * PerThread : threads;
+        return here < threads ? here : threads;
     }
     static constexpr MPTUNE_INLINE int present_columns() { return Columns; }
     static constexpr MPTUNE_INLINE int present_rows() { return Rows; }
@@ -195,10 +202,16 @@ struct per_row {
 // In it, what each thread does stands in braces behind EACH_THREAD. The compiler makes vectors of it. Between such blocks
 // is what is the same for all: loops, above all. What a thread keeps from one to the next is declared outside,
 // `mp::per_tile<Tile, float> sum_of;`, and OF_THREAD(sum) is the thread's.
+// g++ unrolls both loops once it has made vectors of the one inside, which has too many rounds for it to do so before.
 #define EACH_THREAD                                                                                  \
-    MPTUNE_UNROLL for (int mptune_row = 0; mptune_row < mptune_tile.present_rows(); ++mptune_row)    \
-        VECTOR_LOOP for (int mptune_column = 0; mptune_column < mptune_tile.present_columns(); ++mptune_column) \
+    MPTUNE_TILE_LOOP for (int mptune_row = 0; mptune_row < mptune_tile.present_rows(); ++mptune_row) \
+        MPTUNE_TILE_LOOP for (int mptune_column = 0; mptune_column < mptune_tile.present_columns(); ++mptune_column) \
             if ([[maybe_unused]] const mp::indices threadIdx = mptune_tile.thread(mptune_column, mptune_row); true)
+#if defined(MPTUNE_HOST) && !defined(__clang__)
+#define MPTUNE_TILE_LOOP
+#else
+#define MPTUNE_TILE_LOOP _Pragma("unroll")
+#endif
 #define OF_THREAD(name) auto& name = name##_of(mptune_column, mptune_row)
 
 // Makes a call, with THIS_TILE, for the tile of a thread of the grid. `has_work` says, with TILE_THREAD, whether a virtual
@@ -209,15 +222,18 @@ struct per_row {
         using mptune_index = decltype(mp::indices::x);                                                              \
         constexpr int mptune_width = mp::detail::tile_columns(columns, rows), mptune_height = rows;                 \
         using mptune_tiles = mp::detail::whole_tile<mptune_width, mptune_height>;                                   \
-        static_assert((columns) % mptune_width == 0, "as many threads as a power of two");                          \
+        constexpr int mptune_parts = (columns) < mptune_width ? 1 : (columns) / mptune_width;                       \
+        static_assert((columns) % mptune_width == 0 || mptune_width % (columns) == 0, "a power of two of threads"); \
         using mptune_cut = mp::detail::cut_tile<mptune_width, mptune_height>;                                       \
         const mp::indices mptune_block{0, 0, 0}, mptune_grid{1, 1, 1};                                              \
         const mp::indices mptune_extents{x_threads, y_threads, z_threads};                                          \
-        UNROLL(1) for (int mptune_part = 0; mptune_part < (columns) / mptune_width; ++mptune_part) {                \
-            const auto mptune_whole = mptune_tiles::template here<(columns) / mptune_width>(mptune_part);           \
+        const auto mptune_end = mptune_index(mptune_tiles::template end<(columns)>(x_threads));                     \
+        UNROLL(1) for (int mptune_part = 0; mptune_part < mptune_parts; ++mptune_part) {                            \
+            const auto mptune_whole = mptune_tiles::template here<(columns)>(mptune_part);                          \
+            if (mptune_whole.first.x >= mptune_end) continue;                                                       \
             const auto mptune_works = [&](int mptune_column, int mptune_row) {                                      \
                 const mp::indices mptune_thread = mptune_whole.thread(mptune_column, mptune_row);                   \
-                return mptune_thread.x < mptune_index(x_threads) && mptune_thread.y < mptune_index(y_threads) &&    \
+                return mptune_thread.x < mptune_end && mptune_thread.y < mptune_index(y_threads) &&                 \
                        mptune_thread.z < mptune_index(z_threads) && (has_work);                                     \
             };                                                                                                      \
             /* Compilers make vectors of this alone; where the edge is, is found out at the edge. */                \

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import signal
 import statistics
 import subprocess
@@ -12,9 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host_kernels import build, run
+from host_kernels import CACHE, build, run
 
+from mptune.backends.base import CompileOptions
+from mptune.backends.host import HostBackend
+from mptune.backends.host_compiler import HostCompiler, find_compiler
 from mptune.errors import CompileError, LaunchError
+from mptune.prelude import prelude
 
 SWITCHES = [pytest.param((), id="assembly"), pytest.param(("-DMPTUNE_UCONTEXT",), id="ucontext")]
 
@@ -239,7 +245,7 @@ sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 import resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 import numpy as np
-from host_kernels import build, run
+from host_kernels import CACHE, build, run
 body = '''
 extern "C" __global__ void deep(int* out) {{
     volatile char big[70000];
@@ -472,3 +478,46 @@ def test_a_launch_takes_no_longer_because_other_tasks_have_the_processor() -> No
     assert any(wall_ms > 1.3 * took_ms for took_ms, _, wall_ms in launches)
     took, worked = (statistics.median(column) for column in list(zip(*launches, strict=True))[:2])
     assert 0.7 * worked < took <= 1.05 * worked
+
+
+PRODUCT = """
+__device__ bool product_has_work(const float* a, const float* b, float* c, int n, VIRTUAL_INDICES) {
+    return blockIdx.x * blockDim.x + threadIdx.x < n && blockIdx.y * blockDim.y + threadIdx.y < n;
+}
+template <class Tile>
+__device__ void product_tile(const float* a, const float* b, float* c, int n, TILE_INDICES) {
+    mp::per_tile<Tile, float> sum_of;
+    EACH_THREAD { OF_THREAD(sum); sum = 0; }
+    for (int k = 0; k < n; ++k) {
+        EACH_THREAD { OF_THREAD(sum); sum += a[threadIdx.y * n + k] * b[k * n + threadIdx.x]; }
+    }
+    EACH_THREAD { OF_THREAD(sum); c[threadIdx.y * n + threadIdx.x] = sum; }
+}
+extern "C" __global__ void product(const float* a, const float* b, float* c, int n) {
+    GRID_TILES(%d, %d, 160, 160, 1, product_has_work(a, b, c, n, TILE_THREAD), product_tile(a, b, c, n, THIS_TILE));
+}
+"""
+
+
+def product(columns, rows):
+    return f"{prelude()}\n{PRODUCT % (columns, rows)}\nMPTUNE_HOST_ENTRY(product)\n"
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(1, 1), (4, 2), (16, 4), (64, 1)])
+def test_tiles_of_any_width_do_every_thread_once(columns, rows):
+    backend = HostBackend(workers=3, cache=CACHE)
+    function = backend.device.load(backend.compiler.compile(product(columns, rows), "product", CompileOptions()))
+    a, b = np.random.default_rng(5).integers(-9, 9, (2, 150, 150)).astype(np.float32)
+    for across, down in [(8, 4), (3, 1), (64, 2)]:
+        c = np.full_like(a, np.nan)
+        grid = (-(-160 // (across * columns)), -(-160 // (down * rows)))
+        run(function, grid, (across, down), a, b, c, np.int32(150))
+        assert np.array_equal(c, a @ b)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of x86")
+@pytest.mark.parametrize(("columns", "rows"), [(1, 1), (4, 2), (16, 4)])
+def test_narrow_tiles_are_vectors_all_the_same(columns, rows):
+    compiler = HostCompiler(find_compiler("g++"), cache=CACHE)
+    listing = compiler.listing(product(columns, rows), "product", CompileOptions(architecture="x86-64-v4"))
+    assert len(re.findall(r"vfmadd\w+ps\s.*%zmm", listing)) >= rows
