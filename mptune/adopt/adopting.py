@@ -112,7 +112,7 @@ def adopt(
     on_progress("running the program")
     refused = _refused(program)
     try:
-        built = _built(program, files_in_phases(program.files, program.units))
+        built = _built(program, files_in_phases(program))
     except ProgramError as error:
         if not refused:
             raise

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from mptune.adopt import tiling
 from mptune.adopt.classes import math_function
-from mptune.adopt.parsing import Extent, Function, Node, SourceFile, TranslationUnit
+from mptune.adopt.parsing import Edits, Extent, Function, Node, SourceFile, TranslationUnit
+from mptune.adopt.reading import Kernel, Program
 from mptune.adopt.rewriting import blanked
 from mptune.cplusplus import tokens
 
@@ -61,6 +63,11 @@ _OTHER_WAITS: Final = re.compile(
     r"__sync(?!threads\b)\w+|__shfl\w*|__ballot\w*|__any(?:_sync)?|__all(?:_sync)?|__activemask|__match_\w+|__reduce_\w+"
 )
 _IN_BLOCK: Final = re.compile(r"threadIdx|hipThreadIdx_\w|__syncthreads")
+#: What a function does that has to know its thread, or to run in it from beginning to end.
+_OF_THREAD: Final = re.compile(r"threadIdx|hipThreadIdx_|atomic")
+_TILES_IN_LAYER: Final = tiling.Dialect(
+    "MPTUNE_EACH_OF_TILE", "auto& {0} = {0}_of[threadIdx.x];", "::mptune_layer::per_thread<{1}>", ""
+)
 #: Names that mean something in a phase.
 _TAKEN: Final = frozenset(("thread", "PHASE", "PIECE", "IN_PHASES"))
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
@@ -101,21 +108,26 @@ def in_phases(unit: TranslationUnit, function: Function, text: Callable[[Extent]
         return None
 
 
-def files_in_phases(files: Sequence[SourceFile], units: Sequence[TranslationUnit]) -> tuple[SourceFile, ...]:
+def files_in_phases(program: Program) -> tuple[SourceFile, ...]:
     """Return the files of a program, for this machine's processor, with kernels in phases where that is certain.
 
-    No line moves. A kernel whose name is used otherwise than for a launch, or that another has, too, stays as it is.
+    Kernels without barriers become tiles (:mod:`mptune.adopt.tiling`), where loops are the same for all threads: of a loop
+    over k inside of a thread no compiler makes vectors. The numbers of lines stay. A kernel whose name is used otherwise
+    than for a launch, or that another has, too, stays as it is.
     """
     bodies: dict[Extent, str | None] = {}
     of_name: dict[str, set[Extent]] = {}
-    texts = {file.path: file for file in files}
-    for unit in units:
+    texts = {file.path: file for file in program.files}
+    kernels = {(kernel.label, kernel.body): kernel for kernel in program.kernels}
+    for unit in program.units:
         for function in unit.functions:
             if function.is_kernel and function.body.file in texts:
                 of_name.setdefault(function.name, set()).add(function.body)
                 if function.body not in bodies:
-                    bodies[function.body] = in_phases(unit, function, texts[function.body.file].of, IN_LAYER)
-    code = "\n".join(blanked(file.text) for file in files)
+                    body = in_phases(unit, function, texts[function.body.file].of, IN_LAYER)
+                    kernel = kernels.get((function.label, function.body))
+                    bodies[function.body] = body or (_in_tiles(program, kernel) if kernel is not None else None)
+    code = "\n".join(blanked(file.text) for file in program.files)
     changes: dict[Path, list[tuple[int, int, str]]] = {}
     for name, places in of_name.items():
         (place, *others) = places
@@ -123,6 +135,20 @@ def files_in_phases(files: Sequence[SourceFile], units: Sequence[TranslationUnit
         if body is not None and not others and not _is_taken(name, code):
             changes.setdefault(place.file, []).append((place.start, place.end, body))
     return tuple(SourceFile(path, _replaced(file.text, changes.get(path, []))) for path, file in texts.items())
+
+
+def _in_tiles(program: Program, kernel: Kernel) -> str | None:
+    """Return the body of a kernel as the work of a row of a block's threads; None if it is not certain to do the same."""
+    called = " ".join(program.text(need.extent) for need in kernel.needs)
+    if kernel.has_barrier or kernel.has_shared or kernel.arguments or _OF_THREAD.search(called):
+        return None
+    tile = tiling.tiled(program, kernel, Edits(program.files), _TILES_IN_LAYER)
+    if tile is None:
+        return None
+    text = next(file.text for file in program.files if file.path == kernel.body.file)
+    line = text.count("\n", 0, kernel.body.end) + 1
+    condition = tile.condition or "return true;"
+    return f"{{\nMPTUNE_TILES(\n{condition}\n) {{\n{tile.body}\n}}\n}}\n#line {line}\n"
 
 
 def _is_taken(name: str, code: str) -> bool:

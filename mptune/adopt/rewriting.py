@@ -139,7 +139,7 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             has_address=name not in templates and count <= 1,
             waits=any(waits for waits, _ in known),
             counts=any(counts for _, counts in known),
-            is_in_phases="MPTUNE_PHASE" in uses.get(name, ()),
+            is_in_phases=not uses.get(name, set()).isdisjoint(("MPTUNE_PHASE", "MPTUNE_TILES")),
         )
     return facts
 

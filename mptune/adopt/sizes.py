@@ -271,7 +271,7 @@ def _run_again(
             given["loops"],
             given["kernels"],
         )
-        files = files_in_phases(program.files, program.units)
+        files = files_in_phases(program)
         has_loops = bool(program.originals)
         built = build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)
         run_in = Path(given["run_in"])

@@ -13,7 +13,7 @@ from mptune.adopt.classes import Choice, Literal, TypeClass, TypeClasses, TypeSl
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
-from mptune.adopt.tiling import UNROLL, tiled
+from mptune.adopt.tiling import UNROLL, of_templates, tiled
 from mptune.reserved import prelude_names, why_reserved
 
 __all__ = ["POLICY", "Template", "class_of", "fields_of", "template"]
@@ -185,7 +185,8 @@ def template(
         def call(suffix: str, last: str) -> str:
             return f"{function}_{suffix}({', '.join([*names, last])})"
 
-    tile = tiled(program, kernel, own, f"UNROLL({_OPEN}{UNROLL}{_CLOSE})") if threads else None
+    dialect = of_templates(f"UNROLL({_OPEN}{UNROLL}{_CLOSE})")
+    tile = tiled(program, kernel, own, dialect) if threads else None
     if tile is not None:
         rows = f"{_OPEN}per_thread_y{_CLOSE}" if len(threads) > 1 else "1"
         condition = call("has_work", "TILE_THREAD") if tile.condition else "true"

@@ -19,7 +19,7 @@ from typing import Any, Final
 from mptune.adopt.parsing import Edits, Extent, Function, Node, TranslationUnit
 from mptune.adopt.reading import Kernel, Program
 
-__all__ = ["UNROLL", "Tiled", "tiled"]
+__all__ = ["UNROLL", "Dialect", "Tiled", "of_templates", "tiled"]
 
 #: The parameter that says how often the innermost loops around a tile are unrolled.
 UNROLL: Final = "unroll"
@@ -42,6 +42,28 @@ _QUALIFIERS: Final = re.compile(r"\b(const|constexpr|register)\b")
 
 
 @dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a tile is written.
+
+    Attributes:
+        each: stands before what each thread does.
+        own: gives a thread what it keeps between two of these, with a place for its name.
+        kept: the type of what all of them keep, with places for "tile", "column" or "row" and for a type.
+        unroll: stands before the innermost loops around a tile; "" for nothing.
+    """
+
+    each: str
+    own: str
+    kept: str
+    unroll: str
+
+
+def of_templates(unroll: str) -> Dialect:
+    """Return how templates have it, with :data:`UNROLL` as it is written there."""
+    return Dialect("EACH_THREAD", "OF_THREAD({});", "mp::per_{}<Tile, {}>", unroll)
+
+
+@dataclass(frozen=True, slots=True)
 class Tiled:
     """The body of a kernel for a tile of its threads.
 
@@ -56,20 +78,20 @@ class Tiled:
     unrolls: bool
 
 
-def tiled(program: Program, kernel: Kernel, edits: Edits, unroll: str) -> Tiled | None:
+def tiled(program: Program, kernel: Kernel, edits: Edits, dialect: Dialect) -> Tiled | None:
     """Return a kernel's body for a tile of its threads; None where no loop is the same for all, or that is not known.
 
     Args:
         program: that it is of.
         kernel: one whose threads do not wait for each other.
         edits: what is changed in its text.
-        unroll: :data:`UNROLL`, as it is written in a template.
+        dialect: how it is written.
     """
     known = [(unit, function) for unit in program.units for function in unit.functions if function.is_kernel]
     for unit, function in known:
         if function.label == kernel.label and function.extent == kernel.extent:
             try:
-                return _Tiler(program, kernel, unit, function, edits, unroll).result()
+                return _Tiler(program, kernel, unit, function, edits, dialect).result()
             except _LeaveItError:
                 return None
     return None
@@ -133,9 +155,9 @@ class _Tiler:
     """Finds out what the body of a kernel becomes."""
 
     def __init__(
-        self, program: Program, kernel: Kernel, unit: TranslationUnit, function: Function, edits: Edits, unroll: str
+        self, program: Program, kernel: Kernel, unit: TranslationUnit, function: Function, edits: Edits, dialect: Dialect
     ) -> None:
-        self._unit, self._edits, self._unroll = unit, edits, unroll
+        self._unit, self._edits, self._dialect = unit, edits, dialect
         self._file = kernel.extent.file
         self._source = next(file.text for file in program.files if file.path == self._file)
         self._block = function.block
@@ -180,7 +202,7 @@ class _Tiler:
         if any(names.count(name) > 1 or f"{name}_of" in names for name in again):
             return None
         body = "\n".join(self._written(items, kept))
-        return Tiled(condition, body, self._unroll in body)
+        return Tiled(condition, body, bool(self._dialect.unroll) and self._dialect.unroll in body)
 
     # -- which threads do anything -------------------------------------------------------------
 
@@ -501,7 +523,7 @@ class _Tiler:
             if item.kind == "loop":
                 inner = list(self._written(item.inner, kept))
                 if "pragma" not in item.before and all(one.kind != "loop" for one in item.inner):
-                    item.before = "\n".join(filter(None, (item.before, self._unroll)))
+                    item.before = "\n".join(filter(None, (item.before, self._dialect.unroll)))
                 yield from item.before.splitlines()
                 yield f"{self._heading(item.node)} {{"
                 yield from (f"    {line}" for line in inner)
@@ -518,7 +540,8 @@ class _Tiler:
         for variable in declared:
             # What one axis says alone is the same in a whole column or row; what a thread changes is its own.
             extent = {_X: "column", _Y: "row"}.get(variable.axes, "tile")
-            yield f"mp::per_{extent}<Tile, {_QUALIFIERS.sub('', variable.type).strip()}> {variable.name}_of;"
+            type_of_it = _QUALIFIERS.sub("", variable.type).strip()
+            yield f"{self._dialect.kept.format(extent, type_of_it)} {variable.name}_of;"
         own: list[str] = []
         lines: list[str] = []
         for variable in sorted(
@@ -526,12 +549,12 @@ class _Tiler:
             key=lambda variable: variable.cursor.location.offset,
         ):
             if variable.cursor.hash in kept:
-                own.append(f"OF_THREAD({variable.name});")
+                own.append(self._dialect.own.format(variable.name))
             elif self._is_remade(variable):
                 lines.append(self._declaration(variable))
         for item in items:
             lines += self._statement(item, kept)
-        yield "EACH_THREAD {"
+        yield f"{self._dialect.each} {{"
         yield from (f"    {line}" for line in (*textwrap.wrap(" ".join(own), 100), *lines))
         yield "}"
 

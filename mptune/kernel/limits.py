@@ -57,9 +57,14 @@ def space_on(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> SearchSpa
 def widest(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> list[Configuration]:
     """Return some configurations with a baseline's types, from all over their space: what runs, only a launch knows.
 
+    Those come first whose other parameters are near the middle of their values: the least work for a thread is slow, on a
+    processor tens of times, and the most asks for much.
+
     Raises:
         EmptySpaceError: there is none.
     """
     space = space_on(tunable, sizes, limits).restrict(tunable.baseline_values())
     spread = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
-    return space.configurations(spread)
+    last = np.array([len(parameter.values) - 1 for parameter in space.parameters])
+    off = np.abs(space.codes(spread) - last / 2) / np.maximum(last, 1)
+    return space.configurations(spread[np.argsort(off.sum(axis=1), kind="stable")])

@@ -209,7 +209,7 @@ def functions(program):
 
 
 def test_programs_compute_the_same_in_phases_to_the_last_bit(program, tmp_path):
-    files = files_in_phases(program.files, program.units)
+    files = files_in_phases(program)
     assert "__syncthreads" not in files[0].text
     assert files[0].text.count("\n") == program.files[0].text.count("\n")
     printed = []

@@ -12,7 +12,7 @@ from vendor_compilers import needs, nvrtc
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import Edits
 from mptune.adopt.reading import read
-from mptune.adopt.tiling import Tiled, tiled
+from mptune.adopt.tiling import Tiled, of_templates, tiled
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler, find_compiler
@@ -51,7 +51,7 @@ def of_body(tmp_path: Path, body: str, helpers: str = "") -> Tiled | None:
         f"__global__ void one(double* out, const double* in, const int* first, int n, int m) {{\n{body}\n}}\n"
     )
     program = read([source])
-    return tiled(program, program.kernel("one"), Edits(program.files), "UNROLL(4)")
+    return tiled(program, program.kernel("one"), Edits(program.files), of_templates("UNROLL(4)"))
 
 
 @pytest.mark.parametrize(("columns", "rows", "unroll"), [(1, 1, 1), (4, 2, 2), (16, 1, 4), (8, 8, 1), (64, 4, 1)])

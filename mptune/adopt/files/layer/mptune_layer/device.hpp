@@ -121,6 +121,19 @@ struct per_thread {
     MPTUNE_DEVICE T& operator[](unsigned thread) { return of[thread]; }
 };
 
+// Neighbours in a row of threads.
+struct piece {
+    unsigned first, end;
+
+    // Goes on to the next ones of so many that have work.
+    template <class F>
+    MPTUNE_DEVICE bool next(unsigned count, F has_work) {
+        for (first = end; first < count && !has_work(first); ++first) {}
+        for (end = first; end < count && has_work(end); ++end) {}
+        return first < count;
+    }
+};
+
 template <class T>
 struct identity {
     using type = T;
@@ -157,6 +170,21 @@ MPTUNE_DEVICE T replace(T* address, Operation operation) {
                         if ([[maybe_unused]] const unsigned mptune_thread =                                         \
                                 (mptune_z * blockDim.y + mptune_y) * blockDim.x + mptune_x;                         \
                             true)
+
+// Stands before what a row of a block's threads does at once (mptune/adopt/tiling.py), with the body of a function that
+// says whether a thread has anything to do: the row falls into the pieces that have.
+#define MPTUNE_TILES(...)                                                                                           \
+    if ([[maybe_unused]] const uint3 blockIdx = ::blockIdx, blockDim = ::blockDim, gridDim = ::gridDim; true)       \
+        for (unsigned mptune_z = 0; mptune_z < blockDim.z; ++mptune_z)                                              \
+            for (unsigned mptune_y = 0; mptune_y < blockDim.y; ++mptune_y)                                          \
+                for (mptune_layer::piece mptune_piece{0, 0}; mptune_piece.next(blockDim.x, [&](unsigned mptune_x) { \
+                         [[maybe_unused]] const uint3 threadIdx{mptune_x, mptune_y, mptune_z};                      \
+                         __VA_ARGS__                                                                                \
+                     });)
+#define MPTUNE_EACH_OF_TILE                                                                                         \
+    MPTUNE_THREADS_IN_ANY_ORDER                                                                                     \
+    for (unsigned mptune_x = mptune_piece.first; mptune_x < mptune_piece.end; ++mptune_x)                           \
+        if ([[maybe_unused]] const uint3 threadIdx{mptune_x, mptune_y, mptune_z}; true)
 
 MPTUNE_DEVICE void __syncthreads() { mptune_layer::block_barrier(); }
 MPTUNE_DEVICE void __syncwarp(unsigned mask = 0xffffffffu) { mptune_layer::warp_barrier(mask); }
