@@ -8,6 +8,7 @@ import pytest
 
 from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel import In, InOut, Kernel, LaunchShape, Out, Range, Scalar, Sizes
+from mptune.kernel.limits import widest
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 
 
@@ -64,6 +65,16 @@ def test_baseline_is_widest_and_accurate() -> None:
         ]
     )
     assert narrow.baseline_values() == {"x_type": ("fp32",)}
+
+
+def test_what_can_run_in_the_widest_types_begins_in_the_middle() -> None:
+    tiles = [OrdinalParameter(name, [1, 2, 4, 8, 16]) for name in ("wide", "high")]
+    kernel = make(parameters=[*make().parameters, *tiles], constraints=["wide * high <= 64"])
+    found = widest(kernel, kernel.resolve_sizes(), ())
+    assert len(set(found)) == 4 * 22
+    assert {(c["x_type"], c["policy"]) for c in found} == {("fp64", "accurate")}
+    assert (found[0]["wide"], found[0]["high"]) == (4, 4)
+    assert {found[-1]["wide"], found[-1]["high"]} <= {1, 16}
 
 
 def test_sizes_read_as_attributes() -> None:

@@ -401,13 +401,13 @@ def capture(
                 f"{built.name}, run with arguments {' '.join(arguments) or '(none)'}, launches no kernel: "
                 f"does it need other arguments?{_last_words(first)}"
             )
-        _check_passed(built, first, may_fail)
+        _check_passed(built, first, before, may_fail)
         second, record, sequence = first, counted, order
         differences: list[str] = []
         if is_repeated:
             second, record = ran(2, _plan(before, order, whole))
-            _check_passed(built, second, may_fail)
             different, sequence = _read(record)
+            _check_passed(built, second, different, may_fail)
             differences = _differences(first, second, (before, order), (different, sequence))
         arrays = _data(record)
         files = {}
@@ -449,12 +449,30 @@ def _last_words(ran: Ran) -> str:
     return f"; the last it printed: {' / '.join(line[:200] for line in lines[-_LAST_LINES:])}" if lines else ""
 
 
-def _check_passed(built: Built, ran: Ran, may_fail: bool) -> None:
+def _check_passed(built: Built, ran: Ran, different: Sequence[Operation], may_fail: bool) -> None:
     """Raise CheckFailedError if a run says that its check failed."""
     if ran.check == "failed" and not may_fail:
         lines = f"{ran.output}\n{ran.errors}".splitlines()
         line = next(line.strip() for line in lines if re.search("(?i)fail|wrong|incorrect|unsucc", line))
-        raise CheckFailedError(f"{built.name} runs, but its own check fails on this machine's processor: {line[:200]}")
+        raise CheckFailedError(
+            f"{built.name} runs, but its own check fails on this machine's processor: {line[:200]}"
+            f"{_taken_in_part(different)}"
+        )
+
+
+def _taken_in_part(different: Sequence[Operation]) -> str:
+    """Say of what a program takes back half, as with the size of a float where there are doubles; "" if of nothing."""
+    sizes = {found.id: found.bytes for found in different if isinstance(found, Allocation)}
+    ends: dict[int, int] = {}
+    for copy in different:
+        if isinstance(copy, Copy) and copy.kind == "to_host" and copy.source is not None:
+            place = copy.source
+            ends[place.allocation] = max(ends.get(place.allocation, 0), place.offset + copy.bytes)
+    return "".join(
+        f"; of {sizes[id]:,} bytes on the device it takes back only half: is the size of that copy of another type?"
+        for id, end in ends.items()
+        if 2 * end == sizes.get(id)
+    )
 
 
 def _made(folder: Path) -> Path:

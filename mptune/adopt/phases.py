@@ -11,7 +11,7 @@ A kernel of which one of these is not certain is left as it is: its threads then
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -111,9 +111,9 @@ def in_phases(unit: TranslationUnit, function: Function, text: Callable[[Extent]
 def files_in_phases(program: Program) -> tuple[SourceFile, ...]:
     """Return the files of a program, for this machine's processor, with kernels in phases where that is certain.
 
-    Kernels without barriers become tiles (:mod:`mptune.adopt.tiling`), where loops are the same for all threads: of a loop
-    over k inside of a thread no compiler makes vectors. The numbers of lines stay. A kernel whose name is used otherwise
-    than for a launch, or that another has, too, stays as it is.
+    Kernels without barriers become tiles (:mod:`mptune.adopt.tiling`) where loops are the same for all threads: while
+    these are inside of a thread, compilers make no vectors. The numbers of lines stay. A kernel whose name is used
+    otherwise than for a launch, or that another has, too, stays as it is.
     """
     bodies: dict[Extent, str | None] = {}
     of_name: dict[str, set[Extent]] = {}
@@ -138,7 +138,7 @@ def files_in_phases(program: Program) -> tuple[SourceFile, ...]:
 
 
 def _in_tiles(program: Program, kernel: Kernel) -> str | None:
-    """Return the body of a kernel as the work of a row of a block's threads; None if it is not certain to do the same."""
+    """Return the body of a kernel as what rows of a block's threads do; None if it is not certain to do the same."""
     called = " ".join(program.text(need.extent) for need in kernel.needs)
     if kernel.has_barrier or kernel.has_shared or kernel.arguments or _OF_THREAD.search(called):
         return None

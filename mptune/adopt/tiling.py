@@ -155,7 +155,13 @@ class _Tiler:
     """Finds out what the body of a kernel becomes."""
 
     def __init__(
-        self, program: Program, kernel: Kernel, unit: TranslationUnit, function: Function, edits: Edits, dialect: Dialect
+        self,
+        program: Program,
+        kernel: Kernel,
+        unit: TranslationUnit,
+        function: Function,
+        edits: Edits,
+        dialect: Dialect,
     ) -> None:
         self._unit, self._edits, self._dialect = unit, edits, dialect
         self._file = kernel.extent.file

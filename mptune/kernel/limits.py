@@ -57,8 +57,8 @@ def space_on(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> SearchSpa
 def widest(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> list[Configuration]:
     """Return some configurations with a baseline's types, from all over their space: what runs, only a launch knows.
 
-    Those come first whose other parameters are near the middle of their values: the least work for a thread is slow, on a
-    processor tens of times, and the most asks for much.
+    Those come first whose other parameters are near the middle of their values: the least work for a thread is slow,
+    on a processor tens of times, and the most asks for much.
 
     Raises:
         EmptySpaceError: there is none.

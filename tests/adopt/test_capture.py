@@ -146,6 +146,7 @@ def misbehaving() -> Built:
         ("stray", r"SIGSEGV \(segmentation fault\) in stray, launched at misbehaving\.cu:16"),
         ("code", r"run with arguments code, exited with code 3; the last it printed: no file named data\.txt"),
         ("fail", r"its own check fails on this machine's processor: error 0\.5: Verification FAILED"),
+        ("half", r"value 63 is wrong: FAILED; of 512 bytes on the device it takes back only half: is the size of that"),
         ("nothing", r"launches no kernel: does it need other arguments"),
     ],
 )

@@ -11,7 +11,9 @@ from vendor_compilers import needs, nvrtc
 
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import Edits
+from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import read
+from mptune.adopt.running import build, run
 from mptune.adopt.tiling import Tiled, of_templates, tiled
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
@@ -42,6 +44,49 @@ def bench(application: Application):
     made = Bench(application, application.resolve_sizes("default"), get_backend("host"))
     yield made
     made.close()
+
+
+PRINTING = """
+int main() {
+    const int width = 45, height = 21, n = width * height;
+    static double in[n], out[n], moved[n], table[TERMS] = {0.5, 0.25, 0.125};
+    for (int i = 0; i < n; i++) in[i] = 1.0 + 0.01 * (i * 37 % 101);
+    blend<<<dim3(3, 3), dim3(16, 8)>>>(out, in, table, width, height);
+    shifted<<<(n + 63) / 64, 64>>>(moved, in, n, 4);
+    for (int i = 0; i < n; i++) printf("%a %a\\n", out[i], moved[i]);
+    printf("line %d\\n", __LINE__);
+}
+"""
+
+
+def test_programs_compute_the_same_in_tiles_to_the_last_bit(tmp_path: Path) -> None:
+    source = tmp_path / "printing.cu"
+    source.write_text(PROGRAM.read_text().partition("int main")[0] + PRINTING)
+    program = read([source])
+    files = files_in_phases(program)
+    assert files[0].text.count("MPTUNE_TILES") == 2
+    printed = []
+    for number, given in enumerate((program.files, files)):
+        (tmp_path / str(number)).mkdir()
+        built = build(program.sources, given, gives_host_memory=True, optimisation="-O1")
+        printed.append(run(built, writes=tmp_path / str(number)).output)
+    assert printed[0] == printed[1]
+    assert len(set(printed[0].split())) > 600
+
+
+def test_kernels_whose_functions_ask_where_they_are_do_not_become_tiles(tmp_path: Path) -> None:
+    source = tmp_path / "asking.cu"
+    loop = "double sum = 0; for (int k = 0; k < n; k++) sum += x[k] * %s; x[n + threadIdx.x] = sum;"
+    source.write_text(
+        "__device__ int place() { return threadIdx.x; }\n__device__ int twice(int i) { return 2 * i; }\n"
+        f"__global__ void asks(double* x, int n) {{ {loop % 'place()'} }}\n"
+        f"__global__ void computes(double* x, int n) {{ {loop % 'twice(threadIdx.x)'} }}\n"
+        "int main() { asks<<<1, 32>>>(nullptr, 0); computes<<<1, 32>>>(nullptr, 0); }\n"
+    )
+    (file,) = (file for file in files_in_phases(read([source])) if file.path.name == "asking.cu")
+    asks, computes = file.text.partition("__global__ void computes")[::2]
+    assert "MPTUNE_TILES" not in asks
+    assert "MPTUNE_TILES" in computes
 
 
 def of_body(tmp_path: Path, body: str, helpers: str = "") -> Tiled | None:

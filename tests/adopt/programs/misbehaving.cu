@@ -38,5 +38,11 @@ int main(int argc, char** argv) {
     if (fscanf(in, "%lf", &value) == 1) printf("read %g, elapsed time %ld\n", value, (long)clock());
     fclose(in);
   }
+  if (!strcmp(how, "half")) {
+    std::vector<double> values(64);
+    fill<<<1, 64>>>(x, 2.0);
+    cudaMemcpy(values.data(), x, 64 * sizeof(int), cudaMemcpyDeviceToHost);
+    printf("%s\n", values[63] == 2.0 ? "PASSED" : "value 63 is wrong: FAILED");
+  }
   return 0;
 }
