@@ -29,6 +29,7 @@ from mptune.adopt.classes import TypeClass, TypeClasses, type_classes
 from mptune.adopt.numbers import GIVEN, Numbers, elements_of
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Field, Kernel, Memory, Parameter, Program
+from mptune.adopt.scratch import scratch_parameters
 from mptune.adopt.sequence import Call, Number, replay
 from mptune.adopt.template import Template, class_of, fields_of, template
 from mptune.adopt.tiling import UNROLL
@@ -464,6 +465,7 @@ class _Writer:
         calls = list(self._without_repeats(self._calls()))
         self.buffers = tuple(self._buffer_of.values())
         self._find_results()
+        self._drop_scratch()
         self.draws, calls = self._drawn(calls, draws)
         self.replay = replay(
             calls,
@@ -862,6 +864,22 @@ class _Writer:
                 buffer.results[start] = values[: values.size // buffer.stored.itemsize * buffer.stored.itemsize].view(
                     buffer.stored
                 )
+
+    def _drop_scratch(self) -> None:
+        """Let memory of plain C++ be no output that only its loops look at, unless there is no other."""
+        scratch = scratch_parameters(self._program) if self._program.originals else set()
+        seen: dict[int, bool] = {}
+        for each in self._launched.values():
+            for index, parameter in each.pointers:
+                name, _ = self._declared[each.kernel.label, parameter.name]
+                for place in dict.fromkeys(each.values(index)):
+                    is_scratch = (each.kernel.label, name) in scratch
+                    seen[place.allocation] = seen.get(place.allocation, False) or not is_scratch
+        outputs = [buffer for buffer in self.buffers if buffer.is_output]
+        if any(seen[buffer.allocation] for buffer in outputs):
+            for buffer in outputs:
+                if not seen[buffer.allocation]:
+                    buffer.is_output, buffer.results = False, {}
 
     def _move_results(self) -> None:
         """Give each result to the buffer that has it at the end: swaps may have moved it."""

@@ -239,3 +239,11 @@ def test_structs_of_c_plus_plus_may_have_the_names_of_cudas_vectors(tmp_path: Pa
     }
     assert {"double3_.x", "double3_.y", "double3_.z"} in [set(each["members"]) for each in document["parameters"]]
     assert (tmp_path / "lengths" / "program" / source.name).read_text() == source.read_text()
+
+
+def test_what_only_loops_look_at_is_no_answer(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "scratch.cpp",)), tmp_path / "means")
+    roles = {buffer["name"]: buffer["role"] for buffer in document["buffers"]}
+    assert {name for name, role in roles.items() if "output" in role} == {"means", "kept"}
+    assert roles.keys() == {"places", "squares", "roots", "means", "kept"}
+    assert max(document["errors"].values()) < 1e-15
