@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -41,6 +42,8 @@ _INCLUDED: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULT
 #: Macros that may say how much a program does.
 _COUNT: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?([1-9]\d{1,8})\)?[ \t]*(?:$|//|/\*)", re.MULTILINE)
 _MOST_MACROS: Final = 6
+_MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile", "CMakeLists.txt")
+_GIVEN: Final = re.compile(r"-D[ \t]*([A-Za-z_]\w*(?:=[\w.+-]+)?)")
 #: How long it may take to find out what each class can bear, at the program's own speed.
 _PROBED_S: Final = 10.0
 #: An instrumented build of more classes than these takes its time.
@@ -106,17 +109,18 @@ def adopt(
     settings = _completed(settings)
     folder = folder or Path("adopted") / _name(settings)
     _check_output(folder)
-    on_progress("reading the program")
-    program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
-    _check(program)
-    on_progress("running the program")
-    refused = _refused(program)
-    try:
-        built = _built(program, files_in_phases(program))
-    except ProgramError as error:
-        if not refused:
-            raise
-        raise ProgramError("\n".join(map(str, refused.values()))) from error
+    with _told_of_macros(settings.files):
+        on_progress("reading the program")
+        program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
+        _check(program)
+        on_progress("running the program")
+        refused = _refused(program)
+        try:
+            built = _built(program, files_in_phases(program))
+        except ProgramError as error:
+            if not refused:
+                raise
+            raise ProgramError("\n".join(map(str, refused.values()))) from error
     with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent) as scratch:
         captured = _captured(program, built, settings, Path(scratch) / "capture", refused)
         launched = {re.sub(r"<.*", "", launch.kernel).strip() for launch in captured.launches()}
@@ -255,6 +259,21 @@ def _name(settings: AdoptSettings) -> str:
     name = first.stem if len(settings.files) == 1 and first.stem != "main" else first.parent.name
     name = re.sub(r"\W+", "_", re.sub(r"[-_](cuda|hip|omp)$", "", name)).strip("_")
     return name if name and not name[0].isdigit() else f"program_{name}"
+
+
+@contextlib.contextmanager
+def _told_of_macros(files: Sequence[Path]) -> Iterator[None]:
+    """Say of a program that does not compile which macros that it lacks a Makefile beside it gives to the compiler."""
+    try:
+        yield
+    except ProgramError as error:
+        unknown = set(re.findall(r"'(\w+)'", str(error)))
+        for path in (folder / name for folder in {file.parent for file in files} for name in _MAKEFILES):
+            text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+            given = dict.fromkeys(f"-D {macro}" for macro in _GIVEN.findall(text) if macro.partition("=")[0] in unknown)
+            if given:
+                raise ProgramError(f"{error}\n{path.name} gives the compiler macros; add {' '.join(given)}") from None
+        raise
 
 
 def _check(program: Program) -> None:

@@ -21,6 +21,8 @@ __all__ = ["GIVEN", "Numbers", "Seen", "decided", "elements_of"]
 
 #: Instead of the text of a number: it is looked up in what a run has left.
 GIVEN: Final = "given"
+#: What may stand beside a sign as it is.
+_PRODUCT: Final = re.compile(r"[\w* ]+|\([^()]*\)( \* \([^()]*\))+")
 #: Numbers that have to be known before a run.
 _ELEMENTS: Final = "elements of "
 _OFFSETS: Final = (0, 1, 2, -1, -2)
@@ -146,10 +148,10 @@ def _expression(values: Sequence[int], sizes: Sequence[Mapping[str, int]], block
             and 1 < factor <= _LARGEST_FACTOR
             and all(v == factor * p for v, p in zip(values, of_it, strict=True))
         ):
-            return f"{factor} * {text}"
+            return f"{factor} * {text}" if _PRODUCT.fullmatch(text) else f"{factor} * ({text})"
     for width, (text, of_it) in itertools.product((block,) if block > 1 else _ROUNDED, products):
         blocks = [-(-product // width) for product in of_it]
-        inner = text if re.fullmatch(r"[\w* ]+", text) else f"({text})"
+        inner = text if _PRODUCT.fullmatch(text) else f"({text})"
         if all(value == count * width for value, count in zip(values, blocks, strict=True)):
             return f"({inner} + {width - 1}) // {width} * {width}"
         if all(value == count for value, count in zip(values, blocks, strict=True)):

@@ -81,6 +81,7 @@ _WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|cha
 _CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
 #: What keeps the numbers of lines in a program whose loops are cut out.
 _LINE: Final = re.compile(r"^#line .*\n", re.MULTILINE)
+_PARAMETERS: Final = re.compile(r"\s*#\s*define\s+\w+\(([^)]*)\)")
 #: What a parameter is by default.
 _DEFAULT: Final = re.compile(r"\s*=(?!=).*", re.DOTALL)
 _WIDTH: Final = 110
@@ -137,7 +138,10 @@ def template(
     """
     edited = _Edited(program, classes, parameter_of)
     function = f"{kernel.identifier}_kernel" if why_reserved(kernel.identifier) else kernel.identifier
-    needs = [edited.need(need) for need in kernel.needs]
+    needs = [
+        _in_kernel(edited.need(need), kernel.arguments) if need.kind == "macro" else edited.need(need)
+        for need in kernel.needs
+    ]
     own = edited.of(kernel.extent, kernel.label, kernel.calls)
     passed: list[str] = []
     first: list[str] = []
@@ -371,6 +375,12 @@ def _without_parameters(text: str, arguments: Iterable[TemplateArgument]) -> str
         for argument in arguments
     }
     return _WORD.sub(lambda found: values.get(found[1], found[1]), text) if values else text
+
+
+def _in_kernel(macro: str, arguments: Iterable[TemplateArgument]) -> str:
+    """Return a macro for the arguments of the template that uses it: it may name the parameters, or have own ones."""
+    own = _WORD.findall(found[1]) if (found := _PARAMETERS.match(macro)) else []
+    return _without_parameters(macro, [argument for argument in arguments if argument.name not in own])
 
 
 def _type(slot: TypeSlot, parameter: str, is_local: bool) -> str:

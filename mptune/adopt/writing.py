@@ -1303,7 +1303,11 @@ class _Writer:
     @property
     def tables(self) -> dict[str, NDArray[Any]]:
         """The numbers that the steps look up, by name."""
-        given = {f"{name}_given": np.stack(values) for name, values in self._later.items()}
+        axes = {buffer.name: tuple(map(int, buffer.shape[1:])) for buffer in self.buffers}
+        given = {
+            f"{name}_given": np.stack([each.reshape(-1, *axes[name]) if axes.get(name) else each for each in values])
+            for name, values in self._later.items()
+        }
         return {**self.replay.tables, **given, **{f"{name}_is_finite": where for name, where in self._finite.items()}}
 
     def _records(self) -> str:

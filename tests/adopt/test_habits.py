@@ -20,13 +20,14 @@ def test_ways_of_writing_that_many_programs_have(tmp_path: Path) -> None:
     assert document["program"]["check"] == "passed"
     assert document["program"]["sources"] == [str(PROGRAMS / "habits" / "main.cu")]
     # Loops of the host are not taken for kernels, nor is what they check for an answer.
-    assert [kernel["name"] for kernel in document["kernels"]] == ["sharpen_Grow_double", "cut"]
+    assert [kernel["name"] for kernel in document["kernels"]] == ["sharpen_Grow_double_int", "cut"]
     assert {buffer["name"] for buffer in document["buffers"] if buffer["role"] == "output"} == {"out", "d_whole"}
     assert document["errors"]["out"] < 1e-14
-    template = (tmp_path / "habits" / "sharpen_Grow_double.cu.j2").read_text()
+    template = (tmp_path / "habits" / "sharpen_Grow_double_int.cu.j2").read_text()
     assert "#define POLE (mp::sqrt<{{ policy }}>(3.0_num) - 2.0_num)" in template
     assert "#define SHARE mp::pow<{{ policy }}>(0.5_num, 3.0_num)" in template
-    assert made.kernels == {"sharpen_Grow_double": 1, "cut": 1}
+    assert "#define ADDED(a, T) (a + static_cast<int>(T))" in template
+    assert made.kernels == {"sharpen_Grow_double_int": 1, "cut": 1}
 
 
 def test_a_launch_that_leaves_out_a_parameter_with_a_default_is_told(tmp_path: Path) -> None:
@@ -36,6 +37,25 @@ def test_a_launch_that_leaves_out_a_parameter_with_a_default_is_told(tmp_path: P
         ProgramError, match=r"^main\.cu:20: sharpen is launched without halves, which has a default; write"
     ):
         adopt(AdoptSettings((tmp_path / "main.cu",)), tmp_path / "adopted")
+
+
+def test_macros_that_a_makefile_gives_are_named(tmp_path: Path) -> None:
+    text = (PROGRAMS / "out_of_step.cu").read_text().replace("#define WIDTH 32\n", "")
+    (tmp_path / "lacking.cu").write_text(text)
+    (tmp_path / "Makefile").write_text("CFLAGS = -O3 -DWIDTH=32 -DOTHER=1\n")
+    with pytest.raises(ProgramError, match=r"'WIDTH'[^\n]*\nMakefile gives the compiler macros; add -D WIDTH=32$"):
+        adopt(AdoptSettings((tmp_path / "lacking.cu",)), tmp_path / "lacking")
+
+
+def test_data_that_come_later_have_the_shape_of_their_buffer(tmp_path: Path) -> None:
+    text = (PROGRAMS / "habits" / "main.cu").read_text()
+    again = "cudaMemcpy(d_in, in.data(), n * sizeof(double2), cudaMemcpyHostToDevice);"
+    launch = "sharpen<<<(n + 127) / 128, 128>>>(d_in, Grow<double>(), d_out, n, false);"
+    (tmp_path / "main.cu").write_text(text.replace(launch, f"{launch}\n    in[0].x += 1;\n    {again}\n    {launch}"))
+    (tmp_path / "kernels.cu").write_text((PROGRAMS / "habits" / "kernels.cu").read_text())
+    _, document = adopt(AdoptSettings((tmp_path / "main.cu",)), tmp_path / "later")
+    assert document["kernels"][0]["launches"] == 2
+    assert max(document["errors"][name] for name in ("out", "d_out") if name in document["errors"]) < 1e-14
 
 
 def test_threads_that_count_on_running_in_step_are_told_where_a_barrier_is_missing(tmp_path: Path) -> None:

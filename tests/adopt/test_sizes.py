@@ -38,6 +38,8 @@ def run(name: str, *values: float, natural: str = "", block: int = 1, **sizes: i
         (lambda n, m: n * m, 1, "n * m"),
         (lambda n, m: (n + 2) * (m + 2), 1, "(n + 2) * (m + 2)"),
         (lambda n, m: 19 * n**3, 1, "19 * n * n * n"),
+        (lambda n, m: 17 * (n + 1), 1, "17 * (n + 1)"),
+        (lambda n, m: 3 * (n + 1) * (m + 1), 1, "3 * (n + 1) * (m + 1)"),
         (lambda n, m: -(-n * m // 256) * 256, 256, "(n * m + 255) // 256 * 256"),
         (lambda n, m: -(-n // 32), 32, "(n + 31) // 32"),
         (lambda n, m: n // 2, 1, "n // 2"),

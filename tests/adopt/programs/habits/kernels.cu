@@ -4,6 +4,7 @@
 
 #define POLE (sqrt(3.0) - 2.0)
 #define SHARE pow(0.5, 3.0)
+#define ADDED(a, T) (a + static_cast<Number>(T))
 
 #ifdef __NVCC__
 inline __host__ __device__ void operator+=(double2& a, const double2& b) {
@@ -18,13 +19,13 @@ struct Grow {
     __host__ __device__ T of(T x) const { return x * (1.0 + SHARE); }
 };
 
-template <class How>
-__global__ void sharpen(const double2* in, How how, double2* out, int n, bool halves = false) {
+template <class How, class Number>
+__global__ void sharpen(const double2* in, How how, double2* out, Number n, bool halves = false) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     assert(n > 1);
     double2 sum = in[i];
-    sum += in[(i + 1) % n];
+    sum += in[ADDED(i, 1) % n];
     out[i].x = POLE * how.of(sum.x);
     out[i].y = halves ? 0.5 * sum.y : sum.y;
 }
