@@ -32,7 +32,7 @@ from mptune.adopt.reading import Program, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import RECORD, FoundSizes, find_sizes, hashed
 from mptune.adopt.writing import OFFERED, Adopted, Draws, classes_in, write
-from mptune.errors import MptuneError
+from mptune.errors import CompileError, MptuneError
 
 __all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
 
@@ -431,7 +431,10 @@ def _checked(made: Adopted) -> dict[str, float]:
     Raises:
         ProgramError: too far.
     """
-    outputs = answer(made.folder / f"{made.name}.py")
+    try:
+        outputs = answer(made.folder / f"{made.name}.py")
+    except CompileError as error:
+        raise ProgramError(_why_not_compiled(made, str(error))) from None
     errors: dict[str, float] = {}
     for buffer in made.buffers:
         for start, theirs in buffer.results.items():
@@ -445,6 +448,18 @@ def _checked(made: Adopted) -> dict[str, float]:
                     "that another order of operations explains; please report this with the program"
                 )
     return errors
+
+
+def _why_not_compiled(made: Adopted, message: str) -> str:
+    """Return why a program cannot be adopted of which a template does not compile, with the line of it."""
+    found = re.search(r"^(\w+)\.cu\.j2:(\d+): error: (.*)", message, re.MULTILINE)
+    if found is None:
+        return f"{made.name} cannot be adopted: {message}"
+    lines = (made.folder / f"{found[1]}.cu.j2").read_text(encoding="utf-8").splitlines()
+    return (
+        f"kernel {found[1]} cannot be adopted: what was written of it does not compile ({found[3]}):\n"
+        f"  {lines[int(found[2]) - 1].strip()}\nwrite this line, or what it uses, in plainer C++"
+    )
 
 
 def _are_cut_alike(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:

@@ -47,6 +47,15 @@ def test_macros_that_a_makefile_gives_are_named(tmp_path: Path) -> None:
         adopt(AdoptSettings((tmp_path / "lacking.cu",)), tmp_path / "lacking")
 
 
+def test_a_template_that_does_not_compile_is_told_with_its_line(tmp_path: Path) -> None:
+    text = (PROGRAMS / "led_astray.cu").read_text()
+    text = text.replace("__global__", "template <class T>\n__constant__ T share = 0.5;\n\n__global__", 1)
+    (tmp_path / "vague.cu").write_text(text.replace("double weight = 0.5;", "double weight = share<double>;"))
+    with pytest.raises(ProgramError, match=r"^kernel pick cannot be adopted.* does not compile \(.*share") as raised:
+        adopt(AdoptSettings((tmp_path / "vague.cu",)), tmp_path / "vague")
+    assert "weight = share<double>;\nwrite this line, or what it uses, in plainer C++" in str(raised.value)
+
+
 def test_data_that_come_later_have_the_shape_of_their_buffer(tmp_path: Path) -> None:
     text = (PROGRAMS / "habits" / "main.cu").read_text()
     again = "cudaMemcpy(d_in, in.data(), n * sizeof(double2), cudaMemcpyHostToDevice);"
