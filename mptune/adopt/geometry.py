@@ -1,8 +1,8 @@
 """Launches with other blocks: what has to change in the text, where it is certain that as many threads are launched.
 
 The number of blocks along an axis is computed from a number of threads and the threads of a block. An expression is
-taken for that only if it gives the quotient rounded up for every number of threads, as it is and as it would be. All of
-them behave alike from one multiple of the block to the next, so that a few multiples show it.
+taken for that only if it gives the quotient rounded up, or one more, for every number of threads, as it is and as it
+would be. All of them behave alike from one multiple of the block to the next, so that a few multiples show it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ class _Launch:
     _block: str = ""
     _sizes: dict[str, int] = field(default_factory=dict)
     _own: list[int] = field(default_factory=list)
-    _threads: set[str] = field(default_factory=set)
+    #: Numbers of threads as written, with what they are where they are constants.
+    _threads: dict[str, int | None] = field(default_factory=dict)
 
     def read(self, grid: Node, block: Node) -> None:
         """Find out what has to change."""
@@ -233,17 +234,20 @@ class _Launch:
         node = _bare(node)
         if node.kind == "DECL_REF_EXPR" and not _is_constant(node):
             node = self._initial(self._variable(node))
-        self._threads = set()
+        self._threads = {}
         count = self._value(node, axis, None)
         if len(self._threads) != 1:
             raise _UnclearError
-        for threads in range(1, _MOST_PASSES * max(own, new) + 2):
-            try:
-                found = int(count(threads, False)), int(count(threads, True))
-            except (ZeroDivisionError, OverflowError, ValueError):
-                raise _UnclearError from None
-            if found != (-(-threads // own), -(-threads // new)):
-                raise _UnclearError
+        (total,) = self._threads.values()
+        try:
+            if total is not None and int(count(total, False)) * own == int(count(total, True)) * new:
+                return  # of a constant it is enough that there are as many
+            for threads in range(1, _MOST_PASSES * max(own, new) + 2):
+                for size, found in ((own, int(count(threads, False))), (new, int(count(threads, True)))):
+                    if not -(-threads // size) <= found <= threads // size + 1:
+                        raise _UnclearError
+        except (ZeroDivisionError, OverflowError, ValueError):
+            raise _UnclearError from None
 
     def _value(self, node: Node, axis: int, given: Mapping[str, _Value] | None) -> _Value:
         """Return an expression as a function; ``given`` are the parameters of the function that it is in."""
@@ -259,7 +263,7 @@ class _Launch:
             own, size = self._own[of], self._new[of]
             return lambda _, new: size if new else own
         if given is None and self._is_threads(node, axis):
-            self._threads.add("".join(self.program.text(self._written(node)).split()))
+            self._threads["".join(self.program.text(self._written(node)).split())] = node.value
             return lambda n, _: n
         if kind == "BINARY_OPERATOR":
             return _computed(node, *(self._value(child, axis, given) for child in children))

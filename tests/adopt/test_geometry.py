@@ -16,6 +16,7 @@ PROGRAM = """\
 #include <{header}>
 #define BLOCK 256
 #define COUNT 500
+#define MANY 1024
 #define WIDTH (BLOCK)
 #define ROUNDED n + 255
 #define DIVUP(a, b) (((a) + (b) - 1) / (b))
@@ -54,6 +55,7 @@ CHANGED = {
     "one<<<ceil(n / (double)256), 256>>>(x, n);": "one<<<ceil(n / (double)64), 64>>>(x, n);",
     "one<<<(int)std::ceil(n / 256.0), 256>>>(x, n);": "one<<<(int)std::ceil(n / 64.0), 64>>>(x, n);",
     "one<<<n / 256 + (n % 256 > 0), 256>>>(x, n);": "one<<<n / 64 + (n % 64 > 0), 64>>>(x, n);",
+    "one<<<n / 256 + 1, 256>>>(x, n);": "one<<<n / 64 + 1, 64>>>(x, n);",
     "int t = 256, b = (n + t - 1) / t; one<<<b, t>>>(x, n);": "int t = 64, b = (n + t - 1) / t; one<<<b, t>>>(x, n);",
     "dim3 b(256), g((n + b.x - 1) / b.x); one<<<g, b>>>(x, n);": (
         "dim3 b(64), g((n + b.x - 1) / b.x); one<<<g, b>>>(x, n);"
@@ -63,6 +65,11 @@ CHANGED = {
     "one<<<(COUNT + 255) / 256, 256>>>(x, COUNT);": "one<<<(COUNT + 63) / 64, 64>>>(x, COUNT);",
     "one<<<DIVUP(COUNT, BLOCK), BLOCK>>>(x, COUNT);": "one<<<DIVUP(COUNT, 64), 64>>>(x, COUNT);",
     "dim3 b{256}; b = b; one<<<divup(n, 64), b>>>(x, n);": "",
+    # A constant that both divide.
+    "one<<<MANY / BLOCK, BLOCK>>>(x, n);": "one<<<MANY / 64, 64>>>(x, n);",
+    "dim3 b(BLOCK, 1), g(MANY / (2 * BLOCK), 9); one<<<g, b>>>(x, n);": (
+        "dim3 b(64, 1), g(MANY / (2 * 64), 9); one<<<g, b>>>(x, n);"
+    ),
     # What has the block already needs no certainty of anything else.
     "one<<<n, 64>>>(x, n);": "one<<<n, 64>>>(x, n);",
     # The same variable for two kernels: only if both change.
@@ -72,7 +79,9 @@ CHANGED = {
     ),
     # Not a quotient that is rounded up, or not of the block.
     "one<<<n / 256, 256>>>(x, n);": "",
-    "one<<<(n + 256) / 256, 256>>>(x, n);": "",
+    "one<<<COUNT / 256, 256>>>(x, n);": "",
+    "one<<<n / 256 + 2, 256>>>(x, n);": "",
+    "one<<<(n - 1) / 256, 256>>>(x, n);": "",
     "one<<<(n + 128 - 1) / 128, 256>>>(x, n);": "",
     "one<<<4, 256>>>(x, n);": "",
     "one<<<(n + m + 255 - n) / 256, 256>>>(x, n);": "",
