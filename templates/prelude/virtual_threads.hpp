@@ -45,7 +45,11 @@ struct virtual_threads {
     static MPTUNE_INLINE virtual_threads of_grid(index x_threads, index y_threads, index z_threads) {
         const index y = blockIdx.y * blockDim.y + threadIdx.y, z = blockIdx.z * blockDim.z + threadIdx.z;
 #if defined(MPTUNE_HOST)
-        const index first = (blockIdx.x * blockDim.x + threadIdx.x) * PerThread, end = first + PerThread;
+        // Enough for vectors; the last threads of a block then have none left.
+        constexpr index width = PerThread == 1 || PerThread >= 32 ? PerThread : 32;
+        const index start = blockIdx.x * blockDim.x * PerThread, behind = start + blockDim.x * PerThread;
+        const index first = start + threadIdx.x * width;
+        const index end = width == PerThread || first + width < behind ? first + width : behind;
         if (first < 0) __builtin_unreachable();  // nor can an unsigned index made of these wrap
 #else
         const index start = blockIdx.x * blockDim.x * PerThread;

@@ -521,3 +521,22 @@ def test_narrow_tiles_are_vectors_all_the_same(columns, rows):
     compiler = HostCompiler(find_compiler("g++"), cache=CACHE)
     listing = compiler.listing(product(columns, rows), "product", CompileOptions(architecture="x86-64-v4"))
     assert len(re.findall(r"vfmadd\w+ps\s.*%zmm", listing)) >= rows
+
+
+@pytest.mark.parametrize(("per_thread", "block", "neighbours"), [(2, 64, 32), (3, 16, 32), (4, 4, 16), (64, 4, 64)])
+def test_a_thread_does_enough_neighbours_for_vectors(per_thread, block, neighbours):
+    body = f"""
+    __device__ void who_thread(int* seen, int n, VIRTUAL_INDICES) {{
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) seen[i] += 1 + ::threadIdx.x;
+    }}
+    extern "C" __global__ void who(int* seen, int n) {{
+        GRID_THREADS({per_thread}, 1000, 1, 1, who_thread(seen, n, VIRTUAL_THREAD));
+    }}"""
+    backend = HostBackend(workers=3, cache=CACHE)
+    source = f"{prelude()}\n{body}\nMPTUNE_HOST_ENTRY(who)\n"
+    seen = np.zeros(999, np.int32)
+    of_block = per_thread * block
+    function = backend.device.load(backend.compiler.compile(source, "who", CompileOptions()))
+    run(function, (-(-1000 // of_block),), (block,), seen, np.int32(seen.size))
+    assert np.array_equal(seen, 1 + np.arange(seen.size) % of_block // neighbours)
