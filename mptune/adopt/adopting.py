@@ -12,7 +12,7 @@ import re
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -109,7 +109,7 @@ def adopt(
     settings = _completed(settings)
     folder = folder or Path("adopted") / _name(settings)
     _check_output(folder)
-    with _told_of_macros(settings.files):
+    with _told_what_is_missing(settings.files):
         on_progress("reading the program")
         program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
         _check(program)
@@ -262,18 +262,32 @@ def _name(settings: AdoptSettings) -> str:
 
 
 @contextlib.contextmanager
-def _told_of_macros(files: Sequence[Path]) -> Iterator[None]:
-    """Say of a program that does not compile which macros that it lacks a Makefile beside it gives to the compiler."""
+def _told_what_is_missing(files: Sequence[Path]) -> Iterator[None]:
+    """Say of a program that does not compile which macros its Makefile gives, and which files were not given."""
     try:
         yield
     except ProgramError as error:
-        unknown = set(re.findall(r"'(\w+)'", str(error)))
-        for path in (folder / name for folder in {file.parent for file in files} for name in _MAKEFILES):
-            text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-            given = dict.fromkeys(f"-D {macro}" for macro in _GIVEN.findall(text) if macro.partition("=")[0] in unknown)
-            if given:
-                raise ProgramError(f"{error}\n{path.name} gives the compiler macros; add {' '.join(given)}") from None
-        raise
+        folders = {file.parent for file in files}
+        missing = (*_macros_in_makefiles(folders, str(error)), *_files_not_given(folders, files, str(error)))
+        raise ProgramError("\n".join([str(error), *missing])) from error.__cause__
+
+
+def _macros_in_makefiles(folders: Iterable[Path], message: str) -> Iterator[str]:
+    unknown = set(re.findall(r"'(\w+)'", message))
+    for path in (folder / name for folder in folders for name in _MAKEFILES):
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        given = dict.fromkeys(f"-D {macro}" for macro in _GIVEN.findall(text) if macro.partition("=")[0] in unknown)
+        if given:
+            yield f"{path.name} gives the compiler macros; add {' '.join(given)}"
+
+
+def _files_not_given(folders: Iterable[Path], files: Sequence[Path], message: str) -> Iterator[str]:
+    names = re.findall(r"undefined reference to [`'](\w+)", message)
+    others = (path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in (*SOURCES, ".c"))
+    for path in others if names else ():
+        text = path.read_text(encoding="utf-8", errors="replace") if path.resolve() not in files else ""
+        if any(re.search(rf"\b{name}\s*\(", text) for name in names):
+            yield f"{path} may have it: give all files of the program"
 
 
 def _check(program: Program) -> None:

@@ -47,6 +47,15 @@ def test_macros_that_a_makefile_gives_are_named(tmp_path: Path) -> None:
         adopt(AdoptSettings((tmp_path / "lacking.cu",)), tmp_path / "lacking")
 
 
+def test_files_that_were_not_given_are_named(tmp_path: Path) -> None:
+    text = (PROGRAMS / "led_astray.cu").read_text().replace("int main() {", "int cells();\nint main() {")
+    (tmp_path / "alone.cu").write_text(text.replace("int n = 1000;", "int n = cells();"))
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "cells.cpp").write_text("int cells() { return 1000; }\n")
+    with pytest.raises(ProgramError, match=r"undefined reference[^$]*common/cells.cpp may have it: give all files"):
+        adopt(AdoptSettings((tmp_path / "alone.cu",)), tmp_path / "adopted")
+
+
 def test_a_template_that_does_not_compile_is_told_with_its_line(tmp_path: Path) -> None:
     text = (PROGRAMS / "led_astray.cu").read_text()
     text = text.replace("__global__", "template <class T>\n__constant__ T share = 0.5;\n\n__global__", 1)
