@@ -117,7 +117,7 @@ def check(
         KernelError: a parameter of the function hides what the template uses.
         MptuneError: the sample is below 1.
     """
-    sizes = sizes or kernel.resolve_sizes()
+    sizes = kernel.resolve_sizes() if sizes is None else sizes
     options = CompileOptions(architecture=architecture)
 
     def compile_one(configuration: Configuration) -> Compilation:
@@ -161,7 +161,8 @@ def check_application(
         ReferenceDataError: the reference fails, or does not fit.
         MptuneError: the metric fails; or as :func:`check`.
     """
-    sizes = sizes or application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")
+    if sizes is None:  # some have none to choose
+        sizes = application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")
     runner = get_backend("auto")
     try:
         ran = _run_in_widest(application, sizes, seed, runner)

@@ -11,6 +11,9 @@ import pytest
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.apart import InstrumentApart
 from mptune.adopt.parsing import ProgramError
+from mptune.backends import get_backend
+from mptune.checking import check_application
+from mptune.registry import load_tunable
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -89,6 +92,9 @@ def test_types_that_lead_out_of_an_array_are_hopeless_and_the_rest_goes_on(tmp_p
     record = json.loads((tmp_path / "together" / "adopted.json").read_text())
     assert len(record["parameters"]) == 1
     made, _ = adopt(AdoptSettings((PROGRAMS / "led_astray.cu",)), tmp_path / "alone")
+    # A program without sizes is checked as any other.
+    (checked,) = check_application(load_tunable(tmp_path / "alone"), get_backend("host"), sample=1)
+    assert [compilation.message for compilation in checked.compilations] == [""]
     (place,) = [p.name for p in made.parameters if "pick.place" in p.members]
     (weight,) = [p.name for p in made.parameters if "pick.weight" in p.members]
     with InstrumentApart(tmp_path / "alone" / "alone.py", flags=["-O1"], limit_s=60) as instrument:
