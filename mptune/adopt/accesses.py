@@ -11,6 +11,8 @@ __all__ = ["Accesses"]
 
 #: A parameter (its position) with the fields that lead to a pointer.
 Path = tuple[int | str, ...]
+#: The object of a member function, as if it were a parameter.
+_THIS: Final[Path] = ("this",)
 #: What functions that are not the program's do with what their arguments point at, by position; others only read.
 _KNOWN: Final = {
     **{name: {1: "w", 2: "w"} for name in ("sincos", "sincosf", "__sincosf", "sincospi", "sincospif")},
@@ -19,6 +21,8 @@ _KNOWN: Final = {
     "memset": {0: "w"},
     "swap": {0: "rw", 1: "rw"},
 }
+#: Expressions that are a part of what they contain, or the same.
+_PARTS: Final = ("PAREN_EXPR", "UNEXPOSED_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
 _ASSIGNMENTS: Final = {"operator=": "w", **{f"operator{sign}=": "rw" for sign in "+-*/%"}}
 
 
@@ -36,7 +40,8 @@ class Accesses:
     def of(self, function: Function) -> Mapping[Path, set[str]]:
         """Return by parameter, and by field of one that is a struct, whether what it points at is read or written.
 
-        The values hold "r", "w" or both; parameters through which nothing is accessed are left out.
+        The values hold "r", "w" or both, and "?" for a field that is used; what is not used is left out. What is done
+        through a struct that was made of pointers counts for all of them, and has that struct's fields in its path.
         """
         if function.usr not in self._found:
             self._found[function.usr] = {}  # a recursion finds nothing more
@@ -77,14 +82,17 @@ class _Body:
         kind, children = node.kind, node.children
         if kind == "DECL_REF_EXPR":
             return self._roots.get(node.referenced.get_usr(), set()) if node.referenced is not None else set()
-        if kind == "MEMBER_REF_EXPR" and children:
-            return {(*place, node.spelling) for place in self._places(children[0])}
+        if kind == "CXX_THIS_EXPR":
+            return {_THIS}
+        if kind == "MEMBER_REF_EXPR":
+            return {(*place, node.spelling) for place in (self._places(children[0]) if children else {_THIS})}
         if kind == "BINARY_OPERATOR" and node.operator != ",":
             return {place for child in children if _is_pointer(child) for place in self._places(child)}
         if kind == "CONDITIONAL_OPERATOR":
             return self._places(children[1]) | self._places(children[2])
-        if kind == "CALL_EXPR":
-            return {place for child in node.arguments if _is_pointer(child) for place in self._places(child)}
+        if kind in ("CALL_EXPR", "INIT_LIST_EXPR"):
+            parts = node.arguments if kind == "CALL_EXPR" else children
+            return {place for child in parts if _leads_somewhere(child) for place in self._places(child)}
         if kind == "ARRAY_SUBSCRIPT_EXPR":
             return self._places(children[0])
         return self._places(children[-1]) if children else set()
@@ -92,7 +100,7 @@ class _Body:
     def _visit(self, node: Node, modes: str) -> None:
         kind, children = node.kind, node.children
         if (kind == "BINARY_OPERATOR" and node.operator == "=") or kind == "COMPOUND_ASSIGNMENT_OPERATOR":
-            if _is_pointer(children[0]):
+            if _leads_somewhere(children[0]):
                 self._alias(children[0], children[1])
             self._visit(children[0], "w" if kind == "BINARY_OPERATOR" else "rw")
             self._visit(children[1], "r")
@@ -108,6 +116,7 @@ class _Body:
             self._visit(children[0], "r" if children[0].kind != "ARRAY_SUBSCRIPT_EXPR" else modes)
             self._visit(children[1], "r")
         elif kind == "MEMBER_REF_EXPR" and children:
+            self._mark(self._places(node), "?")
             if children[0].canonical.kind.name == "POINTER":
                 self._mark(self._places(children[0]), modes)
                 self._visit(children[0], "r")
@@ -119,7 +128,7 @@ class _Body:
         elif kind == "CALL_EXPR":
             self._call(node)
         elif kind == "VAR_DECL":
-            if children and (_is_pointer(node) or node.canonical.kind.name == "RECORD"):
+            if children and _leads_somewhere(node):
                 self._roots.setdefault(node.cursor.get_usr(), set()).update(self._places(children[-1]))
             for child in children:
                 self._visit(child, "" if node.canonical.kind.name == "LVALUEREFERENCE" else "r")
@@ -131,21 +140,27 @@ class _Body:
                 self._visit(child, "r")
 
     def _alias(self, left: Node, right: Node) -> None:
-        while left.kind in ("PAREN_EXPR", "UNEXPOSED_EXPR") and left.children:
-            left = left.children[-1]
+        while left.kind in _PARTS and left.children:
+            left = left.children[0 if left.kind == "ARRAY_SUBSCRIPT_EXPR" else -1]
         if left.kind == "DECL_REF_EXPR" and left.referenced is not None:
             self._roots.setdefault(left.referenced.get_usr(), set()).update(self._places(right))
 
     def _call(self, node: Node) -> None:
         arguments = node.arguments
         if node.spelling in _ASSIGNMENTS and len(arguments) == 2:
+            self._alias(arguments[0], arguments[1])
             self._visit(arguments[0], _ASSIGNMENTS[node.spelling])
             self._visit(arguments[1], "r")
             return
         called = self._accesses.called(node.referenced)
-        for (index, *fields), modes in called.items():
-            if isinstance(index, int) and index < len(arguments):
-                self._mark({(*place, *fields) for place in self._places(arguments[index])}, "".join(modes))
+        given: dict[int | str, Node | None] = dict(enumerate(arguments))
+        if node.referenced is not None and node.referenced.kind.name == "CXX_METHOD":
+            given = {_THIS[0]: _object(node), **(dict(enumerate(arguments[1:])) if _is_operator(node) else given)}
+        for (parameter, *fields), modes in called.items():
+            argument = given.get(parameter)
+            places = self._places(argument) if argument is not None else {_THIS}
+            if parameter in given:
+                self._mark({(*place, *fields) for place in places}, "".join(modes))
         own = bool(called)
         for child in arguments:
             # What it points at is read by a function that is not known, unless that is the program's.
@@ -157,6 +172,24 @@ class _Body:
 def _is_pointer(node: Node) -> bool:
     kind = node.canonical.kind.name
     return kind in ("POINTER", "LVALUEREFERENCE") or "ARRAY" in kind
+
+
+def _is_operator(call: Node) -> bool:
+    """Whether a member function is called as an operator, whose first argument is its object."""
+    return not call.children or call.children[0].kind != "MEMBER_REF_EXPR"
+
+
+def _object(call: Node) -> Node | None:
+    """Return the object whose member function is called; None where that is the caller's own."""
+    if _is_operator(call):
+        return call.arguments[0]
+    callee = call.children[0]
+    return callee.children[0] if callee.children else None
+
+
+def _leads_somewhere(node: Node) -> bool:
+    """Whether an expression is a pointer, or a struct that may have some."""
+    return _is_pointer(node) or node.canonical.kind.name == "RECORD"
 
 
 def _is_lvalue(node: Node) -> bool:

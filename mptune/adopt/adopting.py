@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -31,7 +32,7 @@ from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import RECORD, FoundSizes, find_sizes, hashed
-from mptune.adopt.writing import OFFERED, Adopted, Draws, classes_in, write
+from mptune.adopt.writing import OFFERED, Adopted, Draws, classes_in, needed, write
 from mptune.errors import CompileError, MptuneError
 
 __all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
@@ -133,16 +134,21 @@ def adopt(
             _check_loops(program, captured, settings, Path(scratch) / "loops")
         classes = classes_in(program, captured)
         on_progress("writing templates and definition")
+        launches = sum(1 for _ in captured.launches())
+        captured = _needed(program, classes, captured, settings, Path(scratch) / "needed" / folder.name)
+        left_out = launches - sum(1 for _ in captured.launches())
         parameter_of = _parameters(
             program, classes, captured, settings, Path(scratch) / "alone" / folder.name, on_progress
         )
         on_progress("finding out which sizes it has")
         found = FoundSizes({}, None, ())
         if not refused:
-            found = find_sizes(program, classes, parameter_of, built, captured, Path(scratch) / "sizes")
+            found = find_sizes(
+                program, classes, parameter_of, built, captured, Path(scratch) / "sizes", needed_only=left_out > 0
+            )
         target = Path(scratch) / folder.name
 
-        def written(draws: Draws | None = None) -> Adopted:
+        def written(draws: Draws | None, zeroed: bool) -> Adopted:
             return write(
                 *(program, classes, parameter_of, captured, target),
                 metric=settings.metric,
@@ -151,21 +157,17 @@ def adopt(
                 draws=draws,
             )
 
-        zeroed = False
-        made = written()
         on_progress("comparing it with the program")
-        try:
-            errors = _checked(made)
-        except ProgramError:
-            # Some programs count on memory that nobody wrote to.
-            zeroed = True
-            made = written()
-            errors = _checked(made)
+        made, errors, zeroed = _faithful(functools.partial(written, None))
         if made.draws.of != "data":
             on_progress("finding out what fresh inputs can be")
-            made = _with_draws(made, written)
+            made = _with_draws(made, functools.partial(written, zeroed=zeroed))
         document = _document(made, folder, program, settings, captured, found, errors, time.monotonic() - began)
-        document |= {"zeroed": zeroed, "draws": dataclasses.asdict(made.draws)}
+        document |= {"zeroed": zeroed, "needed_only": left_out > 0, "draws": dataclasses.asdict(made.draws)}
+        if left_out:
+            document["notes"].append(
+                f"{left_out:,} of {launches:,} launches are left out: the answer needs none of them"
+            )
         document["notes"] += [
             f"{name} is not adopted: the steps have what it did in this run, and what it was given last is compared"
             for name in refused
@@ -381,6 +383,27 @@ def _check_loops(program: Program, captured: Capture, settings: AdoptSettings, f
         )
 
 
+def _needed(
+    program: Program, classes: TypeClasses, captured: Capture, settings: AdoptSettings, folder: Path
+) -> Capture:
+    """Return the capture without launches that the answer does not need, if it is the program's without them."""
+    fewer = needed(program, captured)
+    if fewer is captured:
+        return captured
+    parameter_of = _grouped(_free(program, classes), settings.types)
+    try:
+        _faithful(lambda zeroed: write(program, classes, parameter_of, fewer, folder, zeroed=zeroed))
+    except MptuneError:
+        return captured
+    return fewer
+
+
+def _free(program: Program, classes: TypeClasses) -> list[TypeClass]:
+    """Return the type classes that may change their type."""
+    launched = {site.kernel for site in program.launches}
+    return [c for c in classes.classes if not c.kept and c.scalar in OFFERED and launched & set(c.kernels)]
+
+
 def _parameters(
     program: Program,
     classes: TypeClasses,
@@ -394,8 +417,7 @@ def _parameters(
     Each class has one of its own if that is not too many. Otherwise those that can bear the same types share one, as
     runs of an instrumented build say; where these would take long, those that are for the same do.
     """
-    launched = {site.kernel for site in program.launches}
-    free = [c for c in classes.classes if not c.kept and c.scalar in OFFERED and launched & set(c.kernels)]
+    free = _free(program, classes)
     own = {each.name: f"{each.name}_type" for each in free}
     if len(own) <= settings.types:
         return own
@@ -437,6 +459,23 @@ def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
         shared = set(buffers[kept:])
         found = {name: "buffer_type" if parameter in shared else parameter for name, parameter in found.items()}
     return found
+
+
+def _faithful(written: Callable[[bool], Adopted]) -> tuple[Adopted, dict[str, float], bool]:
+    """Return what is written of a program, how far each output is from the program's, and whether memory is zeroed.
+
+    Args:
+        written: is told whether memory that nothing is copied to is zero at first: some programs count on that.
+
+    Raises:
+        ProgramError: it gives another answer than the program.
+    """
+    made = written(False)
+    try:
+        return made, _checked(made), False
+    except ProgramError:
+        made = written(True)
+        return made, _checked(made), True
 
 
 def _checked(made: Adopted) -> dict[str, float]:

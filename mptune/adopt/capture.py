@@ -153,12 +153,12 @@ class Structure:
     """A struct that a kernel is given by value.
 
     Attributes:
-        data: its bytes; those of pointers to the device are zeros.
-        pointers: what these point at, by their offset in bytes.
+        data: its bytes; those of pointers are zeros.
+        pointers: what these point at, by their offset in bytes; "unknown" for memory of the host.
     """
 
     data: bytes
-    pointers: Mapping[int, Place]
+    pointers: Mapping[int, Place | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -648,5 +648,5 @@ def _argument(said: Mapping[str, Any]) -> Scalar | Structure | Place | str | Non
         return Place(*to) if isinstance(to, list) else to
     data = bytes.fromhex(said["value"])
     if said["kind"] == "struct":
-        return Structure(data, {offset: Place(*to) for offset, to in said["pointers"]})
+        return Structure(data, {offset: Place(*to) if isinstance(to, list) else to for offset, to in said["pointers"]})
     return Scalar(said["kind"], data)

@@ -26,10 +26,10 @@ from mptune.adopt.classes import TypeClasses
 from mptune.adopt.geometry import Block
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import SPELLED, Patch, own_types, patch
-from mptune.adopt.reading import Program, read
+from mptune.adopt.reading import Parameter, Program, read
 from mptune.adopt.running import Built, build, run
 from mptune.adopt.sizes import hashed
-from mptune.adopt.template import class_of, fields_of
+from mptune.adopt.template import class_of, fields_of, layout_of
 from mptune.adopt.writing import classes_in
 from mptune.errors import MptuneError, RunFileError
 from mptune.objective import Objective
@@ -584,14 +584,28 @@ class _Reader:
                 if scalar in _STORED:
                     found[argument.allocation] = _STORED[scalar]
             elif isinstance(argument, Structure) and kernel is not None:
-                # Where its pointers lie depends on the types of its numbers, but not in which order they come.
-                leaves = [leaf for leaf in fields_of(kernel.parameters[index]) if leaf[0].is_pointer]
-                for (leaf, struct), offset in zip(leaves, sorted(argument.pointers), strict=False):
-                    own = class_of(self.classes, leaf.name, struct)
-                    scalar = SPELLED.get(types[own.name], own.scalar) if own is not None else leaf.element
-                    if scalar in _STORED:
-                        found[argument.pointers[offset].allocation] = _STORED[scalar]
+                found |= self._stored_by_fields(kernel.parameters[index], argument, types)
         return found
+
+    def _stored_by_fields(self, struct: Parameter, given: Structure, types: Mapping[str, str]) -> dict[int, str]:
+        """Return the same of the allocations that the fields of a struct point at."""
+
+        def stored(field: Parameter, owner: str) -> str:
+            own = class_of(self.classes, field.name, owner)
+            return _STORED.get(SPELLED.get(types[own.name], own.scalar) if own is not None else field.element, "")
+
+        def bytes_of(field: Parameter, owner: str) -> int:
+            kind = stored(field, owner)
+            return PRECISIONS[kind].size_bytes if kind in PRECISIONS else np.dtype(kind or "V1").itemsize
+
+        kinds = {leaf.name: stored(leaf, owner) for leaf, owner in fields_of(struct) if leaf.is_pointer}
+        places, size, _ = layout_of(struct, bytes_of)
+        found = {place: kinds[leaf.name] for leaf, place in places if leaf.is_pointer}
+        if size != len(given.data):
+            # What a number is in the text is not always how it is stored; in which order pointers come is the same.
+            found = dict(zip(sorted(given.pointers), kinds.values(), strict=False))
+        to_device = ((at, to) for at, to in given.pointers.items() if isinstance(to, Place))
+        return {to.allocation: found[at] for at, to in to_device if found.get(at)}
 
 
 def _decoded(data: NDArray[np.uint8], kind: str) -> NDArray[Any]:

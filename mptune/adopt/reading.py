@@ -108,14 +108,15 @@ class Parameter:
     """A parameter of a kernel, or a field of a struct that is one.
 
     Attributes:
-        name: its name ("" for none); of a field with the fields on the way (``u.x``).
+        name: its name ("" for none); of a field with the fields on the way (``u.x``, ``u.weights[2]``).
         type: its type as the program writes it (``const Real *``).
         canonical: its type without typedefs (``const double *``).
         role: "in", "out" or "inout" for a pointer, by what the kernel and its device functions do with it; "scalar" for
             a number; "struct" for a struct by value.
         extent: where it is declared.
-        fields: of a struct by value, of structs in it as well.
+        fields: of a struct by value, of structs in it as well, and the elements of arrays in it.
         memory: an element of what a pointer points at; None if it is none.
+        is_used: whether the kernel uses it; a field that is a pointer may be left alone.
     """
 
     name: str
@@ -125,11 +126,17 @@ class Parameter:
     extent: Extent
     fields: tuple[Parameter, ...] = ()
     memory: Memory | None = None
+    is_used: bool = True
 
     @property
     def is_pointer(self) -> bool:
         """Whether it is a pointer (or an array, which is one)."""
         return self.role in ("in", "out", "inout")
+
+    @property
+    def flat(self) -> str:
+        """Its name as a parameter of its own: that of a field has those of the fields on the way (``u_x``)."""
+        return re.sub(r"\W+", "_", self.name).strip("_") if self.name[-1:] == "]" or "." in self.name else self.name
 
     @property
     def element(self) -> str:
@@ -498,7 +505,7 @@ class _UnitReader:
                 name=function.name,
                 arguments=function.arguments,
                 parameters=tuple(
-                    _parameter(node.cursor, node.extent, (index,), accesses, "")
+                    _parameter(node.spelling, node.cursor.type, node.extent, (index,), accesses)
                     for index, node in enumerate(function.parameters)
                     if node.extent is not None
                 ),
@@ -797,31 +804,48 @@ def _fields(declaration: Any) -> list[Any]:
 
 
 def _parameter(
-    cursor: Any,
+    name: str,
+    kind: Any,
     extent: Extent,
     path: tuple[int | str, ...],
     accesses: Mapping[tuple[int | str, ...], set[str]],
-    prefix: str,
 ) -> Parameter:
     """Describe a parameter, or a field of one, by its type and by what is done with what it points at."""
-    canonical = cursor.type.get_canonical()
+    canonical = kind.get_canonical()
     fields: tuple[Parameter, ...] = ()
-    memory = None
-    name = prefix + cursor.spelling
+    memory, is_used = None, True
     if canonical.kind.name in ("POINTER", "INCOMPLETEARRAY", "LVALUEREFERENCE"):
-        modes = accesses.get(path, set())
+        # What is done in a struct that was made of it is done with what it points at.
+        modes = {mode for place, found in accesses.items() if place[: len(path)] == path for mode in found}
         is_array = canonical.kind.name == "INCOMPLETEARRAY"
-        memory = _memory(canonical.element_type if is_array else canonical.get_pointee())
-        role = "inout" if modes == {"r", "w"} else "out" if modes == {"w"} else "in"
+        element = canonical.element_type if is_array else canonical.get_pointee()
+        modes -= {"w"} if element.is_const_qualified() else set()
+        memory = _memory(element)
+        role = "inout" if modes >= {"r", "w"} else "out" if "w" in modes else "in"
+        is_used = bool(modes) or "." not in name
     elif canonical.kind.name == "RECORD":
         role = "struct"
-        declaration = canonical.get_declaration()
         fields = tuple(
-            _parameter(field, extent, (*path, field.spelling), accesses, f"{name}.") for field in _fields(declaration)
+            _parameter(f"{name}.{field.spelling}{place}", element, extent, (*path, field.spelling), accesses)
+            for field in _fields(canonical.get_declaration())
+            for place, element in _elements(field.type)
         )
     else:
         role = "scalar"
-    return Parameter(name, cursor.type.spelling, canonical.spelling, role, extent, fields, memory)
+        if canonical.kind.name == "ENUM" and "." in name:  # the number that it is
+            canonical = canonical.get_declaration().enum_type.get_canonical()
+    return Parameter(name, kind.spelling, canonical.spelling, role, extent, fields, memory, is_used)
+
+
+def _elements(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the elements of a type that is an array, each with its place (``[1][0]``), or the type itself."""
+    canonical = kind.get_canonical()
+    if canonical.kind.name != "CONSTANTARRAY" or canonical.element_count > _MOST_FIELDS:
+        yield "", kind
+        return
+    for index in range(canonical.element_count):
+        for place, element in _elements(canonical.element_type):
+            yield f"[{index}]{place}", element
 
 
 #: Numbers in memory, by their type, and how many bytes each has.

@@ -62,6 +62,8 @@ def find_sizes(
     built: Built,
     captured: Capture,
     scratch: Path,
+    *,
+    needed_only: bool = False,
 ) -> FoundSizes:
     """Find out which arguments are sizes: each is changed in a run of its own, and what changes with it is looked at.
 
@@ -72,11 +74,12 @@ def find_sizes(
         built: the program, to be run.
         captured: its own run.
         scratch: a folder for the records of runs, made if need be.
+        needed_only: whether launches are left out that the answer does not need.
     """
     from mptune.adopt.capture import capture
     from mptune.adopt.numbers import Numbers, decided
     from mptune.adopt.parsing import ProgramError
-    from mptune.adopt.writing import draft
+    from mptune.adopt.writing import draft, needed
 
     began = time.monotonic()
     own = {place: int(text) for place, text in enumerate(captured.arguments, 1) if re.fullmatch(r"[1-9]\d{0,8}", text)}
@@ -103,6 +106,7 @@ def find_sizes(
                     time_limit_s=_TIMES * max(captured.seconds, 1.0),
                     is_repeated=False,
                 )
+                ran = needed(program, ran) if needed_only else ran
                 sizes = {**base.sizes, names[place]: other}
                 numbers, its_layout = draft(program, classes, parameter_of, ran, sizes)
                 if its_layout != layout:
@@ -251,7 +255,7 @@ def _run_again(
     from mptune.adopt.phases import files_in_phases
     from mptune.adopt.reading import read
     from mptune.adopt.running import build
-    from mptune.adopt.writing import Draws, classes_in, common_folder, write_data
+    from mptune.adopt.writing import Draws, classes_in, common_folder, needed, write_data
 
     given = record["program"]
     root = common_folder([Path(file) for file in given["files"]])
@@ -281,6 +285,7 @@ def _run_again(
         fixed = {name: value for name, value in record["sizes"].items() if name not in positions}
         numbers = Numbers(record["numbers"], {name: sizes[name] for name in positions}, fixed)
         classes = classes_in(program, captured)
+        captured = needed(program, captured) if record["needed_only"] else captured
         layout = write_data(
             program,
             classes,
@@ -323,7 +328,7 @@ def _put(new: Path, target: Path) -> None:
 def _record(folder: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if not {"size_arguments", "numbers", "layout", "zeroed", "draws"} <= found.keys():
+        if not {"size_arguments", "numbers", "layout", "zeroed", "needed_only", "draws"} <= found.keys():
             raise ValueError("it is of another version of mptune")
     except (OSError, ValueError) as error:
         raise KernelError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, Templa
 from mptune.adopt.tiling import UNROLL, of_templates, tiled
 from mptune.reserved import prelude_names, why_reserved
 
-__all__ = ["POLICY", "Template", "class_of", "fields_of", "template"]
+__all__ = ["POLICY", "Template", "class_of", "fields_of", "layout_of", "template"]
 
 #: The parameter that says how mathematical functions are computed.
 POLICY: Final = "policy"
@@ -132,7 +132,7 @@ def template(
         threads: how many threads there are along each axis, as expressions over sizes, where a thread may do the work
             of several (``per_thread``); empty where it may not.
         in_block: how many threads a block has at most; 0 if that is not known.
-        nulls: its pointers that are always null, which it is not passed.
+        nulls: its pointers that are always null, or that it does not use, which it is not passed.
         apart: its pointers to memory that it does not write to by another name, by the names under which a template is
             given them.
     """
@@ -144,7 +144,7 @@ def template(
     ]
     own = edited.of(kernel.extent, kernel.label, kernel.calls)
     passed: list[str] = []
-    first: list[str] = []
+    first = [f"{name} += {name}_offset;" for name in offsets]
 
     def declared(text: str, name: str) -> str:
         known = name not in apart or "restrict" in text
@@ -154,17 +154,17 @@ def template(
         if parameter.role == "struct":
             first.append(f"{parameter.element} {parameter.name} = {{}};")
             for each, struct in fields_of(parameter):
-                flat = each.name.replace(".", "_")
-                passed.append(declared(f"{edited.type_of(each, struct)}{flat}", flat))
-                first.append(f"{each.name} = {flat};")
+                if each.flat not in nulls:
+                    passed.append(declared(f"{edited.type_of(each, struct)}{each.flat}", each.flat))
+                    is_named = each.type != each.canonical and each.role == "scalar" and _WHOLE.fullmatch(each.element)
+                    value = f"static_cast<decltype({each.name})>({each.flat})" if is_named else each.flat
+                    first.append(f"{each.name} = {value};")
         elif parameter.name in nulls:
             first.append(f"{own.text(parameter.extent)} = nullptr;")
         else:
             text = _without_parameters(_DEFAULT.sub("", own.text(parameter.extent)), kernel.arguments)
             passed.append(declared(text, parameter.name))
-    for name in offsets:
-        passed.append(f"long long {name}_offset")
-        first.append(f"{name} += {name}_offset;")
+    passed += (f"long long {name}_offset" for name in offsets)
     shown = ", ".join(passed)
     if len(shown) > _WIDTH - 40:
         shown = "\n    " + ",\n    ".join(passed)
@@ -180,9 +180,8 @@ def template(
     constants += _given(program.defines, "\n".join((*needs, body)))
     kernels = [f'extern "C" __global__ void {function}({shown}) {{{body}']
     if threads:
-        names = [name for p in kernel.parameters if p.name not in nulls for name in _names(p)] + [
-            f"{name}_offset" for name in offsets
-        ]
+        leaves = (leaf for parameter in kernel.parameters for leaf, _ in fields_of(parameter))
+        names = [leaf.flat for leaf in leaves if leaf.flat not in nulls] + [f"{name}_offset" for name in offsets]
         extents = ", ".join(text if text.isdigit() else f"{_OPEN}{text}{_CLOSE}" for text in [*threads, "1", "1"][:3])
         separator = ",\n    " if "\n" in shown else ", "
 
@@ -254,11 +253,6 @@ def _in_phases(program: Program, kernel: Kernel, own: Edits, in_block: int) -> s
     return in_phases(unit, function, own.text, in_templates(in_block))
 
 
-def _names(parameter: Parameter) -> list[str]:
-    """Return the names under which a template is given a parameter."""
-    return [each.name.replace(".", "_") for each, _ in fields_of(parameter)]
-
-
 def fields_of(parameter: Parameter, struct: str = "") -> Iterator[tuple[Parameter, str]]:
     """Yield the numbers and pointers that a parameter is made of, each with the struct that it is a field of."""
     if parameter.role != "struct":
@@ -267,9 +261,35 @@ def fields_of(parameter: Parameter, struct: str = "") -> Iterator[tuple[Paramete
         yield from fields_of(each, parameter.element)
 
 
+def layout_of(
+    parameter: Parameter, bytes_of: Callable[[Parameter, str], int], struct: str = "", start: int = 0
+) -> tuple[list[tuple[Parameter, int]], int, int]:
+    """Return where the fields of a struct lie, in bytes, where it ends, and to what it is aligned.
+
+    Args:
+        parameter: the struct, or a number or pointer.
+        bytes_of: how long a number is, by it and the struct that it is a field of.
+        struct: that it is in.
+        start: where it may begin.
+    """
+    if parameter.role != "struct":
+        size = 8 if parameter.is_pointer else bytes_of(parameter, struct)
+        place = -(-start // size) * size
+        return [(parameter, place)], place + size, size
+    if not parameter.fields:
+        return [], start + 1, 1  # of functions alone
+    alignment = max(layout_of(each, bytes_of, parameter.element)[2] for each in parameter.fields)
+    found: list[tuple[Parameter, int]] = []
+    end = -(-start // alignment) * alignment
+    for each in parameter.fields:
+        inner, end, _ = layout_of(each, bytes_of, parameter.element, end)
+        found += inner
+    return found, -(-end // alignment) * alignment, alignment
+
+
 def class_of(classes: TypeClasses, name: str, owner: str) -> TypeClass | None:
     """Return the class of a parameter of a function, or of a field of a struct (``field.grid.spacing``)."""
-    last = name.rpartition(".")[2]
+    last = re.sub(r"\[.*", "", name.rpartition(".")[2])
     members = ((each, member) for each in classes.classes for member in each.members)
     return next((each for each, m in members if m.name == last and m.function == owner and m.kind in _DECLARED), None)
 
@@ -291,6 +311,8 @@ class _Edited:
         """Return the text of something that a kernel needs."""
         label = need.label if need.kind in ("function", "prototype") else None
         text = self.of(need.extent, label, need.calls).text(need.extent).rstrip()
+        if need.kind == "constant":  # what is static cannot be set from outside
+            text = re.sub(r"\bstatic\s+", "", text)
         if not need.arguments:
             return text
         text = _TEMPLATE.sub("", text, count=1)

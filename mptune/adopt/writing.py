@@ -31,7 +31,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Field, Kernel, Memory, Parameter, Program
 from mptune.adopt.scratch import scratch_parameters
 from mptune.adopt.sequence import Call, Number, replay
-from mptune.adopt.template import Template, class_of, fields_of, template
+from mptune.adopt.template import Template, class_of, fields_of, layout_of, template
 from mptune.adopt.tiling import UNROLL
 from mptune.kernel.application import TAKEN
 from mptune.precision import POLICIES
@@ -44,6 +44,7 @@ __all__ = [
     "classes_in",
     "common_folder",
     "draft",
+    "needed",
     "write",
     "write_data",
 ]
@@ -317,12 +318,66 @@ def _sharing(program: Program, classes: TypeClasses, capture: Capture) -> list[s
     for kernel in program.kernels:
         kernels.setdefault(kernel.name, []).append(kernel)
     for launch in (each for each in capture.different if isinstance(each, Launch)):
-        for kernel in kernels.get(re.sub(r"<.*", "", launch.kernel).strip(), []):
-            for parameter, value in zip(kernel.parameters, launch.arguments, strict=False):
-                each = class_of(classes, parameter.name, kernel.label) if isinstance(value, Place) else None
-                if each is not None and isinstance(value, Place) and len(kernels[kernel.name]) == 1:
-                    found.setdefault(value.allocation, set()).add(each.name)
+        instantiations = kernels.get(re.sub(r"<.*", "", launch.kernel).strip(), [])
+        for leaf, struct, value in _passed_by(instantiations[0], launch) if len(instantiations) == 1 else ():
+            if isinstance(value, Place) and (each := class_of(classes, leaf.name, struct or instantiations[0].label)):
+                found.setdefault(value.allocation, set()).add(each.name)
     return list(found.values())
+
+
+def needed(program: Program, capture: Capture) -> Capture:
+    """Return a capture without the launches that nothing of the program's answer comes from, if these are most.
+
+    Programs that measure themselves do the same again and again from new initial values. What a launch writes but does
+    not read is taken to be written as a whole here: the answer of what is left has to be compared.
+    """
+    named = {allocation.name: allocation.id for allocation in capture.allocations.values()}
+    known: dict[int, tuple[set[int | str], set[int | str]]] = {}
+    answered: set[tuple[int, int]] = set()
+    live: set[int | str] = set()
+    kept: list[int] = []
+    for index in reversed(capture.sequence.tolist()):
+        operation = capture.different[index]
+        match operation:
+            case Launch():
+                if index not in known:
+                    known[index] = _read_and_written(program, operation, named)
+                read, written = known[index]
+                if not written & live:
+                    continue
+                live = live - (written - read) | read
+            case Copy(kind="to_host", source=Place(allocation, offset)) if (allocation, offset) not in answered:
+                answered.add((allocation, offset))
+                live.add(allocation)
+            case Fill(target=Place(allocation, 0)) | Copy(target=Place(allocation, 0)):
+                if operation.bytes == capture.allocations[allocation].bytes:
+                    live.discard(allocation)
+                if isinstance(operation, Copy) and operation.source is not None:
+                    live.add(operation.source.allocation)
+            case _:
+                pass
+        kept.append(index)
+    left_out = len(capture.sequence) - len(kept)
+    launches = sum(isinstance(capture.different[index], Launch) for index in kept)
+    if not answered or left_out <= launches:
+        return capture
+    return dataclasses.replace(capture, sequence=np.array(kept[::-1], np.uint32))
+
+
+def _read_and_written(
+    program: Program, launch: Launch, named: Mapping[str, int]
+) -> tuple[set[int | str], set[int | str]]:
+    """Return the memory that a launch reads and that it writes: by number, variables of no allocation by name."""
+    kernel = _kernel_of(program, launch)
+    own = {named.get(need.name, need.name) for need in kernel.needs if need.kind == "device"}
+    read, written = set[int | str](own), set[int | str](own)
+    for leaf, _, value in _passed_by(kernel, launch):
+        if isinstance(value, Place) and leaf.is_used:
+            if leaf.role != "out":
+                read.add(value.allocation)
+            if leaf.role != "in":
+                written.add(value.allocation)
+    return read, written
 
 
 def draft(
@@ -407,6 +462,12 @@ class _Launched:
         """How many threads it was launched with along each axis, each once."""
         return list(dict.fromkeys(one.threads for one in self.launches))
 
+    def geometry(self, launch: _Launch) -> dict[str, int]:
+        """Return what says how it is launched, by name: threads where they may be in blocks of any size."""
+        extents = {"threads": launch.threads} if self.is_free else {"grid": launch.grid, "block": launch.block}
+        named = {f"{what}_{axis}": n for what, found in extents.items() for axis, n in zip(_AXES, found, strict=True)}
+        return {**named, "shared_bytes": launch.shared_bytes}
+
     @property
     def is_free(self) -> bool:
         """Whether it does the same in blocks of any size."""
@@ -450,6 +511,8 @@ class _Writer:
         self._virtual = {name: self._virtual_threads(each) for name, each in self._launched.items()}
         self._geometries = {name: self._geometry(each) for name, each in self._launched.items()}
         self._shared = {name: self._shared_bytes(each) for name, each in self._launched.items()}
+        #: Which numbers of a launch's geometry differ from launch to launch, by the kernel's name.
+        self._varying: dict[str, list[str]] = {}
         self._later: dict[str, list[NDArray[Any]]] = {}
         self._row_of: dict[str, dict[bytes, int]] = {}
         self._symbols = {a.id: a for a in capture.allocations.values() if a.kind == "symbol"}
@@ -513,13 +576,12 @@ class _Writer:
             if not isinstance(operation, Launch):
                 continue
             if index not in known:
-                kernel = self._kernel_of(operation)
+                kernel = _kernel_of(self._program, operation)
                 if kernel.label not in found:
                     parameters = tuple(p for p in _flattened(kernel) if p.name not in self._nulls[kernel.label])
                     for parameter in kernel.parameters:
                         for leaf, struct in fields_of(parameter):
-                            flat = leaf.name.replace(".", "_")
-                            self._declared[kernel.label, flat] = leaf.name, struct or kernel.label
+                            self._declared[kernel.label, leaf.flat] = leaf.name, struct or kernel.label
                     found[kernel.label] = _Launched(kernel, self._unused(kernel.identifier, _OF_MODULE), parameters)
                 known[index] = kernel.label, self._launch_of(operation, found[kernel.label])
             label, launch = known[index]
@@ -555,89 +617,24 @@ class _Writer:
                 room //= configurations
 
     def _find_nulls(self) -> dict[str, frozenset[str]]:
-        """Return the pointers of each kernel that are null in all of its launches."""
+        """Return the pointers of each kernel that are null in all of its launches, or that it does not use."""
         passed: dict[str, dict[str, bool]] = {}
         for index in np.unique(self._capture.sequence):
             operation = self._capture.different[index]
             if isinstance(operation, Launch):
-                kernel = self._kernel_of(operation)
+                kernel = _kernel_of(self._program, operation)
                 known = passed.setdefault(kernel.label, {})
-                if len(operation.arguments) < len(kernel.parameters):
-                    left_out = kernel.parameters[len(operation.arguments)].name
-                    raise ProgramError(
-                        f"{operation.file.name}:{operation.line}: {kernel.name} is launched without {left_out}, "
-                        "which has a default; write it out"
-                    )
-                for parameter, value in zip(kernel.parameters, operation.arguments, strict=True):
-                    known[parameter.name] = known.get(parameter.name, True) and value is None
+                for leaf, _, value in _passed_by(kernel, operation):
+                    is_null = value is None or not leaf.is_used
+                    known[leaf.flat] = known.get(leaf.flat, True) and is_null
         return {label: frozenset(name for name, null in known.items() if null) for label, known in passed.items()}
 
-    def _kernel_of(self, launch: Launch) -> Kernel:
-        """Return the kernel that was launched: that of the place in the source, since names may be a template's."""
-        name = re.sub(r"<.*", "", launch.kernel).strip()
-        sites = [
-            site
-            for site in self._program.launches
-            if site.extent.file.name == launch.file.name and re.sub(r"<.*", "", site.kernel) == name
-        ]
-        near = sorted(sites, key=lambda site: abs(site.extent.line - launch.line))
-        labels = [near[0].kernel] if near else []
-        here = [site.kernel for site in near if site.extent == near[0].extent]
-        if len(here) > 1:  # in a template of the host
-            labels = self._instantiation(launch, here)
-            if len(labels) > 1:
-                raise ProgramError(
-                    f"{near[0].extent}: several instantiations of {name} are launched in one place, which cannot be "
-                    "told from each other; launch each in a place of its own"
-                )
-        labels += [kernel.label for kernel in self._program.kernels if kernel.name == name]
-        for label in labels:
-            try:
-                return self._program.kernel(label)
-            except KeyError:
-                continue
-        raise ProgramError(
-            f"{launch.file.name}:{launch.line}: the kernel {launch.kernel} is not among those that were read"
-        )
-
-    def _instantiation(self, launch: Launch, labels: Sequence[str]) -> list[str]:
-        """Return the instantiations of a kernel that a launch can be of, by its template arguments or its types."""
-        named = [label for label in labels if _without_spaces(label) == _without_spaces(launch.kernel)]
-        if named:
-            return named
-        types = [_without_spaces(each) for each in launch.types]
-        agreeing = {
-            kernel.label: sum(
-                _without_spaces(one.canonical) == other for one, other in zip(kernel.parameters, types, strict=False)
-            )
-            for kernel in self._program.kernels
-            if kernel.label in labels
-        }
-        return [label for label in agreeing if agreeing[label] == max(agreeing.values())]
-
     def _launch_of(self, launch: Launch, each: _Launched) -> _Launch:
-        where = f"{launch.file.name}:{launch.line}: kernel {each.kernel.label}"
         arguments: list[Place | Number] = []
-        for parameter, value in zip(each.kernel.parameters, launch.arguments, strict=True):
-            if isinstance(value, Structure):
-                if parameter.element.startswith(("cuda", "hip")):
-                    raise ProgramError(
-                        f"{where} takes a {parameter.element} by value, which is CUDA's own, and cannot be adopted; "
-                        "pass what is in it"
-                    )
-                try:
-                    fields, size, _ = _layout(parameter)
-                except (KeyError, ValueError):
-                    fields, size = [], -1
-                if size != len(value.data):
-                    raise ProgramError(
-                        f"{where} takes the struct {parameter.name} by value, which has more than numbers and pointers "
-                        "and cannot be adopted; pass its fields"
-                    )
-                arguments += (_field(one, value, offset, where) for one, offset in fields)
-            elif parameter.name in self._nulls[each.kernel.label]:
+        for leaf, _, value in _passed_by(each.kernel, launch):
+            if leaf.flat in self._nulls[each.kernel.label]:
                 continue
-            elif isinstance(value, Place):
+            if isinstance(value, Place):
                 arguments.append(value)
             elif isinstance(value, Scalar):
                 arguments.append(int(value.value) if value.type[0] == "b" else value.value)
@@ -647,7 +644,10 @@ class _Writer:
                     given = "memory of which it is not known where it ends"
                     remedy = "let it be an array, a std::vector, or from new or malloc"
                 given = "a null pointer at times" if value is None else given
-                raise ProgramError(f"{where} gets {given} for {parameter.name}, which cannot be adopted; {remedy}")
+                raise ProgramError(
+                    f"{launch.file.name}:{launch.line}: kernel {each.kernel.label} gets {given} for {leaf.name}, which "
+                    f"cannot be adopted; {remedy}"
+                )
         return _Launch(launch.grid, launch.block, launch.shared_bytes, tuple(arguments))
 
     def _unused(self, wanted: str, others: Collection[str] = ()) -> str:
@@ -723,9 +723,11 @@ class _Writer:
 
     def _host_name(self, each: _Launched, index: int) -> str:
         """Return what the program calls the memory it passes, where it first launches a kernel."""
+        names = {parameter.name: place for place, parameter in enumerate(each.kernel.parameters)}
+        place = names.get(each.parameters[index].name, -1)
         for site in self._program.launches:
-            if site.kernel == each.kernel.label and index < len(site.arguments):
-                text = self._program.text(site.arguments[index])
+            if site.kernel == each.kernel.label and 0 <= place < len(site.arguments):
+                text = self._program.text(site.arguments[place])
                 return text if text.isidentifier() and text not in self._taken else ""
         return ""
 
@@ -1054,21 +1056,14 @@ class _Writer:
 
     def _geometry_passed(self, each: _Launched, launch: _Launch) -> list[tuple[str, Number]]:
         """Return the numbers of a launch's geometry that differ from launch to launch."""
-        found: list[tuple[str, Number]] = []
-        passed: dict[str, tuple[Sequence[Shape], Shape]] = (
-            {"threads": (each.threads, launch.threads)}
-            if each.is_free
-            else {"grid": ([one.grid for one in each.launches], launch.grid), "block": (each.blocks, launch.block)}
-        )
-        for what, (all_of_them, own) in passed.items():
-            for a in range(3):
-                name = f"{what}_{_AXES[a]}"
-                if len({one[a] for one in all_of_them}) > 1 or self._numbers.is_given(f"{each.name} {name}"):
-                    found.append((name, own[a]))
-        name = "shared_bytes"
-        if len({one.shared_bytes for one in each.launches}) > 1 or self._numbers.is_given(f"{each.name} {name}"):
-            found.append((name, launch.shared_bytes))
-        return found
+        if each.name not in self._varying:
+            self._varying[each.name] = [name for name in each.geometry(launch) if self._varies(each, name)]
+        own = each.geometry(launch)
+        return [(name, own[name]) for name in self._varying[each.name]]
+
+    def _varies(self, each: _Launched, name: str) -> bool:
+        seen = {each.geometry(launch)[name] for launch in {id(one): one for one in each.launches}.values()}
+        return len(seen) > 1 or self._numbers.is_given(f"{each.name} {name}")
 
     def _geometry(self, each: _Launched) -> tuple[list[str], list[str], list[str], list[str]]:
         """Return the texts of the parameters, constraints, grid and block of a kernel."""
@@ -1531,39 +1526,95 @@ _STRUCTS: Final = """
 def _flattened(kernel: Kernel) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel as its template has them: of a struct, its fields."""
     leaves = (leaf for parameter in kernel.parameters for leaf, _ in fields_of(parameter))
-    return tuple(dataclasses.replace(leaf, name=leaf.name.replace(".", "_")) for leaf in leaves)
+    return tuple(dataclasses.replace(leaf, name=leaf.flat) for leaf in leaves)
 
 
-def _layout(parameter: Parameter, start: int = 0) -> tuple[list[tuple[Parameter, int]], int, int]:
-    """Return where the fields of a struct lie, in bytes, where it ends, and to what it is aligned.
+def _kernel_of(program: Program, launch: Launch) -> Kernel:
+    """Return the kernel that was launched: that of the place in the source, since names may be a template's."""
+    name = re.sub(r"<.*", "", launch.kernel).strip()
+    sites = [
+        site
+        for site in program.launches
+        if site.extent.file.name == launch.file.name and re.sub(r"<.*", "", site.kernel) == name
+    ]
+    near = sorted(sites, key=lambda site: abs(site.extent.line - launch.line))
+    labels = [near[0].kernel] if near else []
+    here = [site.kernel for site in near if site.extent == near[0].extent]
+    if len(here) > 1:  # in a template of the host
+        labels = _instantiation(program, launch, here)
+        if len(labels) > 1:
+            raise ProgramError(
+                f"{near[0].extent}: several instantiations of {name} are launched in one place, which cannot be "
+                "told from each other; launch each in a place of its own"
+            )
+    labels += [kernel.label for kernel in program.kernels if kernel.name == name]
+    for label in labels:
+        try:
+            return program.kernel(label)
+        except KeyError:
+            continue
+    raise ProgramError(
+        f"{launch.file.name}:{launch.line}: the kernel {launch.kernel} is not among those that were read"
+    )
+
+
+def _instantiation(program: Program, launch: Launch, labels: Sequence[str]) -> list[str]:
+    """Return the instantiations of a kernel that a launch can be of, by its template arguments or its types."""
+    named = [label for label in labels if _without_spaces(label) == _without_spaces(launch.kernel)]
+    if named:
+        return named
+    types = [_without_spaces(each) for each in launch.types]
+    agreeing = {
+        kernel.label: sum(
+            _without_spaces(one.canonical) == other for one, other in zip(kernel.parameters, types, strict=False)
+        )
+        for kernel in program.kernels
+        if kernel.label in labels
+    }
+    return [label for label in agreeing if agreeing[label] == max(agreeing.values())]
+
+
+def _passed_by(kernel: Kernel, launch: Launch) -> Iterator[tuple[Parameter, str, Scalar | Place | str | None]]:
+    """Yield what a launch passes a kernel, of a struct each field: the parameter, its struct, and what it is.
 
     Raises:
-        KeyError: a field is of a type that is not known.
+        ProgramError: a struct has more than numbers and pointers.
     """
-    if parameter.role != "struct":
-        size = 8 if parameter.is_pointer else _size(parameter.element)
-        place = -(-start // size) * size
-        return [(parameter, place)], place + size, size
-    if not parameter.fields:
-        return [], start + 1, 1  # of functions alone
-    alignment = max(_layout(each)[2] for each in parameter.fields)
-    found: list[tuple[Parameter, int]] = []
-    end = -(-start // alignment) * alignment
-    for each in parameter.fields:
-        inner, end, _ = _layout(each, end)
-        found += inner
-    return found, -(-end // alignment) * alignment, alignment
+    where = f"{launch.file.name}:{launch.line}: kernel {kernel.label}"
+    if len(launch.arguments) < len(kernel.parameters):
+        left_out = kernel.parameters[len(launch.arguments)].name
+        raise ProgramError(
+            f"{launch.file.name}:{launch.line}: {kernel.name} is launched without {left_out}, which has a default; "
+            "write it out"
+        )
+    for parameter, value in zip(kernel.parameters, launch.arguments, strict=True):
+        if not isinstance(value, Structure):
+            yield parameter, "", value
+            continue
+        if parameter.element.startswith(("cuda", "hip")):
+            raise ProgramError(
+                f"{where} takes a {parameter.element} by value, which is CUDA's own, and cannot be adopted; pass what "
+                "is in it"
+            )
+        try:
+            places, size, _ = layout_of(parameter, lambda leaf, _: _size(leaf.element))
+        except (KeyError, ValueError):
+            places, size = [], -1
+        if size != len(value.data):
+            raise ProgramError(
+                f"{where} takes the struct {parameter.name} by value, which has more than numbers and pointers and "
+                "cannot be adopted; pass its fields"
+            )
+        for (leaf, place), (_, struct) in zip(places, fields_of(parameter), strict=True):
+            yield leaf, struct, _field(leaf, value, place)
 
 
-def _field(one: Parameter, value: Structure, offset: int, where: str) -> Place | Number:
-    """Return the value of a field of a struct."""
-    if one.is_pointer:
-        if offset not in value.pointers:
-            raise ProgramError(f"{where} gets a null pointer for {one.name}, which cannot be adopted; pass memory")
-        return value.pointers[offset]
-    kind = np.dtype(_INTEGERS.get(one.element) or _NUMPY[one.element])
-    number: Number = np.frombuffer(value.data, kind, 1, offset)[0].item()
-    return number
+def _field(leaf: Parameter, value: Structure, place: int) -> Scalar | Place | str | None:
+    """Return what a field of a struct is."""
+    if leaf.is_pointer:
+        return value.pointers.get(place, "unknown" if any(value.data[place : place + 8]) else None)
+    kind = np.dtype(_INTEGERS.get(leaf.element) or _NUMPY[leaf.element])
+    return Scalar(f"{kind.kind}{kind.itemsize}", value.data[place : place + kind.itemsize])
 
 
 def _memory(parameter: Parameter) -> Memory:

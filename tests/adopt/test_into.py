@@ -178,6 +178,7 @@ def test_helpers_are_after_the_headers_however_many_comments_a_file_begins_with(
         ("macro_types.cu", ()),
         ("typedefs.cu", ()),
         ("struct_by_value.cu", ()),
+        ("struct_of_fields.cu", ("64", "6")),
         ("shared_reduction.cu", ()),
         ("several_files", ()),
         ("array_of_structs.cu", ()),

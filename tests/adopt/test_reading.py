@@ -7,6 +7,7 @@ import pytest
 
 from mptune.adopt.parsing import Edits, ProgramError
 from mptune.adopt.reading import Program, read
+from mptune.adopt.template import fields_of
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -202,6 +203,67 @@ int main() { Fields f; step<<<1, 1>>>(f, nullptr, nullptr, nullptr); }
         ("rate", "in"),
         ("aside", "in"),
     ]
+
+
+def roles_in(folder: Path, text: str) -> dict[str, str]:
+    """Return the roles of the pointers of a program's kernel, "" for those that it leaves alone."""
+    (folder / "roles.cu").write_text(text)
+    (kernel,) = read([folder / "roles.cu"]).kernels
+    leaves = (leaf for parameter in kernel.parameters for leaf, _ in fields_of(parameter))
+    return {leaf.name: leaf.role if leaf.is_used else "" for leaf in leaves if leaf.is_pointer}
+
+
+def test_roles_follow_structs_that_device_functions_take_by_value(tmp_path: Path) -> None:
+    found = roles_in(
+        tmp_path,
+        """
+struct Pair { double* a; double* b; };
+struct Fields { Pair now; double* next; double* idle; double* asked; double* copied; int n; };
+__device__ void assign(Pair pair, int i) { pair.a[i] = pair.b[i]; }
+__device__ void work(Fields f, int i) { assign(f.now, i); f.next[i] += 1; }
+__global__ void step(Fields f) {
+  work(f, threadIdx.x);
+  Fields other = f, another;
+  another = other;
+  if (f.asked) another.copied[0] = f.n;
+}
+int main() { Fields f; step<<<1, 1>>>(f); }
+""",
+    )
+    assert found == {
+        "f.now.a": "out", "f.now.b": "in", "f.next": "inout", "f.idle": "", "f.asked": "in", "f.copied": "out",
+    }  # fmt: skip
+
+
+def test_roles_follow_pointers_into_structs_that_kernels_make(tmp_path: Path) -> None:
+    found = roles_in(
+        tmp_path,
+        """
+struct View {
+  const double* from; double* to;
+  __device__ double get(int i) const { return from[i]; }
+  __device__ void set(int i, double value) { to[i] = value; }
+  __device__ void copy(int i) { set(i, get(i)); }
+  __device__ double operator()(int i) const { return from[i]; }
+};
+struct Made {
+  double* p;
+  __device__ Made(double* q) : p(q) {}
+  __device__ void set(int i, double v) { p[i] = v; }
+};
+__global__ void step(const double* x, double* y, double* z, double* w, View v) {
+  View view{x, y};
+  view.copy(1);
+  View assigned;
+  assigned.to = z;
+  assigned.set(0, v(2));
+  Made(w).set(0, 1.0);
+}
+int main() { View v; step<<<1, 1>>>(nullptr, nullptr, nullptr, nullptr, v); }
+""",
+    )
+    # A struct that is made of several pointers may have any of them in each field, but none to constants is written to.
+    assert found == {"x": "in", "y": "inout", "z": "out", "w": "out", "v.from": "in", "v.to": ""}
 
 
 @pytest.mark.parametrize(

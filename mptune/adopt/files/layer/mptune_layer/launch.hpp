@@ -149,6 +149,12 @@ enum : int { waits = 1, counts = 2, in_phases = 4 };
 template <int Facts, class F, class... P>
 void launch_call(const site& at, const extents& shape, F function, P... parameters) {
     using made = call<F, P...>;
+#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
+    // What is between the fields of a struct differs from run to run.
+    ([](auto& parameter) {
+        if constexpr (kind_of<P> == 's' && std::is_trivially_copyable_v<P>) __builtin_clear_padding(&parameter);
+    }(parameters), ...);
+#endif
     const made self{function, std::tuple<P...>(parameters...)};
     static const char* const types[] = {spelled<P>()..., nullptr};
     const code run{Facts & waits ? nullptr : made::template row<(Facts & in_phases) != 0>, enter, made::thread, (Facts & counts) != 0, types};

@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -627,6 +628,12 @@ void take_host_memory(const argument* arguments, unsigned count) {
 constexpr mptune_host::entry as_fibers = {prepare_fibers, run_fibers, {0, 0, 0}, 0, nullptr};
 constexpr mptune_host::entry as_loops = {nullptr, run_loops, {0, 0, 0}, 0, nullptr};
 
+u64 processor_ns() {
+    timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<u64>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
 // A grid of one worker, on the thread that launches.
 void run_here(const mptune_host::entry& kernel, running_grid& grid, dim3 extent, dim3 block_extents, size_t shared) {
     static thread_local mptune_host::worker* const self = new mptune_host::worker{};
@@ -647,6 +654,13 @@ void run_here(const mptune_host::entry& kernel, running_grid& grid, dim3 extent,
     }
 }
 
+// Whether there is memory at an address: fields that nobody set have what was there before.
+bool is_address(const void* pointer) {
+    const size_t page = sysconf(_SC_PAGE_SIZE), address = reinterpret_cast<size_t>(pointer);
+    unsigned char is_there;
+    return address >> 32 != 0 && address >> 47 == 0 && mincore(reinterpret_cast<void*>(address / page * page), 1, &is_there) == 0;
+}
+
 std::string described(const argument& a) {
     std::string hex;
     for (unsigned i = 0; i < a.bytes; ++i) hex += text("%02x", static_cast<const unsigned char*>(a.address)[i]);
@@ -665,10 +679,11 @@ std::string described(const argument& a) {
         const void* pointer;
         memcpy(&pointer, static_cast<const char*>(a.address) + i, sizeof pointer);
         allocation* const target = pointer != nullptr ? find(pointer) : nullptr;
-        if (target == nullptr) continue;
+        if (target == nullptr && !is_address(pointer)) continue;
         // Addresses differ from run to run, what they point to does not.
         hex.replace(2 * i, 2 * sizeof(void*), std::string(2 * sizeof(void*), '0'));
-        pointers += (pointers.empty() ? "" : ", ") + text("[%u, %s]", i, place(*target, pointer).c_str());
+        const std::string to = target != nullptr ? place(*target, pointer) : "\"unknown\"";
+        pointers += (pointers.empty() ? "" : ", ") + text("[%u, %s]", i, to.c_str());
     }
     return text("{\"kind\": \"struct\", \"bytes\": %u, \"value\": \"", a.bytes) + hex + "\", \"pointers\": [" + pointers + "]}";
 }
@@ -741,26 +756,28 @@ void launch(const site& at, const code& run, const void* call, const argument* a
     running = &at;
     static const unsigned all_workers = from_environment("MPTUNE_WORKERS", std::thread::hardware_concurrency());
     // A short launch is over before another thread wakes up, all the more where others want the processors. How long a
-    // block takes, the launches before tell.
+    // block takes, the launches before tell: the time of a thread that runs it, not that of who waits for a processor.
     constexpr double worth_waking_ns = 1e6, unknown_ns_of_thread = 10;
     static auto* const known = new std::unordered_map<const void*, double>;
     double& block_ns = known->try_emplace(reinterpret_cast<const void*>(run.thread), unknown_ns_of_thread * in_block).first->second;
     const bool is_short = block_ns * static_cast<double>(blocks) < worth_waking_ns;
     const unsigned workers = run.in_order || is_short ? 1 : all_workers < blocks ? all_workers : blocks;
-    const u64 began = running_since = mptune_nanoseconds();
+    const u64 began = running_since = mptune_nanoseconds(), worked = processor_ns();
+    double taken_ns = 0;
     running_grid work{&run, call};
     const mptune_host::entry& kernel = run.row == nullptr ? as_fibers : as_loops;
     if (workers <= 1) {
         run_here(kernel, work, grid, threads, shape.shared);
+        taken_ns = static_cast<double>(processor_ns() - worked);
     } else {
         const unsigned extent[] = {grid.x, grid.y, grid.z}, block_extents[] = {threads.x, threads.y, threads.z};
         const long long time = mptune_host::launch(kernel, reinterpret_cast<void**>(&work), extent, block_extents,
                                                    static_cast<unsigned>(shape.shared), all_workers);
         if (time < 0) last_error = cudaErrorLaunchOutOfResources;
+        taken_ns = static_cast<double>(time) * workers;
     }
-    const u64 took = mptune_nanoseconds() - began;
-    block_ns = static_cast<double>(took) / static_cast<double>(blocks);
-    spend(at.kernel, took);
+    block_ns = taken_ns / static_cast<double>(blocks);
+    spend(at.kernel, mptune_nanoseconds() - began);
     running = outer;
     if (r.is_on()) {
         see_writes_of_device();

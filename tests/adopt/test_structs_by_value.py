@@ -1,0 +1,145 @@
+"""Structs that kernels take by value: arrays and enumerations in them, pointers that nobody set, launches left out."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.capture import Launch, Structure, capture
+from mptune.adopt.reading import read
+from mptune.adopt.running import build
+from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
+from mptune.buffers.data import make_inputs
+from mptune.kernel import Application
+from mptune.kernel.limits import widest
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.registry import load_tunable
+from mptune.rendering import render
+from tests.vendor_compilers import needs
+
+PROGRAM = Path(__file__).parent / "programs" / "struct_of_fields.cu"
+ARCHITECTURES = {"cuda": "sm_80", "hip": "gfx90a"}
+ONE_PART_EACH = """
+#include <cstdio>
+#include <cuda_runtime.h>
+// What it writes is said nowhere to be but a part.
+__global__ void mark(double* x, int part) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i % 8 == part) x[i] = 0.1 * part + i;
+}
+int main() {
+    double x[256], *d_x;
+    cudaMalloc(&d_x, sizeof x);
+    for (int part = 0; part < 8; part++) mark<<<8, 32>>>(d_x, part);
+    cudaMemcpy(x, d_x, sizeof x, cudaMemcpyDeviceToHost);
+    bool good = true;
+    for (int i = 0; i < 256; i++) good = good && x[i] == 0.1 * (i % 8) + i;
+    printf(good ? "PASS\\n" : "FAIL\\n");
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("adopted") / "waves"
+    adopt(AdoptSettings((PROGRAM,), ("300", "42")), found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def application(folder: Path) -> Application:
+    found = load_tunable(folder)
+    assert isinstance(found, Application)
+    return found
+
+
+def expected(n: int, steps: int) -> np.ndarray:
+    u = 1.5 * np.sin(2 * np.pi * np.arange(n, dtype=np.longdouble) / n)
+    v = np.zeros_like(u)
+    for _ in range(steps):
+        v = v * np.longdouble(0.999) + 0.25 * (np.roll(u, 1) - 2 * u + np.roll(u, -1))
+        u = u + 0.5 * v
+    return u.astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("precision", "least", "most"), [("fp64", 0, 1e-14), ("fp32", 1e-9, 1e-5), ("fp16", 1e-5, 0.1)]
+)
+def test_the_answer_is_that_of_the_arithmetic(
+    application: Application, precision: str, least: float, most: float
+) -> None:
+    sizes = application.resolve_sizes()
+    backend = get_backend("host")
+    wide = widest(application, sizes, backend.device.constraints())[0]
+    chosen = {p.name: precision for p in application.parameters if precision in p.values and "_type" in p.name}
+    given, sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
+    launcher = ApplicationLauncher(application, application.configuration({**wide, **chosen}), backend)
+    try:
+        (found,) = launcher.run(given, sizes, Arrays())[0].values()
+        found = found.reshape(-1)[:300]
+    finally:
+        launcher.close()
+    exact = expected(300, 42)
+    assert least <= np.linalg.norm(found - exact) / np.linalg.norm(exact) < most
+
+
+def test_what_the_answer_does_not_need_is_left_out(folder: Path, application: Application) -> None:
+    record = json.loads((folder / "adopted.json").read_text())
+    assert {k["name"]: k["launches"] for k in record["kernels"]} == {"begin": 1, "step_1": 42}
+    assert "86 of 129 launches are left out: the answer needs none of them" in record["notes"]
+    # Of what a struct has only what a kernel uses becomes a parameter.
+    names = [argument.name for argument in application.kernels["step_1"].arguments]
+    pointers = [name for name in names if re.fullmatch(r"waves_\w+_[uv]|waves_spare", name)]
+    assert pointers == ["waves_now_u", "waves_now_v", "waves_next_u", "waves_next_v"]
+    assert {"waves_weights_0", "waves_weights_1", "waves_ends", "waves_mark", "damping"} < set(names)
+
+
+def test_other_sizes_leave_the_same_out(folder: Path, application: Application) -> None:
+    assert json.loads((folder / "adopted.json").read_text())["sizes"] == {"n": 300, "steps": 42}
+    sizes = application.resolve_sizes("default", {"n": 77, "steps": 6})
+    backend = get_backend("host")
+    given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
+    configuration = widest(application, sizes, backend.device.constraints())[0]
+    launcher = ApplicationLauncher(application, configuration, backend)
+    try:
+        (found,) = launcher.run(given, all_sizes, Arrays())[0].values()
+    finally:
+        launcher.close()
+    np.testing.assert_allclose(found.reshape(-1)[:77], expected(77, 6), rtol=0, atol=1e-13)
+
+
+def test_launches_whose_parts_are_the_answer_stay(tmp_path: Path) -> None:
+    (tmp_path / "parts.cu").write_text(ONE_PART_EACH)
+    _, document = adopt(AdoptSettings((tmp_path / "parts.cu",)), tmp_path / "parts")
+    assert [kernel["launches"] for kernel in document["kernels"]] == [8]
+    assert not document["needed_only"]
+    assert document["errors"] == {"d_x": 0.0}
+
+
+def test_two_runs_are_the_same_whatever_is_in_fields_that_nobody_set(tmp_path: Path) -> None:
+    program = read([PROGRAM])
+    found = capture(build(program.sources, program.files, optimisation="-O1"), ("64", "2"), tmp_path)
+    assert found.differences == ()
+    launch = next(operation for operation in found.operations() if isinstance(operation, Launch))
+    (waves, _) = launch.arguments
+    assert isinstance(waves, Structure)
+    assert [to if isinstance(to, str) else to.offset for _, to in sorted(waves.pointers.items())] == [
+        *(0, 512, 0, 512, "unknown", 0),  # nowhere.u is null
+    ]
+
+
+@pytest.mark.parametrize("vendor", [pytest.param(name, marks=needs(name)) for name in ARCHITECTURES])
+@pytest.mark.parametrize("narrow", ["fp64", "fp16", "bf16"])
+def test_templates_compile_for_both_vendors(application: Application, vendor: str, narrow: str) -> None:
+    backend = get_backend(vendor)
+    options = CompileOptions(architecture=ARCHITECTURES[vendor])
+    for kernel in application.kernels.values():
+        chosen = {p.name: narrow for p in kernel.parameters if narrow in p.values}
+        source = render(kernel, kernel.configuration(chosen), application.resolve_sizes())
+        assert backend.compiler.compile(source, kernel.function, options).image
