@@ -622,14 +622,17 @@ def _errors_of(found: Run, ours: Mapping[str, NDArray[Any]], theirs: Mapping[str
         metrics = [text, *(name for name in dict.fromkeys(found.info.metrics.values()) if name != text)]
     elif set(metrics) != set(theirs):
         raise MptuneError(f"the run's metrics are of {', '.join(metrics)}, and the outputs are {', '.join(theirs)}")
-    # What is not finite in the program's own answer is not compared, as in the run.
     finite = {name: np.isfinite(values) for name, values in theirs.items()}
-    result = evaluate_outputs(
+    measured = evaluate_outputs(
         {name: np.where(finite[name], values, 0) for name, values in ours.items()},
         {name: np.where(finite[name], values, 0) for name, values in theirs.items()},
         metrics,
-    )
-    return {"error": result.error, **result.metrics}
+    ).metrics
+    del measured["log10_error"]  # -inf of an answer without an error
+    # What is not finite in the program's own answer, which no metric measures, has to be so in the same way.
+    rest = ((ours[name][~where], theirs[name][~where]) for name, where in finite.items())
+    is_alike = all(np.array_equal(new, old, equal_nan=new.dtype.kind == "f") for new, old in rest)
+    return measured if is_alike else dict.fromkeys(measured, math.inf)
 
 
 # -- writing -----------------------------------------------------------------------------------------

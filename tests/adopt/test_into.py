@@ -236,7 +236,7 @@ def run_of(folder: Path, record: Mapping[str, Any] | None = None, threshold: flo
     measured = Measurement({"time_ms": 1.0, "error": 1e-6})
     trials = [
         Trial(Configuration(dict.fromkeys(names, precision)), Status.OK, "", measured, key=precision * 8)
-        for precision in ("fp32", "fp16")
+        for precision in ("fp32", "fp16", "fp64")
     ]
     return described_run(fields, trials)
 
@@ -276,6 +276,21 @@ def test_an_answer_over_the_threshold_is_not_claimed(
     assert (done.code, "--into needs --output" in done.err) == (2, True)
     done = command("emit", path, "-D", "X=1", "-o", folder / "t")
     assert (done.code, "give it with --into" in done.err) == (2, True)
+
+
+def test_an_answer_without_an_error_is_within_any_threshold(folder: Path) -> None:
+    document = document_of(folder, run_of(folder, threshold=1e-15), 2)
+    assert (document["error"], document["types"], document["within"]) == (0.0, [], True)
+
+
+@pytest.mark.parametrize(
+    ("ours", "is_alike"),
+    [([np.inf, np.nan, 1], True), ([np.nan, np.nan, 1], False), ([-np.inf, np.nan, 1], False), ([9, 9, 1], False)],
+)
+def test_what_is_not_finite_has_to_be_so_in_the_same_way(folder: Path, ours: list[float], is_alike: bool) -> None:
+    theirs = np.array([np.inf, np.nan, 1])
+    errors = module._errors_of(run_of(folder), {"now": np.array(ours)}, {"now": theirs})
+    assert set(errors.values()) == {0.0 if is_alike else np.inf}
 
 
 def refusal(call: Callable[[], object]) -> str:

@@ -62,6 +62,7 @@ inline unsigned short to_short(double x) {
     if (x != x) return sign | infinity | 1 << (Digits - 1);
     x = __builtin_fabs(x);
     if (x == 0) return sign;
+    if (x > __DBL_MAX__) return sign | infinity;  // whose exponent frexp leaves open
     int exponent;
     __builtin_frexp(x, &exponent);
     if (--exponent < 1 - bias) exponent = 1 - bias;
