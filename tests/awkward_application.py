@@ -115,9 +115,17 @@ COUNTS = Kernel(
     grid=["ceildiv(n, block)"],
     block=["block"],
     template="""
+IN_PHASES();
 extern "C" __global__ void counts(long long* count, const int* index, int n) {
-    const int i = blockIdx.x * {{ block }} + threadIdx.x;
-    if (i < n) count[i] += index[i];
+    __shared__ int found[{{ block }}];
+    PHASE {
+        const int i = blockIdx.x * {{ block }} + threadIdx.x;
+        if (i < n) found[threadIdx.x] = index[i];
+    }
+    PHASE {
+        const int i = blockIdx.x * {{ block }} + threadIdx.x;
+        if (i < n) count[i] += found[threadIdx.x];
+    }
 }
 """,
 )

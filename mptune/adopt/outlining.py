@@ -40,6 +40,7 @@ _PRAGMA: Final = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+omp\b((?:[^\n\\]|\\.|\\\n
 _CLAUSE: Final = re.compile(r"(\w+)\s*(?:\(((?:[^()]|\([^()]*\))*)\))?")
 _LOOPS: Final = ("FOR_STMT", "CXX_FOR_RANGE_STMT")
 _ANY_LOOP: Final = (*_LOOPS, "WHILE_STMT", "DO_STMT")
+_ENDS_WITH_ANOTHER: Final = (*_LOOPS, "WHILE_STMT", "IF_STMT", "SWITCH_STMT")
 _VARIABLES: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL")
 _TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
 _CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
@@ -153,8 +154,10 @@ class _Loop:
         """With the directive."""
         extent = self.node.extent
         assert extent is not None
-        end = extent.end
-        if self.node.children[-1].kind != "COMPOUND_STMT":
+        end, last = extent.end, self.node
+        while last.kind in _ENDS_WITH_ANOTHER:
+            last = last.children[-1]
+        if last.kind not in ("COMPOUND_STMT", "NULL_STMT"):  # (others are without their semicolon)
             source = self.unit.source(str(extent.file))
             assert source is not None
             end = source.text.find(";", end - 1) + 1

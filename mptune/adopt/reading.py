@@ -602,7 +602,7 @@ class _UnitReader:
             declaration = self._declaration(target) if target.get_usr() != kernel.usr else None
             if declaration is None or declaration.extent == kernel.extent:
                 continue
-            found.setdefault((*self._unit.order(declaration.extent), ""), declaration)
+            found.setdefault((*self._unit.order(declaration.extent), declaration.name), declaration)
             places.append(declaration.extent)
             for node in Node(self._unit, target).walk() if declaration.kind != "prototype" else ():
                 for inner in self._targets(node) if node.kind in _NAMING else ():

@@ -138,10 +138,11 @@ def template(
     """
     edited = _Edited(program, classes, parameter_of)
     function = f"{kernel.identifier}_kernel" if why_reserved(kernel.identifier) else kernel.identifier
-    needs = [
+    texts = (
         _in_kernel(edited.need(need), kernel.arguments) if need.kind == "macro" else edited.need(need)
         for need in kernel.needs
-    ]
+    )
+    needs = list(dict.fromkeys(texts))  # (one text may declare several)
     own = edited.of(kernel.extent, kernel.label, kernel.calls)
     passed: list[str] = []
     first = [f"{name} += {name}_offset;" for name in offsets]
@@ -219,7 +220,7 @@ def template(
     parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
     text = _without_clashes("\n\n".join(part for part in parts if part), [need.name for need in kernel.needs])
     for need in kernel.needs:
-        if need.kind == "constant" and f"{need.name}[" not in program.text(need.extent).replace(" ", ""):
+        if need.kind == "constant" and not re.search(rf"\b{need.name}\s*\[", program.text(need.extent)):
             # What is set from outside is an array, here of one.
             text = re.sub(rf"(?<![\w.])(?<!->){need.name}\b", f"{need.name}[0]", text)
             text = re.sub(rf"(__constant__[^;{{}}]*?\b{need.name})\[0\]", r"\1[1]", text, count=1)

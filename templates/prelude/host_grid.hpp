@@ -11,10 +11,8 @@
 #define MPTUNE_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
 #endif
 
-// Whether one thread of a block does it all (phases.hpp); a source that says so hides this.
-namespace mptune_unless_said {
-constexpr bool in_phases = false;
-}
+// Whether one thread of a block does it all: a source that says so has a better match (phases.hpp).
+constexpr bool mptune_in_phases(...) { return false; }
 
 namespace mptune_host {
 
@@ -41,8 +39,6 @@ template <unsigned... I>
 struct indices_to<0, I...> {
     using type = indices<I...>;
 };
-
-using namespace mptune_unless_said;
 
 // A grid whose threads run one after the other, or the first of each block alone. `Kernel` stands for the kernel and inlines
 // it, `A` are its parameters.
@@ -139,7 +135,7 @@ constexpr entry entry_of(void (*)(A...)) {
             ::name(arguments...);                                                                                  \
         }                                                                                                          \
     };                                                                                                             \
-    constexpr entry launched = entry_of<kernel, block_shape, has_barriers, in_phases>(signature);                  \
+    constexpr entry launched = entry_of<kernel, block_shape, has_barriers, mptune_in_phases(0)>(signature);        \
     }                                                                                                              \
     MPTUNE_UNLESS_APART(MPTUNE_ENTRY_POINTS)
 

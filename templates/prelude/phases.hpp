@@ -35,10 +35,8 @@ struct per_thread {
 
 // Stands before the kernel.
 #if defined(MPTUNE_HOST)
-#define IN_PHASES()                     \
-    namespace mptune_host {             \
-    constexpr bool in_phases = true;    \
-    }                                   \
+#define IN_PHASES()                                       \
+    constexpr bool mptune_in_phases(int) { return true; } \
     static_assert(true)
 #else
 #define IN_PHASES() static_assert(true)

@@ -116,3 +116,11 @@ def test_a_run_that_takes_too_long_is_told_with_its_kernels_and_what_to_make_sma
     assert (
         "smaller arguments behind --, or macros (CELLS=5000) with -D NAME=VALUE; adopt --time-limit SECONDS" in second
     )
+
+
+def test_variables_in_constant_memory_of_one_declaration_are_all_set(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "tables_in_one.cu",)), tmp_path / "tables")
+    assert document["errors"]["d_out"] < 1e-14
+    template = (tmp_path / "tables" / "blend.cu.j2").read_text()
+    assert template.count("slope[1], start[1];") == 1
+    assert template.count("ahead[3], behind[3], factors[3];") == 1

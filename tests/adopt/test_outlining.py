@@ -247,3 +247,34 @@ def test_what_only_loops_look_at_is_no_answer(tmp_path: Path) -> None:
     assert {name for name, role in roles.items() if "output" in role} == {"means", "kept"}
     assert roles.keys() == {"places", "squares", "roots", "means", "kept"}
     assert max(document["errors"].values()) < 1e-15
+
+
+def test_loops_end_where_they_do_with_or_without_braces(tmp_path: Path) -> None:
+    inner = "for (int j = 0; j < 3; j++)"
+    bodies = [
+        ("collapse(2)", inner + " { a[3 * i + j] = b[i] + j; }"),
+        ("collapse(2)", inner + "\n  a[3 * i + j] = b[i] + j;"),
+        ("", inner + " if (j != 1) { a[3 * i + j] = b[i] + j; }"),
+        ("", inner + " { int k = 0; do a[3 * i + j] = b[i] + k; while (++k < j); }"),
+        ("", "if (i % 2) { a[i] = 2 * b[i]; } else { a[i] = b[i]; }"),
+        ("", "if (i % 2) a[i] = 2 * b[i]; else a[i] = b[i];"),
+        ("", "{ int j = i; while (j > 2) --j; a[i] = j; }"),
+    ]
+    loops = "".join(
+        f"#pragma omp parallel for {clause}\nfor (int i = 0; i < 30; i++)\n  {body}\nshow();\n"
+        for clause, body in bodies
+    )
+    path = tmp_path / "ends.cpp"
+    path.write_text(
+        "#include <cstdio>\nstatic double a[90], b[90];\n"
+        'static void show() { for (double& value : a) { std::printf("%g ", value); value = -1; } }\n'
+        f"int main() {{\nfor (int i = 0; i < 90; i++) b[i] = i;\n{loops}}}\n"
+    )
+    program = read([path])
+    assert len(program.kernels) == len(bodies)
+    printed = []
+    for files in (program.originals, program.files):
+        built = build(program.sources, files, optimisation="-O0", gives_host_memory=True)
+        printed.append(run(built, writes=tmp_path).output)
+    assert printed[0] == printed[1]
+    assert len(printed[0].split()) == 90 * len(bodies)
