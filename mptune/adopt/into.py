@@ -1,8 +1,8 @@
 """The winner of a run back in the program it was found for: patched, compiled, run and compared with the original.
 
 The program is the user's own, as it is given; it is read again with the settings that the run recorded. A run file may
-come from anyone, so that nothing in it is run: no path in it is opened, and of its macros only those are taken that are
-numbers and types.
+come from anyone, so that nothing in it is run: of its paths only those in the folder of the program are opened, and of
+its macros only those are taken that are numbers and types, for names the program uses and calls nothing by.
 """
 
 from __future__ import annotations
@@ -20,17 +20,22 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune import __version__
 from mptune.accuracy.evaluate import evaluate_outputs
+from mptune.adopt.adopting import SOURCES
 from mptune.adopt.capture import Capture, Launch, Place, Structure, capture
 from mptune.adopt.classes import TypeClasses
 from mptune.adopt.geometry import Block
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import SPELLED, Patch, own_types, patch
 from mptune.adopt.reading import Parameter, Program, read
+from mptune.adopt.rewriting import blanked
 from mptune.adopt.running import Built, build, run
 from mptune.adopt.sizes import hashed
 from mptune.adopt.template import class_of, fields_of, layout_of
-from mptune.adopt.writing import classes_in
+from mptune.adopt.writing import classes_in, common_folder
+from mptune.cplusplus import KEYWORDS
+from mptune.emit.common import MARK, was_emitted, write_files
 from mptune.errors import MptuneError, RunFileError
 from mptune.objective import Objective
 from mptune.precision import PRECISIONS
@@ -50,6 +55,7 @@ _LONG_S: Final = 5.0
 _COMPILE_LIMIT_S: Final = 300.0
 #: Macros of a run file that are taken: what no code can be in.
 _HARMLESS: Final = re.compile(r"|double|float|half|__half|\(?-?[\d.]+([eE][-+]?\d+)?[fFlLuU]{0,2}\)?")
+_MACRO: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ERROR_LINE: Final = re.compile(r"([^\s:()]+?)(?::(\d+)|\((\d+)\))(?::\d+)?: (?:fatal )?error")
 _STORED: Final = {
     "double": "float64", "float": "float32", "long double": "longdouble", "__half": "fp16", "__nv_bfloat16": "bf16",
@@ -107,16 +113,16 @@ def into(
         RunFileError: the run does not say what program it is of.
     """
     record = _Record.of(found, settings)
-    files = record.files_in(settings)
-    target = _target(settings, files)
     on_progress("reading the program")
-    defines, includes = record.defines_with(settings), record.includes_with(settings)
-    program = read([files[name] for name in record.sources], defines, includes, record.loops, record.tuned)
+    sources, includes = record.sources_in(settings), record.includes_with(settings)
+    program = read(sources, record.defines_with(settings), includes, record.loops, record.tuned)
+    places = _places(program, settings)
     if program.originals:
         raise ProgramError(
             f"{program.originals[0].path.name}: parallel loops of C++ were made kernels to tune them, and are not "
             "written back; 'mptune emit' without --into writes what was tuned as a library"
         )
+    record.check(program, settings)
     arguments = record.arguments_of(found) if settings.arguments is None else settings.arguments
     with tempfile.TemporaryDirectory(prefix="mptune-") as scratch:
         on_progress("running the program")
@@ -133,7 +139,7 @@ def into(
         answers = reader.answer(again, patched.types), reader.answer(captured, own_types(classes))
         judged = _judged(found, objective, record, *answers)
         times = _times((original, built), arguments, Path(scratch))
-    written = _write(patched, program, target, settings)
+    written = _write(patched, places, settings)
     own = own_types(classes)
     return {
         "kernel": found.kernel,
@@ -171,8 +177,8 @@ class _Record:
 
     Attributes:
         name: of the application.
-        hashes: of the program's files, by their place below the folder they share.
-        sources: those a compiler is given.
+        hashes: of the program's files.
+        sources: those a compiler is given, by their place below the folder that all files share.
         loops: of C++ that became kernels.
         tuned: names of the kernels to tune; empty for all.
         defines: macros.
@@ -186,7 +192,7 @@ class _Record:
     """
 
     name: str
-    hashes: Mapping[Path, str]
+    hashes: frozenset[str]
     sources: tuple[Path, ...]
     loops: tuple[str, ...]
     tuned: tuple[str, ...]
@@ -219,14 +225,17 @@ class _Record:
             )
         try:
             program = said["program"]
-            paths = [Path(path) for path in program["files"]]
-            root = next(p for p in paths[0].parents if all(path.is_relative_to(p) for path in paths))
-            folders = [Path(path) for path in program["includes"]]
+            files = {_recorded(path): str(text) for path, text in program["files"].items()}
+            sources = [_recorded(path) for path in program["sources"]]
+            if not sources or not all(path in files and path.suffix in SOURCES for path in sources):
+                raise ValueError(f"{', '.join(map(str, sources)) or 'nothing'} is no source of a program")
+            root = common_folder(list(files))
+            folders = [_recorded(path) for path in program["includes"]]
             inside = [path for path in folders if path.is_relative_to(root)]
             return cls(
                 name=str(said["name"]),
-                hashes={Path(path).relative_to(root): str(text) for path, text in program["files"].items()},
-                sources=tuple(Path(path).relative_to(root) for path in program["sources"]),
+                hashes=frozenset(files.values()),
+                sources=tuple(path.relative_to(root) for path in sources),
                 loops=tuple(map(str, program.get("loops", ()))),
                 tuned=tuple(map(str, program.get("kernels", ()))),
                 defines={str(name): str(value) for name, value in program["defines"].items()},
@@ -243,34 +252,50 @@ class _Record:
                 f"what the run of {found.kernel!r} says of its program cannot be read: {error!r}"
             ) from None
 
-    def files_in(self, settings: IntoSettings) -> dict[Path, Path]:
-        """Return the files of the program that is given, by their place in the record.
+    def sources_in(self, settings: IntoSettings) -> list[Path]:
+        """Return the sources of the program that is given.
 
         Raises:
-            ProgramError: a file is missing, or is another one.
+            ProgramError: one is missing, is another one, or is not in the folder that is given.
         """
-        given = settings.program
-        if given.is_dir():
-            root = given.resolve()
-            if not all((root / name).is_file() for name in self.hashes) and len(self.hashes) == 1:
-                raise ProgramError(f"{given} has no {self.sources[0]}; give the file of the program")
-        elif len(self.sources) > 1:
+        given = settings.program.resolve()
+        if not given.is_dir() and len(self.sources) > 1:
             names = ", ".join(map(str, self.sources))
             raise ProgramError(f"{self.name} is a program of several files ({names}): give their folder with --into")
-        else:
-            SourceFile.read(given)
-            root = given.resolve().parents[len(self.sources[0].parts) - 1]
-        files = {name: root / name for name in self.hashes}
-        if not given.is_dir():
-            files[self.sources[0]] = given.resolve()
-        for name, path in files.items():
-            text = SourceFile.read(path).text
-            if hashed(text) != self.hashes[name]:
-                raise ProgramError(
-                    f"{path.name} is not what was tuned (its hash differs): adopt and tune it as it is now, or give it "
-                    "as it was: the folder that 'mptune adopt' wrote has it in program/"
-                )
-        return files
+        found = [(given / name).resolve() for name in self.sources] if given.is_dir() else [given]
+        if given.is_dir() and len(found) == 1 and not found[0].is_file():
+            raise ProgramError(f"{settings.program} has no {self.sources[0]}; give the file of the program")
+        for path in found:
+            if given.is_dir() and not path.is_relative_to(given):
+                raise ProgramError(f"{path} is not in {settings.program}, which links to it: give its own folder")
+            self._check_hash(SourceFile.read(path))
+        return found
+
+    def check(self, program: Program, settings: IntoSettings) -> None:
+        """Check that a program is the one that was tuned, and uses the record's macros as no more than such.
+
+        Raises:
+            ProgramError: it is another one, or may call something by a macro.
+        """
+        for file in program.files:
+            self._check_hash(file)
+        code = "\n".join(blanked(file.text) for file in program.files)
+        for name in self.defines.keys() - settings.defines.keys():
+            if not re.search(rf"\b{name}\b", code) or re.search(rf"\b{name}\s*\(", code):
+                raise self._may_be_code(name)
+
+    def _check_hash(self, file: SourceFile) -> None:
+        if hashed(file.text) not in self.hashes:
+            raise ProgramError(
+                f"{file.path.name} is not what was tuned (its hash differs): adopt and tune it as it is now, or give "
+                "it as it was: the folder that 'mptune adopt' wrote has it in program/"
+            )
+
+    def _may_be_code(self, name: str) -> ProgramError:
+        given = f"{name}={self.defines[name]}"
+        return ProgramError(
+            f"the run was made with -D {given!r}, which may be any code; if it is yours, give it again with -D"
+        )
 
     def arguments_of(self, found: Run) -> tuple[str, ...]:
         """Return the arguments of the program at the sizes that were tuned."""
@@ -290,11 +315,8 @@ class _Record:
         for name, value in self.defines.items():
             if name in found:
                 continue
-            if not _HARMLESS.fullmatch(value) or not name.isidentifier():
-                raise ProgramError(
-                    f"the run was made with -D {name}={value}, which may be any code; if it is yours, give it again: "
-                    f"-D '{name}={value}'"
-                )
+            if not _HARMLESS.fullmatch(value) or not _MACRO.fullmatch(name) or name in KEYWORDS:
+                raise self._may_be_code(name)
             found[name] = value
         return found
 
@@ -304,31 +326,51 @@ class _Record:
         Raises:
             ProgramError: one of the record is elsewhere, and none is given.
         """
-        if self.outside and not settings.includes:
-            folders = ", ".join(map(str, self.outside))
+        given = settings.program.resolve()
+        root = given if given.is_dir() else given.parent
+        above = Path() if given.is_dir() else self.sources[0].parent
+        found = [(root / name.relative_to(above)).resolve() for name in self.includes if name.is_relative_to(above)]
+        inside = [path for path in found if path.is_relative_to(root)]
+        outside = [*self.outside, *(name for name in self.includes if not name.is_relative_to(above))]
+        outside += [path for path in found if path not in inside]
+        if outside and not settings.includes:
+            folders = ", ".join(map(str, outside))
             raise ProgramError(
                 f"the run was made with headers outside the program's folder ({folders}); no path in a run file is "
                 "opened: give it again with -I"
             )
-        given = settings.program.resolve()
-        root = given if given.is_dir() else given.parents[len(self.sources[0].parts) - 1]
-        return [*(root / name for name in self.includes), *(path.resolve() for path in settings.includes)]
+        return [*inside, *(path.resolve() for path in settings.includes)]
 
 
-def _target(settings: IntoSettings, files: Mapping[Path, Path]) -> Path:
-    """Return where the new program goes: never over the one that is given.
+def _recorded(path: str) -> Path:
+    """Return a path of a record.
 
     Raises:
-        ProgramError: it would.
+        ValueError: it is none as ``mptune adopt`` writes them.
     """
-    target = settings.output.resolve()
-    if target in files.values() or target == settings.program.resolve():
-        raise ProgramError(f"{settings.output} is the program itself, which stays as it is; choose another --output")
-    if settings.program.is_dir() == target.is_file() and target.exists():
-        raise ProgramError(
-            f"{settings.output} is {'a file' if target.is_file() else 'a folder'}; choose another --output"
-        )
-    return target
+    found = Path(path)
+    if not found.is_absolute() or ".." in found.parts or "\0" in path:
+        raise ValueError(f"{path!r} is no place of a file")
+    return found
+
+
+def _places(program: Program, settings: IntoSettings) -> dict[Path, Path]:
+    """Return where the files of the new program go, by those of the program: never over what is somebody's.
+
+    Raises:
+        ProgramError: one would.
+    """
+    target, given = settings.output, settings.program.resolve()
+    if target.exists() and given.is_dir() != target.is_dir():
+        raise ProgramError(f"{target} is {'a folder' if target.is_dir() else 'a file'}; choose another --output")
+    own = [file.path for file in program.files if file.path.is_relative_to(given)]
+    places = {path: target / path.relative_to(given) for path in own} if given.is_dir() else {given: target}
+    for place in places.values():
+        if any(place.exists() and place.samefile(file.path) for file in program.files):
+            raise ProgramError(f"{target} is the program itself, which stays as it is; choose another --output")
+        if place.exists() and not (place.is_file() and was_emitted(place)):
+            raise ProgramError(f"{place} exists and was not written by mptune emit; choose another --output")
+    return places
 
 
 def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Trial) -> Iterator[tuple[str, str]]:
@@ -468,7 +510,7 @@ def _errors(compiler: str, program: Program, files: Sequence[SourceFile]) -> str
     """Return the errors of a compiler for GPUs in a program; "" if it compiles."""
     with tempfile.TemporaryDirectory(prefix="mptune-") as name:
         work = Path(name)
-        root = _root(program)
+        root = common_folder([file.path for file in program.files])
         for file in files:
             place = work / file.path.relative_to(root)
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -489,11 +531,6 @@ def _errors(compiler: str, program: Program, files: Sequence[SourceFile]) -> str
                 lines = (done.stdout + done.stderr).replace(f"{work}/", "").splitlines()
                 return "\n".join([line for line in lines if "error" in line][:5] or lines[-3:])
     return ""
-
-
-def _root(program: Program) -> Path:
-    first = program.files[0].path
-    return next(p for p in first.parents if all(file.path.is_relative_to(p) for file in program.files))
 
 
 # -- running -----------------------------------------------------------------------------------------
@@ -638,24 +675,21 @@ def _errors_of(found: Run, ours: Mapping[str, NDArray[Any]], theirs: Mapping[str
 # -- writing -----------------------------------------------------------------------------------------
 
 
-def _write(made: Patch, program: Program, target: Path, settings: IntoSettings) -> list[Path]:
+def _write(made: Patch, places: Mapping[Path, Path], settings: IntoSettings) -> list[Path]:
     """Write the new program.
 
     Raises:
-        ProgramError: it cannot be written, or types in headers changed of a program that is given as one file.
+        ProgramError: types change in files that are not part of what was given.
+        MptuneError: it cannot be written.
     """
-    if not settings.program.is_dir():
-        others = [file.path.name for file in made.changed if file.path != program.sources[0]]
-        if others:
-            raise ProgramError(f"types in {', '.join(others)} change, too: give the program's folder with --into")
-        places = {target: next(file for file in made.files if file.path == program.sources[0])}
-    else:
-        root = settings.program.resolve()
-        places = {target / file.path.relative_to(root): file for file in made.files}
-    try:
-        for place, file in places.items():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(file.text.encode("utf-8", "surrogateescape"))
-    except OSError as error:
-        raise ProgramError(f"cannot write to {settings.output}: {error.strerror or error}") from None
-    return [settings.output if place == target else settings.output / place.relative_to(target) for place in places]
+    others = [file.path.name for file in made.changed if file.path not in places]
+    if others:
+        raise ProgramError(f"types in {', '.join(others)} change, too: give the program's folder with --into")
+    texts = {}
+    for file in made.files:
+        if file.path in places:
+            end = "" if file.text.endswith("\n") else "\n"
+            text = f"{file.text}{end}// {MARK} {__version__}\n"
+            texts[str(places[file.path])] = text.encode("utf-8", "surrogateescape")
+    write_files(settings.output if settings.program.is_dir() else settings.output.parent, texts)
+    return list(map(Path, texts))

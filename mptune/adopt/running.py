@@ -299,14 +299,15 @@ def run(
         command = [str(program), *arguments]
         output, errors = work / "output", work / "errors"
         began = time.monotonic()
-        with (
-            output.open("wb") as out,
-            errors.open("wb") as err,
-            Child(
-                command, environment=environment, folder=str(folder) if folder else None, stdout=out, stderr=err
-            ) as child,
-        ):
-            code = _watched(child, output, built.name, time_limit_s, limit)
+        with output.open("wb") as out, errors.open("wb") as err:
+            where = str(folder) if folder else None
+            try:
+                child = Child(command, environment=environment, folder=where, stdout=out, stderr=err)
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else error
+                raise ProgramError(f"{built.name} cannot be run with its arguments: {why}") from None
+            with child:
+                code = _watched(child, output, built.name, time_limit_s, limit)
         seconds = time.monotonic() - began
         said = _said(ended / "ended.json")
         if code is None:

@@ -225,6 +225,15 @@ def target_of(winner: Winner[Any], backend: str) -> str:
     return info.architecture if info.backend == backend and re.fullmatch(r"\w+", info.architecture) else "native"
 
 
+def was_emitted(path: Path) -> bool:
+    """Whether a file is one that was emitted, which may be replaced.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return MARK.encode() in path.read_bytes()
+
+
 def write_files(folder: Path, texts: Mapping[str, str | bytes]) -> None:
     """Write files, unless one would replace a file that was not emitted.
 
@@ -235,12 +244,12 @@ def write_files(folder: Path, texts: Mapping[str, str | bytes]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             path = folder / name
-            if path.exists() and MARK.encode() not in (held := path.read_bytes()) and held != text:
+            if path.exists() and not was_emitted(path) and path.read_bytes() != text:
                 raise MptuneError(
                     f"{path} exists and was not written by mptune emit: give another folder, or move it away"
                 )
         for name, text in texts.items():
-            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_whole(folder / name, text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise MptuneError(f"cannot write to {folder}: {error.strerror or error}") from error

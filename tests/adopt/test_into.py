@@ -330,3 +330,73 @@ def test_nothing_of_a_run_file_is_run(folder: Path) -> None:
     assert "no path in a run file is opened: give it again with -I" in refusal(
         lambda: document_of(folder, run_of(folder, elsewhere), 0)
     )
+
+
+def with_program(folder: Path, **fields: Any) -> Run:
+    """A run whose record says something else of the program."""
+    said = json.loads((folder / "adopted" / "rod" / "adopted.json").read_text())
+    return run_of(folder, {**said, "program": {**said["program"], **fields}})
+
+
+@pytest.mark.parametrize("name", ["/a/b/../evil/rod.cu", "rod.cu", "/a/b/rod.cu\0.txt", "/", "/a/b/../../etc/passwd"])
+def test_names_of_files_in_a_record_lead_nowhere(folder: Path, name: str) -> None:
+    said = json.loads((folder / "adopted" / "rod" / "adopted.json").read_text())["program"]["files"]
+    (digest,) = said.values()
+    for files in ({name: digest}, {"/a/b/rod.cu": digest, name: digest}):
+        run = with_program(folder, files=files, sources=list(files))
+        assert "cannot be read: ValueError" in refusal(lambda run=run: document_of(folder, run, 0))
+    run = with_program(folder, includes=["/a/b/../../../etc"])
+    assert "cannot be read: ValueError" in refusal(lambda: document_of(folder, run, 0))
+    for sources in ([], ["/a/other.cu"]):
+        run = with_program(folder, sources=sources)
+        assert "is no source of a program" in refusal(lambda run=run: document_of(folder, run, 0))
+
+
+def test_a_record_opens_nothing_outside_the_folder_that_is_given(folder: Path, tmp_path: Path) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    for each in (home, outside):
+        each.mkdir()
+    shutil.copy(folder / "rod.cu", home / "rod.cu")
+    shutil.copy(folder / "rod.cu", outside / "evil.cu")
+    (home / "link").symlink_to(outside)
+    said = json.loads((folder / "adopted" / "rod" / "adopted.json").read_text())["program"]["files"]
+    (digest,) = said.values()
+    files = {f"/p/{name}": digest for name in ("rod.cu", "link/evil.cu")}
+    run = with_program(folder, files=files, sources=list(files))
+    assert "links to it: give its own folder" in refusal(
+        lambda: document_of(folder, run, 0, program=home, output=tmp_path / "new")
+    )
+    # What lies beside a single file is opened only if its own text includes it.
+    for files in ({"/p/home/rod.cu": digest, "/p/outside/evil.cu": digest}, {"/p/home/rod.cu": digest}):
+        run = with_program(folder, files=files, sources=["/p/home/rod.cu"], includes=["/p/outside", "/p/home/link"])
+        assert "no path in a run file is opened: give it again with -I" in refusal(
+            lambda run=run: document_of(folder, run, 0, program=home / "rod.cu")
+        )
+
+
+@pytest.mark.parametrize("name", ["printf", "if", "unused", "x y", "n\n"])
+def test_macros_of_a_record_cannot_be_what_a_program_calls(folder: Path, name: str) -> None:
+    run = with_program(folder, defines={name: "0"})
+    assert "may be any code; if it is yours, give it again" in refusal(lambda: document_of(folder, run, 0))
+
+
+@pytest.mark.parametrize("argument", ["a\0b", "a" * 3_000_000, "\udc00\ud800"])
+def test_arguments_of_a_record_that_no_program_can_have(folder: Path, argument: str) -> None:
+    run = with_program(folder, arguments=[argument])
+    assert "rod.cu cannot be run with its arguments" in refusal(lambda: document_of(folder, run, 0))
+
+
+def test_nothing_but_what_was_emitted_is_replaced(folder: Path, tmp_path: Path) -> None:
+    run, notes = run_of(folder), tmp_path / "notes.txt"
+    notes.write_text("mine")
+    assert "exists and was not written by mptune emit" in refusal(lambda: document_of(folder, run, 0, output=notes))
+    (tmp_path / "hard.cu").hardlink_to(folder / "rod.cu")
+    (tmp_path / "soft.cu").symlink_to(folder / "rod.cu")
+    for name in ("hard.cu", "soft.cu"):
+        refused = refusal(lambda name=name: document_of(folder, run, 0, output=tmp_path / name))
+        assert "is the program itself" in refused
+    assert notes.read_text() == "mine"
+    assert (folder / "rod.cu").read_text() == (PROGRAMS / "rod.cu").read_text()
+    document_of(folder, run, 0, output=tmp_path / "new.cu")
+    document_of(folder, run, 1, output=tmp_path / "new.cu")
+    assert (tmp_path / "new.cu").read_text().count("// Emitted by mptune") == 1
