@@ -20,12 +20,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["Channel", "Child", "ChildEnded", "ChildGroup", "Ended", "PythonChild", "in_words", "run_target"]
+__all__ = [
+    "Channel",
+    "Child",
+    "ChildEnded",
+    "ChildGroup",
+    "Ended",
+    "PythonChild",
+    "end_strays",
+    "in_words",
+    "run_target",
+]
 
 #: How long a child that has closed its connection may take to end.
 _LEAVING_S: Final = 10.0
@@ -34,6 +45,7 @@ _SENDING_S: Final = 60.0
 #: How often it is seen whether a child that is waited for is still there: copies of it may keep its connection open.
 _LOOKING_S: Final = 0.25
 _LAST_WORDS: Final = 400
+_ROUNDS: Final = 20
 
 # -- dying with the parent -----------------------------------------------------------------------
 
@@ -208,6 +220,29 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+def end_strays(setting: str) -> None:
+    """End all processes that were started with a setting (``NAME=VALUE``), which others inherit, in their environment.
+
+    It finds those that left the process group of the child that started them.
+    """
+    if not Path("/proc/self/environ").exists():
+        return
+    for _ in range(_ROUNDS):  # one may start another meanwhile
+        found = [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if _has(folder, setting)]
+        for process in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        if not found:
+            break
+
+
+def _has(process: Path, setting: str) -> bool:
+    try:
+        return setting.encode() in (process / "environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is somebody else's
+        return False
 
 
 # -- messages ------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import Built, TooLongError, build, run
-from mptune.adopt.sizes import RECORD, FoundSizes, find_sizes, hashed
+from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed
 from mptune.adopt.writing import OFFERED, Adopted, Draws, classes_in, needed, write
 from mptune.errors import CompileError, MptuneError
 
@@ -109,6 +109,8 @@ def adopt(
     began = time.monotonic()
     settings = _completed(settings)
     folder = folder or Path("adopted") / _name(settings)
+    if folder.is_symlink():
+        folder = folder.resolve()
     _check_output(folder)
     with _told_what_is_missing(settings.files):
         on_progress("reading the program")
@@ -662,15 +664,16 @@ def _check_output(folder: Path) -> None:
     except OSError as error:
         raise ProgramError(f"cannot write to {folder}: {error.strerror or error}; choose another --output") from None
     try:
-        document = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        written = document.get("written", dict.fromkeys(names, ""))
-    except (OSError, ValueError, AttributeError):
+        written = dict(json.loads((folder / RECORD).read_text(encoding="utf-8"))["written"])
+    except (OSError, ValueError, KeyError, TypeError):
         raise ProgramError(
             f"{folder} is there already, and not written by mptune adopt; choose another --output"
         ) from None
     # Data of runs at other sizes come and go.
-    own = {name: file for name, file in names.items() if name in written or file.suffix != ".npz"}
-    changed = [name for name, file in own.items() if written.get(name) not in (_hash_of(file), "")]
+    data = {RUN, *(name for name in written if name.endswith(".npz"))}
+    runs = {file.parent for file in names.values() if file.name == RUN and file.parent.parent == folder}
+    others = {name: file for name, file in names.items() if file.parent not in runs or file.name not in data}
+    changed = [name for name, file in others.items() if written.get(name) != _hash_of(file)]
     if changed:
         raise ProgramError(
             f"{folder} has changes that would be lost ({', '.join(changed[:4])}{', ...' if len(changed) > 4 else ''}); "

@@ -25,7 +25,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import find_compiler, host_architecture
 from mptune.folders import bundled_folder
 from mptune.memory import available_memory_bytes, in_words
-from mptune.processes import Child
+from mptune.processes import Child, end_strays
 from mptune.processes import in_words as how_it_ended
 
 __all__ = ["Built", "Ran", "TooLongError", "build", "run"]
@@ -290,6 +290,7 @@ def run(
         program.write_bytes(built.image)
         program.chmod(0o700)
         environment = {**os.environ, "MPTUNE_WRITES": str(writes), "MPTUNE_MEMORY_BYTES": str(limit)}
+        environment["MPTUNE_RUN"] = str(work)
         environment.pop("MPTUNE_CAPTURE_PLAN", None)
         ended = record if record is not None else work
         environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_CAPTURE_BYTES": str(capture_limit_bytes)}
@@ -300,15 +301,18 @@ def run(
         output, errors = work / "output", work / "errors"
         began = time.monotonic()
         with output.open("wb") as out, errors.open("wb") as err:
-            where = str(folder) if folder else None
+            place = str(folder) if folder else None
             try:
-                child = Child(command, environment=environment, folder=where, stdout=out, stderr=err)
+                child = Child(command, environment=environment, folder=place, stdout=out, stderr=err)
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
                 raise ProgramError(f"{built.name} cannot be run with its arguments: {why}") from None
-            with child:
-                code = _watched(child, output, built.name, time_limit_s, limit)
-        seconds = time.monotonic() - began
+            try:
+                with child:
+                    code = _watched(child, output, built.name, time_limit_s, limit)
+                seconds = time.monotonic() - began
+            finally:
+                end_strays(f"MPTUNE_RUN={work}")
         said = _said(ended / "ended.json")
         if code is None:
             raise TooLongError(_where_time_went(built.name, arguments, seconds, said))

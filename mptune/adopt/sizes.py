@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["RECORD", "FoundSizes", "find_sizes", "make_ready", "run_at"]
 
 #: The same of a folder with what a run at other sizes has left.
-_RUN: Final = "run.json"
+RUN: Final = "run.json"
 #: How long it may take to find the sizes of a program, and a run for that, which may take this many times its own.
 _FINDING_S: Final = 10.0
-_LONGEST_RUN_S: Final = 3.0
+_LONGESTRUN_S: Final = 3.0
 _TIMES: Final = 5.0
 #: Steps that are fewer than half of this are not written as a loop.
 _HALVED: Final = 8
@@ -85,7 +85,7 @@ def find_sizes(
     own = {place: int(text) for place, text in enumerate(captured.arguments, 1) if re.fullmatch(r"[1-9]\d{0,8}", text)}
     if not own:
         return FoundSizes({}, None, ())
-    if captured.seconds > _LONGEST_RUN_S:
+    if captured.seconds > _LONGESTRUN_S:
         why = f"its run took {captured.seconds:.1f} s, which is too long to run it with others; adopt a smaller problem"
         return FoundSizes({}, None, (f"whether its arguments are sizes was not looked at: {why}",))
     base, layout = draft(program, classes, parameter_of, captured, {})
@@ -224,7 +224,7 @@ def run_at(folder: Path, sizes: Mapping[str, int], *, on_progress: Callable[[str
     }
     key = {"program": record["program"], "layout": record["layout"], "sources": sources, "mptune_version": __version__}
     with contextlib.suppress(OSError, ValueError):
-        if json.loads((target / _RUN).read_text(encoding="utf-8"))["of"] == key:
+        if json.loads((target / RUN).read_text(encoding="utf-8"))["of"] == key:
             return
     began = time.monotonic()
     arguments = list(record["program"]["arguments"])
@@ -236,7 +236,7 @@ def run_at(folder: Path, sizes: Mapping[str, int], *, on_progress: Callable[[str
         data.mkdir()
         _run_again(folder, record, arguments, sizes, Path(scratch) / "capture", data)
         seconds = round(time.monotonic() - began, 3)
-        (data / _RUN).write_text(json.dumps({"of": key, "arguments": arguments, "seconds": seconds}, indent=2) + "\n")
+        (data / RUN).write_text(json.dumps({"of": key, "arguments": arguments, "seconds": seconds}, indent=2) + "\n")
         _put(data, target)
     on_progress(f"{name} was run with {' '.join(arguments)} in {seconds:.1f} s; what it did is kept in {target}")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Mapping, Sequence
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +56,26 @@ def adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
     from mptune.adopt.adopting import AdoptSettings
     from mptune.adopt.adopting import adopt as adopt_program
 
-    with counter("adopting the program") as count:
+    with _removing_what_is_temporary(), counter("adopting the program") as count:
         _, document = adopt_program(AdoptSettings(**given), output, on_progress=lambda _: count())
     return document
+
+
+@contextlib.contextmanager
+def _removing_what_is_temporary() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end this process as Ctrl-C does for the length of a block, with its cleaning up."""
+
+    def leave(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    numbers = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, leave) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def definition_of(given: Sequence[str], settings: Mapping[str, Any]) -> str:
@@ -159,7 +179,7 @@ def patched(run: Run, trial: Trial, objective: Objective, given: Mapping[str, An
     settings = dict(given)
     settings["record"] = Path(given["record"]) if given["record"] else None
     settings["arguments"] = given["arguments"] or None
-    with counter("patching the program") as count:
+    with _removing_what_is_temporary(), counter("patching the program") as count:
         return into(run, trial, objective, IntoSettings(**settings), on_progress=lambda _: count())
 
 

@@ -201,16 +201,31 @@ def test_changes_of_the_user_are_not_lost(folder: Path, tmp_path: Path) -> None:
     mine = tmp_path / "waves"
     shutil.copytree(folder / "waves", mine)
     (mine / "n400").mkdir()
-    (mine / "n400" / "inputs.npz").touch()  # of a run at another size
+    for name in ("inputs.npz", "run.json"):  # of a run at another size
+        (mine / "n400" / name).touch()
     with (mine / "step.cu.j2").open("a") as template:
         template.write("// tried by hand\n")
     with pytest.raises(ProgramError, match=r"has changes that would be lost \(step\.cu\.j2\); choose another --output"):
         adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("50", "4")), mine)
     assert (mine / "step.cu.j2").read_text().endswith("// tried by hand\n")
     shutil.copy(folder / "waves" / "step.cu.j2", mine)
+    for name in ("mine.npz", "n400/mine.npz", "kept/inputs.npz"):
+        (mine / name).parent.mkdir(exist_ok=True)
+        (mine / name).touch()
+        with pytest.raises(ProgramError, match=rf"would be lost \({name}\); choose another --output"):
+            adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("50", "4")), mine)
+        (mine / name).unlink()
     adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("50", "4")), mine)
     assert record(mine)["program"]["arguments"] == ["50", "4"]
     assert not (mine / "n400").exists()
+
+
+def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("50", "4")), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert record(tmp_path / "real")["program"]["arguments"] == ["50", "4"]
 
 
 def test_numbers_of_16_bits_keep_their_type(tmp_path: Path) -> None:
