@@ -2,7 +2,7 @@
 
 A program is run twice. The first run says what there is to record, and that it does the same again: only then is the
 second run's record one of the program and not of the moment. Data are kept of what comes to the device, of the first
-and the last launch of every kernel and some between, and of what the program takes back last.
+and the last launch of every kernel and some between, and of what the program takes back, as far as there is room.
 """
 
 from __future__ import annotations
@@ -319,13 +319,18 @@ class Capture:
         return dataclasses.replace(self, different=tuple(different), sequence=order)
 
     @property
+    def taken_back(self) -> Mapping[Place, Sequence[Copy]]:
+        """What the program copied to the host, by where it was: every copy, in order."""
+        found: dict[Place, list[Copy]] = {}
+        for each in self.operations():
+            if isinstance(each, Copy) and each.kind == "to_host" and each.source is not None:
+                found.setdefault(each.source, []).append(each)
+        return found
+
+    @property
     def outputs(self) -> tuple[Copy, ...]:
         """What the program took back last: of each allocation the last copies of its parts to the host."""
-        last: dict[tuple[int, int], Copy] = {}
-        for found in self.operations():
-            if isinstance(found, Copy) and found.kind == "to_host" and found.source is not None:
-                last[(found.source.allocation, found.source.offset)] = found
-        return tuple(last.values())
+        return tuple(copies[-1] for copies in self.taken_back.values())
 
     def contents(self, key: int) -> NDArray[np.uint8]:
         """Return data by their key, as bytes."""
@@ -405,7 +410,7 @@ def capture(
         second, record, sequence = first, counted, order
         differences: list[str] = []
         if is_repeated:
-            second, record = ran(2, _plan(before, order, whole))
+            second, record = ran(2, _plan(before, order, whole, limit_bytes // 4))
             different, sequence = _read(record)
             _check_passed(built, second, different, may_fail)
             differences = _differences(first, second, (before, order), (different, sequence))
@@ -483,17 +488,23 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _plan(different: Sequence[Operation], sequence: NDArray[np.uint32], whole: Collection[str]) -> list[int]:
-    """Return the operations whose data are to be kept, by number."""
+def _plan(
+    different: Sequence[Operation], sequence: NDArray[np.uint32], whole: Collection[str], room_bytes: int
+) -> list[int]:
+    """Return the operations whose data are to be kept, by number: of copies to the host the last, and what has room."""
     launches: dict[str, list[int]] = {}
-    copies: dict[tuple[int, int], int] = {}
+    copies: dict[Place, list[tuple[int, int]]] = {}
     for number, index in enumerate(sequence):
         found = different[index]
         if isinstance(found, Launch):
             launches.setdefault(found.kernel, []).append(number)
         elif isinstance(found, Copy) and found.kind == "to_host" and found.source is not None:
-            copies[(found.source.allocation, found.source.offset)] = number
-    wanted = set(copies.values())
+            copies.setdefault(found.source, []).append((number, found.bytes))
+    wanted = {each[-1][0] for each in copies.values()}
+    for number, size in sorted((copy for each in copies.values() for copy in each[:-1]), reverse=True):
+        room_bytes -= size
+        if room_bytes >= 0:
+            wanted.add(number)
     for kernel, numbers in launches.items():
         if _plain(kernel) in whole:
             wanted.update(numbers)

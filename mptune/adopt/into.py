@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mptune import __version__
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.adopt.adopting import SOURCES
-from mptune.adopt.capture import Capture, Launch, Place, Structure, capture
+from mptune.adopt.capture import Capture, Launch, Place, Structure, capture, told_apart
 from mptune.adopt.classes import TypeClasses
 from mptune.adopt.geometry import Block
 from mptune.adopt.parsing import ProgramError, SourceFile
@@ -53,6 +53,10 @@ _MOST_ATTEMPTS: Final = 8
 _TIMED: Final = 3
 _LONG_S: Final = 5.0
 _COMPILE_LIMIT_S: Final = 300.0
+#: What is copied back is called so, and its number, where the run has no name for it.
+_UNNAMED: Final = "output "
+#: By how much printed numbers may differ where there is no threshold.
+_PRINTED: Final = 1e-6
 #: Macros of a run file that are taken: what no code can be in.
 _HARMLESS: Final = re.compile(r"|double|float|half|__half|\(?-?[\d.]+([eE][-+]?\d+)?[fFlLuU]{0,2}\)?")
 _MACRO: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -138,6 +142,8 @@ def into(
         reader = _Reader(program, classes)
         answers = reader.answer(again, patched.types), reader.answer(captured, own_types(classes))
         judged = _judged(found, objective, record, *answers)
+        tolerance = max(objective.limits.values(), default=_PRINTED)
+        printed = told_apart(captured.output, again.output, tolerance)
         times = _times((original, built), arguments, Path(scratch))
     written = _write(patched, places, settings)
     own = own_types(classes)
@@ -159,10 +165,11 @@ def into(
             if wanted.get(each.name, own[each.name]) != own[each.name]
         ],
         "blocks": {label: list(block) for label, block in patched.blocks.items()},
-        "notes": [*patched.notes, *notes],
         "arguments": list(arguments),
         "compiled": compilers,
         **judged,
+        "notes": [*patched.notes, *notes, *judged["notes"]],
+        "printed": None if printed is None else dict(zip(("original", "patched"), printed, strict=True)),
         "check": {"original": captured.check, "patched": again.check},
         "time_s": {"original": round(times[0], 4), "patched": round(times[1], 4)},
     }
@@ -536,20 +543,28 @@ def _errors(compiler: str, program: Program, files: Sequence[SourceFile]) -> str
 # -- running -----------------------------------------------------------------------------------------
 
 
+#: What a program copied back of some memory, the last copies of its parts first, then the last but one, and so on; None
+#: of what there was no room to record.
+Turns = Sequence[NDArray[Any] | None]
+
+
 def _judged(
-    found: Run, objective: Objective, record: _Record, ours: Sequence[NDArray[Any]], theirs: Sequence[NDArray[Any]]
+    found: Run, objective: Objective, record: _Record, ours: Mapping[str, Turns], theirs: Mapping[str, Turns]
 ) -> dict[str, Any]:
-    """Return how far the answer of the patched program is from that of the original."""
+    """Return how far what the patched program copied back is from what the original did, each copy for itself."""
     errors: dict[str, float] = {}
-    why = ""
-    if [values.shape for values in ours] != [values.shape for values in theirs]:
-        why = "the two copy different amounts of data to the host"
-    elif not theirs:
+    why, notes = "", list[str]()
+    if not theirs:
         why = "the program copies nothing to the host that a kernel has written"
+    elif ours.keys() != theirs.keys():
+        why = "the two copy different memory to the host"
     else:
-        names = record.outputs if len(record.outputs) == len(theirs) else [f"output{i}" for i in range(len(theirs))]
+        known = dict(zip([name for name in theirs if name.startswith(_UNNAMED)], record.outputs, strict=False))
+        named = known if len(known) == len(record.outputs) else {}
         try:
-            errors = _errors_of(found, dict(zip(names, ours, strict=True)), dict(zip(names, theirs, strict=True)))
+            errors, notes = _errors_of_all(
+                found, *({named.get(n, n): t for n, t in each.items()} for each in (ours, theirs))
+            )
         except MptuneError as error:
             why = str(error)
     limits = objective.limits
@@ -561,7 +576,42 @@ def _judged(
         "errors": {name: _finite(error) for name, error in errors.items()},
         "not_judged": why,
         "within": None if why else not broken and all(map(math.isfinite, errors.values())),
+        "notes": notes,
     }
+
+
+def _errors_of_all(
+    found: Run, ours: Mapping[str, Turns], theirs: Mapping[str, Turns]
+) -> tuple[dict[str, float], list[str]]:
+    """Return the largest errors of all copies to the host, and what is to be said of them.
+
+    Raises:
+        MptuneError: they cannot be compared.
+    """
+    errors, notes = dict[str, float](), list[str]()
+    pairs: dict[str, list[tuple[NDArray[Any] | None, NDArray[Any] | None]]] = {}
+    for name, turns in theirs.items():
+        pairs[name] = list(zip(ours[name], turns, strict=False))
+        if len(ours[name]) != len(turns):
+            pairs[name] = pairs[name][:1]
+            times = f"{len(ours[name])} times, and {len(turns)} times by the original"
+            notes.append(f"{name} is copied to the host {times}: only the last copies are compared")
+        missing = sum(new is None or old is None for new, old in pairs[name])
+        if missing:
+            notes.append(
+                f"{missing} of {len(pairs[name])} copies of {name} are not compared: there is no room for them"
+            )
+    for turn in range(max(map(len, pairs.values()))):
+        now = {name: each[turn] for name, each in pairs.items() if turn < len(each)}
+        new = {name: values for name, (values, other) in now.items() if values is not None and other is not None}
+        old = {name: values for name, (_, values) in now.items() if name in new and values is not None}
+        if any(new[name].shape != values.shape for name, values in old.items()):
+            raise MptuneError("the two copy different amounts of data to the host")
+        if not turn and len(new) < len(theirs):
+            raise MptuneError("what the program copies to the host is too large to be recorded")
+        for key, error in _errors_of(found, new, old).items() if new else ():
+            errors[key] = max(errors.get(key, 0.0), math.inf if math.isnan(error) else error)
+    return errors, notes
 
 
 def _finite(value: float | None) -> float | None:
@@ -588,26 +638,38 @@ class _Reader:
     program: Program
     classes: TypeClasses
 
-    def answer(self, captured: Capture, types: Mapping[str, str]) -> list[NDArray[Any]]:
-        """Return what a program copied back last of the memory kernels are given, by allocation.
+    def answer(self, captured: Capture, types: Mapping[str, str]) -> dict[str, Turns]:
+        """Return what a program copied back of variables and of the memory kernels are given, in order of allocation.
 
         Args:
             captured: a run of it.
             types: the precision of each type class, by name.
         """
-        stored: dict[int, str] = {}
+        names = {each.id: each.name for each in captured.allocations.values() if each.kind == "symbol"}
+        stored = {id: self._stored_in(name, types) for id, name in names.items()}
         for launch in captured.launches():
             stored |= self._stored(launch, types)
-        pieces: dict[int, list[NDArray[Any]]] = {}
-        copies = {(c.source.allocation, c.source.offset): c.contents for c in captured.outputs if c.source is not None}
-        if not copies:  # what its kernels wrote is the answer then
+        kept = {place: [copy.contents for copy in copies] for place, copies in captured.taken_back.items()}
+        if not kept:  # what its kernels wrote is the answer then
             for launch in captured.launches():
-                copies |= {(allocation, 0): launch.after[allocation] for allocation in launch.changed}
-        for (allocation, _), contents in sorted(copies.items(), key=lambda copy: copy[0]):
-            if allocation in stored and contents is not None:
-                values = _decoded(captured.contents(contents), stored[allocation])
-                pieces.setdefault(allocation, []).append(values)
-        return [np.concatenate(found) for found in pieces.values()]
+                kept |= {Place(id, 0): [launch.after[id]] for id in launch.changed}
+        parts: dict[int, list[list[int | None]]] = {}
+        for place in sorted(kept, key=lambda place: (place.allocation, place.offset)):
+            if stored.get(place.allocation):
+                parts.setdefault(place.allocation, []).append(kept[place][::-1])
+        found: dict[str, Turns] = {}
+        for id, keys in parts.items():
+            turns = [[each[turn] for each in keys if turn < len(each)] for turn in range(max(map(len, keys)))]
+            found[names.get(id, f"{_UNNAMED}{len(found)}")] = [_joined(captured, turn, stored[id]) for turn in turns]
+        return found
+
+    def _stored_in(self, name: str, types: Mapping[str, str]) -> str:
+        """Return how a variable in the device's memory holds its numbers; "" if it is not known."""
+        own = class_of(self.classes, name, "")
+        needs = (need for kernel in self.program.kernels for need in kernel.needs if need.name == name)
+        memory = next((need.memory for need in needs), None)
+        scalar = memory.numbers[0] if memory is not None and not memory.is_mixed else ""
+        return _STORED.get(SPELLED.get(types[own.name], own.scalar) if own is not None else scalar, "")
 
     def _stored(self, launch: Launch, types: Mapping[str, str]) -> dict[int, str]:
         """Return how each allocation that a launch is given holds its numbers."""
@@ -645,6 +707,12 @@ class _Reader:
         return {to.allocation: found[at] for at, to in to_device if found.get(at)}
 
 
+def _joined(captured: Capture, keys: Sequence[int | None], kind: str) -> NDArray[Any] | None:
+    """Return the numbers of some contents one after the other; None if some were not kept."""
+    known = [key for key in keys if key is not None]
+    return np.concatenate([_decoded(captured.contents(key), kind) for key in known]) if known == list(keys) else None
+
+
 def _decoded(data: NDArray[np.uint8], kind: str) -> NDArray[Any]:
     dtype = PRECISIONS[kind].dtype if kind in PRECISIONS else np.dtype(kind)
     values = data[: data.size // dtype.itemsize * dtype.itemsize].view(dtype)
@@ -657,8 +725,8 @@ def _errors_of(found: Run, ours: Mapping[str, NDArray[Any]], theirs: Mapping[str
     metrics: Any = dict(part.split(": ", 1) for part in text.split(", ")) if ": " in text else text
     if isinstance(metrics, str):
         metrics = [text, *(name for name in dict.fromkeys(found.info.metrics.values()) if name != text)]
-    elif set(metrics) != set(theirs):
-        raise MptuneError(f"the run's metrics are of {', '.join(metrics)}, and the outputs are {', '.join(theirs)}")
+    else:  # (of variables no run measures an error)
+        metrics = {name: metrics.get(name, "NRMSE") for name in theirs}
     finite = {name: np.isfinite(values) for name, values in theirs.items()}
     measured = evaluate_outputs(
         {name: np.where(finite[name], values, 0) for name, values in ours.items()},

@@ -203,6 +203,11 @@ def print_patched(document: Mapping[str, Any]) -> None:
         echo(f"error of its answer ({document['metric']}): {number(document['error'], 3)}{limits}")
     if document["check"] == {"original": "passed", "patched": "failed"}:
         print_note("warning: the program's own check no longer passes: it may ask for more digits than the threshold")
+    if printed := document["printed"]:
+        print_note(
+            f"warning: it prints {printed['patched']!r} where the original prints {printed['original']!r}, which is "
+            "further apart than the threshold"
+        )
     echo("\n".join(document["files"]))
 
 

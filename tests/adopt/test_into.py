@@ -202,7 +202,10 @@ def test_any_types_compile_and_give_about_the_answer(
     original = capture(build(program.sources, program.files), arguments, tmp_path / "original")
     new = capture(built, arguments, tmp_path / "new", may_fail=True)
     reader = module._Reader(program, classes)
-    theirs, ours = reader.answer(original, own), reader.answer(new, made.types)
+    theirs, ours = (
+        [turns[0] for name, turns in reader.answer(*each).items() if name != "misses"]
+        for each in ((original, own), (new, made.types))
+    )
     assert [values.shape for values in ours] == [values.shape for values in theirs]
     if name != "managed_memory.cu":  # whose host reads the memory itself
         assert theirs
@@ -291,6 +294,53 @@ def test_what_is_not_finite_has_to_be_so_in_the_same_way(folder: Path, ours: lis
     theirs = np.array([np.inf, np.nan, 1])
     errors = module._errors_of(run_of(folder), {"now": np.array(ours)}, {"now": theirs})
     assert set(errors.values()) == {0.0 if is_alike else np.inf}
+
+
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("batches")
+    shutil.copy(PROGRAMS / "batches.cu", found / "batches.cu")
+    adopt(AdoptSettings((found / "batches.cu",)), found / "adopted" / "batches")
+    return found
+
+
+def judged_batches(folder: Path, configuration: Mapping[str, str], threshold: float) -> dict[str, Any]:
+    said = json.loads((folder / "adopted" / "batches" / "adopted.json").read_text())
+    own = {parameter["name"]: "fp64" for parameter in said["parameters"]}
+    fields = {"kernel": "batches", "metric": "NRMSE", "threshold": threshold, "adopted": said}
+    fields["parameters"] = [{"name": name, "kind": "precision", "values": OFFERED["double"]} for name in own]
+    measured = Measurement({"time_ms": 1.0, "error": 1e-6})
+    trial = Trial(Configuration({**own, **configuration}), Status.OK, "", measured, key="1" * 32)
+    settings = IntoSettings(folder / "batches.cu", folder / "new.cu")
+    run = described_run(fields, [trial])
+    return into(run, trial, run.objective, settings, on_progress=lambda _: None)
+
+
+def test_every_copy_to_the_host_is_compared(batches: Path) -> None:
+    document = judged_batches(batches, {"sum_type": "fp16"}, 1e-2)
+    # (Of 16 bits, a local variable is a float.)
+    assert (document["within"], document["printed"], document["notes"]) == (True, None, [])
+    document = judged_batches(batches, {"out_type": "fp16"}, 1e-2)  # which has no room for the second of four
+    assert (document["within"], document["error"]) == (False, None)
+    assert document["printed"]["patched"] == "sum of all inf"
+
+
+def test_variables_that_are_copied_to_the_host_are_compared(batches: Path) -> None:
+    document = judged_batches(batches, {"found_type": "fp32"}, 1e-9)
+    assert document["errors"]["error.largest"] > 1e-9 > document["errors"]["error.out"]
+    assert document["within"] is False
+
+
+def test_copies_of_another_number_are_compared_as_far_as_they_can_be(folder: Path) -> None:
+    run, one, two = run_of(folder), np.ones(2), np.full(2, 2.0)
+    errors, notes = module._errors_of_all(run, {"now": [one, two]}, {"now": [one]})
+    assert (errors["error"], "only the last copies are compared" in notes[0]) == (0.0, True)
+    errors, notes = module._errors_of_all(run, {"now": [one, one, two]}, {"now": [one, two, None]})
+    assert (errors["error"], notes) == (0.5, ["1 of 3 copies of now are not compared: there is no room for them"])
+    with pytest.raises(MptuneError, match="too large to be recorded"):
+        module._errors_of_all(run, {"now": [one], "next": [None]}, {"now": [one], "next": [one]})
+    with pytest.raises(MptuneError, match="different amounts"):
+        module._errors_of_all(run, {"now": [one, one[:1]]}, {"now": [one, one]})
 
 
 def refusal(call: Callable[[], object]) -> str:
