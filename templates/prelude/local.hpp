@@ -57,6 +57,7 @@ struct rounded {
         else value = detail::round_to(T(), detail::source(x));
     }
     MPTUNE_INLINE operator float() const { return value; }
+    MPTUNE_INLINE auto to_bits() const { return static_cast<T>(value).to_bits(); }
 };
 
 namespace detail {
