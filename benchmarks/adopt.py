@@ -93,6 +93,8 @@ TARGETS: Final = {
 }
 #: Rounds in which two winners take turns.
 _ROUNDS: Final = 15
+#: Words of ``mptune tune`` to judge by one draw of the inputs, that of the program.
+_OWN_DATA: Final = ("--inputs", "1", "--verify", "0")
 #: Files a program may consist of; the others are headers.
 _SOURCES: Final = (".cu", ".cpp", ".cc", ".cxx", ".hip")
 #: No command takes longer.
@@ -318,9 +320,11 @@ def handwritten(name: str, max_error: float, budget: int, seed: int) -> dict[str
         if answer.code != 0:
             return {"why": answer.message}
         metric = str(bundled.metric)
-        ours, ours_db = tuned(definition, max_error, budget, seed, "--metric", metric)
+        # Both are judged by the program's own data: further draws differ, those of a definition from the other's.
+        ours, ours_db = tuned(definition, max_error, budget, seed, "--metric", metric, *_OWN_DATA)
         run = work / "bundled.db"
         options = ["--backend", "host", "--max-error", f"{max_error:g}", "--budget", str(budget), "--seed", str(seed)]
+        options += _OWN_DATA
         theirs = mptune(["tune", name, *options, "--output", run, "--json"], work / "cache")
         best = {"adopted": winner_in(ours.document), "handwritten": winner_in(theirs.document)}
         if best["adopted"] is None or best["handwritten"] is None:
@@ -387,7 +391,7 @@ def beside_promise(
         if answer.code != 0:
             return {"why": answer.message}
         # The digits of every number, as PROMISE counts them.
-        said, run = tuned(definition, 10.0**-digits, budget, seed, "--metric", "MaxRE")
+        said, run = tuned(definition, 10.0**-digits, budget, seed, "--metric", "MaxRE", *_OWN_DATA)
         wall_s = time.monotonic() - start
         best = winner_in(said.document)
         if best is None:
@@ -420,6 +424,7 @@ def beside_promise(
             "mptune": {
                 "time_ms": statistics.median(ours_ms),
                 "compilations": compiled(work / "cache"),
+                "until_as_fast": until_as_fast(run, compiled(work / "cache"), statistics.median(theirs_ms)),
                 "variables": facts(answer.document)["classes"],
                 "types": dict(way["adopted"][1]),
                 "error": best["error"],
@@ -427,6 +432,17 @@ def beside_promise(
             },
             "faster": statistics.median(t / o for t, o in zip(theirs_ms, ours_ms, strict=True)),
         }
+
+
+def until_as_fast(path: Path, compilations: int, time_ms: float) -> int | None:
+    """Return how many compilations a search took until something accurate was as fast; None if nothing was."""
+    trials = [trial for trial in Run.load(path).trials if trial.measurement.durations_s.get("compile")]
+    # Those before the search: the instrumented build.
+    others = max(0, compilations - len(trials))
+    for count, trial in enumerate(trials, 1):
+        if trial.is_valid and launches_ms(trial) <= time_ms:
+            return others + count
+    return None
 
 
 # -- the page --------------------------------------------------------------------------------------
