@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mptune.results import Trial
 from mptune.space.configuration import Configuration, Value
@@ -20,8 +20,9 @@ __all__ = ["KernelTimes"]
 
 Array = NDArray[np.float64]
 
-#: Configurations the model looks at: all, or so many of a larger space.
+#: Configurations the model looks at: all, or so many of a larger space; and of those with some values, so many.
 _MOST: Final = 20_000
+_MOST_WITH: Final = 1_000
 #: Spread of the logarithms of times below which they are as good as equal.
 _LEAST_SPREAD: Final = 1e-3
 #: Their spread as long as only one is known.
@@ -55,6 +56,10 @@ class KernelTimes:
         self._fitted_to = -1
         #: What :meth:`at_most` returned since, by what it was asked for: a search asks the same thousands of times.
         self._at_most: dict[object, dict[tuple[Value, ...], float]] = {}
+        #: In a space that it has a sample of: the columns for whose values there are configurations in the sample, and
+        #: configurations by the values they have.
+        self._covered: set[tuple[int, ...]] = set()
+        self._with: dict[tuple[tuple[str, Value], ...], NDArray[np.int64]] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -73,21 +78,22 @@ class KernelTimes:
             if index is None:
                 continue
             self._known[index] = math.log(trial.time_ms) if trial.is_valid and trial.time_ms > 0 else math.nan
-            self._look_at(index)
+            self._look_at([index])
 
     def tell_within(self, configuration: Configuration, time_ms: float) -> None:
         """Learn how long a launch took within a run of the application."""
         index = self.space.index(configuration)
         if index is not None and 0 < time_ms < math.inf:
             self._within[index] = math.log(time_ms)
-            self._look_at(index)
+            self._look_at([index])
 
-    def _look_at(self, index: int) -> None:
+    def _look_at(self, indices: ArrayLike) -> None:
         self.version += 1
-        if index not in self._indices:
-            self._indices = np.append(self._indices, index)
-            self._codes = np.concatenate([self._codes, self.space.codes([index])])
-            self._at = np.concatenate([self._at, self._features.of([index])])
+        new = np.setdiff1d(indices, self._indices)
+        if len(new):
+            self._indices = np.append(self._indices, new)
+            self._codes = np.concatenate([self._codes, self.space.codes(new)])
+            self._at = np.concatenate([self._at, self._features.of(new)])
 
     def design(self, count: int, values: Mapping[str, Collection[Value]]) -> list[Configuration]:
         """Return configurations to begin with, spread over those in which some parameters have only some values.
@@ -104,18 +110,32 @@ class KernelTimes:
 
     def least(self, names: Sequence[str]) -> Array:
         """Return the least time in milliseconds by values of some parameters, an axis for each; inf where none runs."""
-        self._update()
         columns = [self.space.names.index(name) for name in names]
         shape = tuple(len(self.space.parameters[column].values) for column in columns)
+        self._cover(columns, shape)
+        self._update()
         found = np.full(math.prod(shape), math.inf)
-        places = (
-            np.ravel_multi_index(tuple(self._codes[:, columns].T), shape)
-            if columns
-            else np.zeros(len(self._codes), int)
-        )
         # What has not been measured may be as fast as this.
-        np.minimum.at(found, places, np.exp(self._mean - self._deviation))
+        np.minimum.at(found, self._places(columns, shape), np.exp(self._mean - self._deviation))
         return found.reshape(shape)
+
+    def _places(self, columns: Sequence[int], shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """Return where in a table of some parameters' values each configuration is that it looks at."""
+        if not columns:
+            return np.zeros(len(self._codes), dtype=np.int64)
+        return np.asarray(np.ravel_multi_index(tuple(self._codes[:, columns].T), shape), dtype=np.int64)
+
+    def _cover(self, columns: Sequence[int], shape: tuple[int, ...]) -> None:
+        """Look at a configuration for each combination of some parameters' values that the sample has not met."""
+        asked, count = tuple(columns), math.prod(shape)
+        if self.is_complete or asked in self._covered or count > _MOST:
+            return
+        self._covered.add(asked)
+        missing = np.setdiff1d(np.arange(count), self._places(columns, shape))
+        codes = self._codes[self._rng.integers(len(self._codes), size=len(missing))]
+        codes[:, columns] = np.stack(np.unravel_index(missing, shape), axis=1)
+        indices = self.space.indices_of(codes)
+        self._look_at(np.unique(indices[indices >= 0]))
 
     def at_most(self, values: Mapping[str, Value], names: Sequence[str]) -> Mapping[tuple[Value, ...], float]:
         """Return what launches with some values will hardly take longer than, in milliseconds, by those of others.
@@ -129,13 +149,16 @@ class KernelTimes:
         self._update()
         asked = (tuple(values.items()), tuple(names))
         if asked not in self._at_most:
-            places = np.flatnonzero(self._having(values) & np.isfinite(self._mean))
+            indices, mean, deviation = self._predicted(values)
+            runs = np.isfinite(mean)
             columns = [self.space.names.index(name) for name in names]
             offered = [self.space.parameters[column].values for column in columns]
-            times = np.exp(self._mean[places] + self._deviation[places])
+            times = np.exp(mean + deviation)[runs]
             self._at_most[asked] = {
                 tuple(known[code] for known, code in zip(offered, codes, strict=True)): time_ms
-                for codes, time_ms in zip(self._codes[places][:, columns].tolist(), times.tolist(), strict=True)
+                for codes, time_ms in zip(
+                    self.space.codes(indices[runs])[:, columns].tolist(), times.tolist(), strict=True
+                )
             }
         return self._at_most[asked]
 
@@ -151,20 +174,46 @@ class KernelTimes:
             infinite while none is known.
         """
         self._update()
-        mask = self._having(values)
-        free = mask & (self._deviation > 0)
+        indices, mean, deviation = self._predicted(values)
+        free = deviation > 0
         if not free.any():
             return [], 0.0
-        known = mask & (self._deviation == 0) & np.isfinite(self._mean)
+        count = min(count, int(free.sum()))
+        known = ~free & np.isfinite(mean)
         if not known.any():
-            chosen = np.where(free, self._mean, math.inf).argsort(kind="stable")[: min(count, int(free.sum()))]
-            return [self.space.configuration(int(self._indices[place])) for place in chosen], math.inf
-        best = float(self._mean[known].min())
-        promise = np.full(len(self._mean), -math.inf)
-        promise[free] = log_expected_improvement(self._mean[free], self._deviation[free], best)
-        chosen = (-promise).argsort(kind="stable")[: min(count, int(free.sum()))]
+            chosen = np.where(free, mean, math.inf).argsort(kind="stable")[:count]
+            return self.space.configurations(indices[chosen]), math.inf
+        best = float(mean[known].min())
+        promise = np.full(len(mean), -math.inf)
+        promise[free] = log_expected_improvement(mean[free], deviation[free], best)
+        chosen = (-promise).argsort(kind="stable")[:count]
         gain_ms = math.exp(best) * -math.expm1(-math.exp(float(promise[chosen[0]])))
-        return [self.space.configuration(int(self._indices[place])) for place in chosen], gain_ms
+        return self.space.configurations(indices[chosen]), gain_ms
+
+    def _predicted(self, values: Mapping[str, Value]) -> tuple[NDArray[np.int64], Array, Array]:
+        """Return configurations that have some values, with mean and deviation of the logarithms of their times."""
+        having = self._having(values)
+        indices = self._indices[having]
+        if self.is_complete:
+            return indices, self._mean[having], self._deviation[having]
+        # A sample of a large space has few of them, or none.
+        indices = np.union1d(indices[self._deviation[having] == 0], self._some_with(values))
+        return indices, *self._model(indices)
+
+    def _some_with(self, values: Mapping[str, Value]) -> NDArray[np.int64]:
+        """Return configurations that have some values: all, or so many as are looked at."""
+        key = tuple(sorted(values.items()))
+        if key not in self._with:
+            counts = [1 if p.name in values else len(p.values) for p in self.space.parameters]
+            size = math.prod(counts)
+            places = np.arange(size) if size <= _MOST_WITH else self._rng.integers(size, size=_MOST_WITH)
+            codes = np.stack(np.unravel_index(places, counts), axis=1).astype(np.int32)
+            for column, parameter in enumerate(self.space.parameters):
+                if parameter.name in values:
+                    codes[:, column] = parameter.values.index(values[parameter.name])
+            indices = self.space.indices_of(codes)
+            self._with[key] = np.unique(indices[indices >= 0])
+        return self._with[key]
 
     def _having(self, values: Mapping[str, Value]) -> NDArray[np.bool_]:
         mask = np.ones(len(self._codes), dtype=np.bool_)
@@ -180,23 +229,32 @@ class KernelTimes:
             return
         self._fitted_to = self.version
         self._at_most.clear()
-        known = self._together()
-        ran = {index: log_ms for index, log_ms in known.items() if not math.isnan(log_ms)}
-        self._mean, self._deviation = np.zeros(len(self._indices)), np.ones(len(self._indices))
+        self._logarithms = self._together()
+        ran = {index: log_ms for index, log_ms in self._logarithms.items() if not math.isnan(log_ms)}
+        y = np.array(list(ran.values()))
+        self._middle, self._spread = 0.0, 1.0
         if ran:
-            x, y = self._features.of(list(ran)), np.array(list(ran.values()))
-            middle, spread = float(y.mean()), max(float(y.std()), _LEAST_SPREAD if len(y) > 1 else _USUAL_SPREAD)
-            z = (y - middle) / spread
-            if len(z) > 1:
-                self._hyperparameters = fit(x, z, self._prior, [self._hyperparameters], 30)
-            posterior = Posterior(self._hyperparameters, self._at)
-            posterior.condition(x, z)
-            self._mean = posterior.mean * spread + middle
-            self._deviation = np.maximum(posterior.deviation * spread, 1e-9)
-        places = {index: place for place, index in enumerate(self._indices.tolist())}
-        for index, log_ms in known.items():
-            self._mean[places[index]] = math.inf if math.isnan(log_ms) else log_ms
-            self._deviation[places[index]] = 0.0
+            self._middle = float(y.mean())
+            self._spread = max(float(y.std()), _LEAST_SPREAD if len(y) > 1 else _USUAL_SPREAD)
+        self._told = self._features.of(list(ran)), (y - self._middle) / self._spread
+        if len(y) > 1:
+            self._hyperparameters = fit(*self._told, self._prior, [self._hyperparameters], 30)
+        self._mean, self._deviation = self._model(self._indices, self._at)
+
+    def _model(self, indices: NDArray[np.int64], at: Array | None = None) -> tuple[Array, Array]:
+        """Return mean and deviation of the logarithms of times of configurations; where they are known, those."""
+        mean, deviation = np.zeros(len(indices)), np.ones(len(indices))
+        if len(self._told[1]):
+            posterior = Posterior(self._hyperparameters, self._features.of(indices) if at is None else at)
+            posterior.condition(*self._told)
+            mean = posterior.mean * self._spread + self._middle
+            deviation = np.maximum(posterior.deviation * self._spread, 1e-9)
+        places = {index: place for place, index in enumerate(indices.tolist())}
+        for index, log_ms in self._logarithms.items():
+            if index in places:
+                mean[places[index]] = math.inf if math.isnan(log_ms) else log_ms
+                deviation[places[index]] = 0.0
+        return mean, deviation
 
     def _together(self) -> dict[int, float]:
         """Return the logarithms of times of the kernel alone, those within a run made comparable with them.
