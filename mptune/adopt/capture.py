@@ -457,10 +457,8 @@ def _last_words(ran: Ran) -> str:
 def _check_passed(built: Built, ran: Ran, different: Sequence[Operation], may_fail: bool) -> None:
     """Raise CheckFailedError if a run says that its check failed."""
     if ran.check == "failed" and not may_fail:
-        lines = f"{ran.output}\n{ran.errors}".splitlines()
-        line = next(line.strip() for line in lines if re.search("(?i)fail|wrong|incorrect|unsucc", line))
         raise CheckFailedError(
-            f"{built.name} runs, but its own check fails on this machine's processor: {line[:200]}"
+            f"{built.name} runs, but its own check fails on this machine's processor: {ran.failure[:200]}"
             f"{_taken_in_part(different)}"
         )
 

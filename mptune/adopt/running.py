@@ -46,12 +46,23 @@ _LEAVING_S: Final = 2.0
 _MOST_KERNELS: Final = 5
 #: Of what a program prints.
 _OUTPUT_LIMIT_BYTES: Final = 1 << 26
+#: What programs say of their results, after a word that denies it; none of it in another sense, such as the second pass
+#: or the time to failure.
+_DENIED: Final = (
+    r"(?:(?P<none>(?<![\w.,])(?:0|no|zero|none|without)\s+)|(?P<denied>(?:\b(?:not|never)|n't)\s+))?"
+    r"(?:(?:of|an?|any|all|have|has|been|be|yet|\d+|tests?|checks?|values?|points?|elements?|cases?)\s+){0,3}"
+)
 _PASSED: Final = re.compile(
-    r"(?i)\b(?:PASS(?:ED)?|test(?:s)? passed|verification (?:is )?success\w*|results? (?:is |are )?correct)\b"
+    rf"(?i){_DENIED}(?<![-/])"
+    r"(?<!\bfirst )(?<!\bsecond )(?<!\blast )(?<!\bnext )(?<!\beach )(?<!\bper )(?<!\bforward )(?<!\bbackward )"
+    r"\b(?:PASS(?:ED)?(?!\s+(?:#?\d|number|through|to|by|over|the|an?|NULL)\b|-|/)"
+    r"|verification (?:is |was )?success\w*|results? (?:is |are )?correct)\b"
 )
 _FAILED: Final = re.compile(
-    r"(?i)(?<!\b0 )\b(?:FAIL(?:ED|URE)?|verification (?:was )?unsuccess\w*|results? (?:is |are )?(?:wrong|incorrect))\b"
-    r"(?!\s*[:=]\s*0\b)"
+    rf"(?i){_DENIED}(?<!\bto )(?<!\bof )(?<!\bbefore )(?<!\buntil )"
+    r"\b(?:FAIL(?:ED|URES?)?(?!\s+(?:rates?|probabilit|loads?|stress|strength|criteri|modes?|times?))"
+    r"|verification (?:is |was )?(?:unsuccess|not success)\w*|results? (?:is |are )?(?:wrong|incorrect|not correct))\b"
+    r"(?!(?:\s+\w+)?\s*[:=]\s*0\b)"
 )
 
 
@@ -95,8 +106,24 @@ class Ran:
     @property
     def check(self) -> str:
         """What the program says of its own results: "passed", "failed", or "" if nothing."""
-        printed = f"{self.output}\n{self.errors}"
-        return "failed" if _FAILED.search(printed) else "passed" if _PASSED.search(printed) else ""
+        said = {_said_in(line) for line in f"{self.output}\n{self.errors}".splitlines()}
+        return next((check for check in ("failed", "passed") if check in said), "")
+
+    @property
+    def failure(self) -> str:
+        """The first line that says that results are wrong; "" if none does."""
+        lines = f"{self.output}\n{self.errors}".splitlines()
+        return next((line.strip() for line in lines if _said_in(line) == "failed"), "")
+
+
+def _said_in(line: str) -> str:
+    """Return what a line says of a program's results: "passed", "failed", or "" if nothing."""
+    passes = list(_PASSED.finditer(line))
+    if any(found["denied"] for found in passes):
+        return "failed"
+    if any(not (found["none"] or found["denied"]) for found in _FAILED.finditer(line)):
+        return "failed"
+    return "passed" if any(not found["none"] for found in passes) else ""
 
 
 # -- compiling -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Place, Scalar, Structure, capture
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.rewriting import facts_of, rewritten
-from mptune.adopt.running import Built, build, run
+from mptune.adopt.running import Built, Ran, build, run
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -221,3 +221,41 @@ def test_shared_memory_of_a_size_given_at_launch_is_found_in_any_spelling() -> N
         assert "* const s = static_cast<" in new, declaration
         assert "extern" not in new
     assert "dynamic_array<float> all{}" in rewritten("extern __shared__ float all[];", {})
+
+
+@pytest.mark.parametrize(
+    ("printed", "check"),
+    [
+        ("PASS", "passed"),
+        ("Test PASSED!", "passed"),
+        ("12 tests passed, 0 failed", "passed"),
+        ("passed: 3, failures: 0", "passed"),
+        ("no failures, all checks passed", "passed"),
+        ("PASS 1 of 2 done\nPASS", "passed"),
+        ("Verification successful", "passed"),
+        ("results are correct", "passed"),
+        ("none of 100 values failed: PASS", "passed"),
+        ("the check was not passed", "failed"),
+        ("it did not pass", "failed"),
+        ("the test didn't pass", "failed"),
+        ("FAIL", "failed"),
+        ("error 0.5: Verification FAILED", "failed"),
+        ("10 tests failed", "failed"),
+        ("3 failures", "failed"),
+        ("failed tests: 2", "failed"),
+        ("failed tests: 0", ""),
+        ("results are not correct", "failed"),
+        ("verification was not successful", "failed"),
+        ("PASS, then FAILED", "failed"),
+        ("PASS 1 of 2 done", ""),
+        ("the second pass took 3 ms", ""),
+        ("low-pass filter of order 2", ""),
+        ("passed to the solver: 3 arrays", ""),
+        ("mean time to failure: 2050 h", ""),
+        ("probability of failure 0.1, failure rate 3", ""),
+        ("compass, surpassed, failsafe", ""),
+        ("0 passed", ""),
+    ],
+)
+def test_what_programs_say_of_their_results(printed: str, check: str) -> None:
+    assert Ran(printed, "", 0.0, {}, {}).check == check
