@@ -444,7 +444,8 @@ class Run:
     def verified_text(self, trial: Trial) -> str:
         """Return that in words; empty if it was not verified."""
         text = in_words(trial, self.info.objective, self.fallen_beside(trial))
-        return text + self.why_fewer(trial) if text else ""
+        but = "; the warnings say what errors leave out" if self.info.caveats else ""
+        return text + but + self.why_fewer(trial) if text else ""
 
     def why_fewer(self, trial: Trial) -> str:
         """Say why a trial was verified on fewer unseen inputs than were asked for; empty if it was not, or on all."""

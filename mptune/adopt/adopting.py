@@ -604,6 +604,7 @@ def _document(
         "layout": hashed(made.layout),
         "refused": [str(refusal) for refusal in program.refusals],
         "notes": [*made.notes, *_notes_of(captured)],
+        "caveats": list(made.caveats),
         "written": {str(file.relative_to(made.folder)): _hash_of(file) for file in _files_in(made.folder)},
         "errors": dict(errors),
         "seconds": round(seconds, 3),

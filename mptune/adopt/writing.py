@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Launch, Place, Scalar, Structure
+from mptune.adopt.caveats import after_results, earlier_copies, same_in_all_draws
 from mptune.adopt.classes import TypeClass, TypeClasses, type_classes
 from mptune.adopt.numbers import GIVEN, Numbers, elements_of
 from mptune.adopt.parsing import ProgramError
@@ -208,6 +209,7 @@ class Adopted:
         kept: the type classes that keep their type.
         sizes: by name.
         notes: what a user should know.
+        caveats: what the errors of its runs leave out.
         layout: what runs of the program at other sizes have to have in common with this one.
         draws: what is changed for fresh inputs.
     """
@@ -220,6 +222,7 @@ class Adopted:
     kept: tuple[TypeClass, ...]
     sizes: Mapping[str, int]
     notes: tuple[str, ...]
+    caveats: tuple[str, ...]
     layout: str
     draws: Draws
 
@@ -518,18 +521,20 @@ class _Writer:
         self._symbols = {a.id: a for a in capture.allocations.values() if a.kind == "symbol"}
         needs = (need for each in self._launched.values() for need in each.kernel.needs)
         constants = {need.name for need in needs if need.kind == "constant"}
-        for symbol in self._symbols.values():
-            if symbol.name not in constants:
-                self.notes.append(
-                    f"the variable {symbol.name} in the device's memory is the kernels' own: it is not compared, and "
-                    "runs begin with what the one before has left in it"
-                )
+        #: Of which the definition knows nothing.
+        self._own_symbols = [symbol for symbol in self._symbols.values() if symbol.name not in constants]
+        self.notes += (
+            f"the variable {symbol.name} in the device's memory is the kernels' own: it is not compared, and "
+            "runs begin with what the one before has left in it"
+            for symbol in self._own_symbols
+        )
         self._symbols = {number: symbol for number, symbol in self._symbols.items() if symbol.name in constants}
         calls = list(self._without_repeats(self._calls()))
         self.buffers = tuple(self._buffer_of.values())
         self._find_results()
         self._drop_scratch()
         self.draws, calls = self._drawn(calls, draws)
+        self.caveats = tuple(self._find_caveats(calls))
         self.replay = replay(
             calls,
             may_swap=self._may_swap,
@@ -772,7 +777,7 @@ class _Writer:
         if looks:
             self.notes.append(
                 f"the program looks at results {looks} times before its last launch: if it decides by them what to "
-                "launch, or computes numbers from them, the steps do what it did in this run"
+                "launch, the steps launch what it did in this run"
             )
         live: set[int] = set()
         for index, operation in zip(self._capture.sequence[: last + 1], operations, strict=False):
@@ -809,16 +814,7 @@ class _Writer:
 
     def _drawn(self, calls: list[Call], wanted: Draws | None) -> tuple[Draws, list[Call]]:
         """Return what is changed for fresh inputs, and the calls with what that takes."""
-        has_data = any(
-            buffer.initial is not None
-            and buffer.initial.any()
-            and (
-                buffer.stored.kind == "f"
-                or (buffer.structs is not None and any(f.scalar in _NUMPY for f in buffer.structs.fields))
-            )
-            for buffer in self.buffers
-        )
-        wanted = wanted or Draws("data" if has_data else "computed")
+        wanted = wanted or Draws("data" if any(map(self._has_numbers, self.buffers)) else "computed")
         if wanted.of == "computed":
             written: dict[str, None] = {}
             for place, call in enumerate(calls):
@@ -838,6 +834,55 @@ class _Writer:
         ):
             wanted = Draws("nothing", 0.0)
         return wanted, calls
+
+    def _find_caveats(self, calls: Sequence[Call]) -> Iterator[str]:
+        """Say what the errors of runs leave out; each text has the word, by which runs know what it is about."""
+        copies = earlier_copies(self._capture)
+        own = {symbol.id: symbol.name for symbol in self._own_symbols}
+        for place in self._capture.taken_back:
+            if name := own.get(place.allocation):
+                yield (
+                    f"errors leave out the variable {name}, which the program copies to the host: only emit --into "
+                    "compares it"
+                )
+        names = [f"{buffer.name} {copies[id]}" for id, buffer in self._buffer_of.items() if id in copies]
+        if names:
+            yield (
+                "errors are those of what is copied to the host last: what was there in earlier copies "
+                f"({_listed(names)}) only emit --into compares"
+            )
+
+        def numbers(index: int) -> Iterator[tuple[str, float]]:
+            label, launch = self._launch_at[index]
+            each = next(e for e in self._launched.values() if e.kernel.label == label)
+            for parameter, value in zip(each.parameters, launch.arguments, strict=True):
+                if isinstance(value, float):
+                    yield f"{parameter.name} of {each.name}", value
+
+        def name_of(id: int) -> str:
+            return self._buffer_of[id].name if id in self._buffer_of else self._capture.allocations[id].name
+
+        if given := [name for name in after_results(self._capture, numbers, name_of) if name]:
+            # (Loops of C++ are not written back.)
+            who = "" if self._program.originals else "; only emit --into compares whole programs"
+            yield (
+                f"errors may be far larger: the host gives the device {_listed(given)} after it could see results, and "
+                f"where it computes that from them, each run here has it as in the program's own types{who}"
+            )
+        roles = {
+            each.name: {parameter.name: parameter.role for parameter in each.parameters}
+            for each in self._launched.values()
+        }
+        varied = [buffer.name for buffer in self.buffers if self.draws.of == "data" and self._has_numbers(buffer)]
+        same = same_in_all_draws(calls, roles, varied, has_varied_numbers=self.draws.of == "numbers")
+        if same and self.draws.of != "nothing":
+            yield f"errors on other data are not known of {_listed(same)}: it is the same in every draw"
+
+    def _has_numbers(self, buffer: AdoptedBuffer) -> bool:
+        """Whether there are floating-point numbers in a buffer at first that are not all zero."""
+        has_fields = buffer.structs is not None and any(each.scalar in _NUMPY for each in buffer.structs.fields)
+        has_any = buffer.initial is not None and bool(buffer.initial.any())
+        return has_any and (buffer.stored.kind == "f" or has_fields)
 
     def _can_be_repeated(self, call: Call) -> bool:
         """Whether a launch reads nothing of what it writes."""
@@ -1200,7 +1245,9 @@ class _Writer:
         parameters = tuple(self._parameters())
         sizes, notes = self.sizes, tuple(self.notes)
         draws, layout = self.draws, self.layout
-        return Adopted(self._name, folder, kernels, self.buffers, parameters, kept, sizes, notes, layout, draws)
+        return Adopted(
+            self._name, folder, kernels, self.buffers, parameters, kept, sizes, notes, self.caveats, layout, draws
+        )
 
     def _parameters(self) -> Iterator[AdoptedParameter]:
         for name in dict.fromkeys(self._parameter_of.values()):

@@ -27,7 +27,12 @@ __all__ = ["adopt", "adopted", "patched", "print_adopted", "print_patched", "why
 
 @click.command(cls=options.WithArguments)
 @options.file_argument("files", "FILE|DIR...")
-@option("--metric", "NAME", "Error metric of the outputs, as 'mptune tune' takes it.", show_default="NRMSE")
+@option(
+    "--metric",
+    "NAME",
+    "Error metric of the outputs, as 'mptune tune' takes it.",
+    show_default="NRMSE",
+)
 @options.of_programs
 @option("--time-limit time_limit_s", "SECONDS", "How long a run of the program may take.", default=60.0)
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
@@ -93,6 +98,7 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any]) -> str:
     if all(f.suffix in sources or (f.is_dir() and _is_program(f, sources)) for f in files):
         document = adopted({"files": tuple(files), **settings}, None)
         print_note(f"adopted {', '.join(given)} into {document['folder']}: {len(document['kernels'])} kernels")
+        _print_notes({**document, "caveats": ()})  # of which the run itself warns
         return _path(document["folder"])
     if len(given) > 1:
         raise MptuneError(f"expected one kernel, not {', '.join(given)}")
@@ -146,15 +152,19 @@ def print_adopted(document: Mapping[str, Any]) -> None:
         echo(wrapped(why, "  "))
     for name, why in document["kept"].items():
         echo(wrapped(f"kept as it is: {name}, {why}", "  "))
-    for refusal in document["refused"]:
-        print_note(f"not adopted: {refusal}")
-    for note in document["notes"]:
-        print_note(f"note: {note}")
+    _print_notes(document)
     exact = "the program's, to the last bit" if not any(document["errors"].values()) else ""
     shown = exact or "within " + number(max(document["errors"].values()), 2) + " of the program's"
     echo(wrapped(f"answer in the program's own types: {shown}"))
     echo(wrapped(f"written to {folder} in {document['seconds']:.1f} s"))
     echo(f"to tune it: mptune tune {shlex.quote(_path(folder))} --max-error 1e-6")
+
+
+def _print_notes(document: Mapping[str, Any]) -> None:
+    for refusal in document["refused"]:
+        print_note(f"not adopted: {refusal}")
+    for note in (*document["notes"], *document["caveats"]):
+        print_note(f"note: {note}")
 
 
 _CHANGED = {

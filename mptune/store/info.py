@@ -127,6 +127,12 @@ class RunInfo:
         return f"{self._fp64} itself: {', '.join(errors)} against {WIDE.name}" if known else ""
 
     @property
+    def caveats(self) -> tuple[str, ...]:
+        """What errors of an adopted program leave out, a line for each."""
+        found = self.adopted.get("caveats", ())
+        return tuple(map(str, found)) if isinstance(found, list) else ()
+
+    @property
     def limits_below_fp64(self) -> tuple[str, ...]:
         """Say which thresholds fp64 itself does not meet, a line for each."""
         found = ((name, limit, self.fp64_errors.get(name, 0.0)) for name, limit in self.objective.limits.items())
