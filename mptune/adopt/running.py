@@ -44,6 +44,8 @@ _WATCHING_S: Final = 0.02
 #: How long it may take to say where its time went.
 _LEAVING_S: Final = 2.0
 _MOST_KERNELS: Final = 5
+#: What has run for less, as one of many short launches, would be said to have run for 0.0 s.
+_SHORTEST_SAID_S: Final = 0.05
 #: Of what a program prints.
 _OUTPUT_LIMIT_BYTES: Final = 1 << 26
 #: What programs say of their results, after a word that denies it; none of it in another sense, such as the second pass
@@ -366,7 +368,7 @@ def _where_time_went(name: str, arguments: Sequence[str], seconds: float, said: 
     text = f"{name}, run{given}, did not end within {seconds:.0f} s and was ended"
     kernels = sorted(said.get("kernels", ()), key=lambda kernel: -kernel["seconds"])
     spent = [f"{k['launches']:,} launches of {k['kernel']} took {k['seconds']:.1f} s" for k in kernels]
-    if "running_s" in said:
+    if said.get("running_s", 0.0) >= _SHORTEST_SAID_S:
         place = f"{Path(said['file']).name}:{said['line']}"
         spent.insert(0, f"{said['kernel']}, launched at {place}, had been running for {said['running_s']:.1f} s")
     on_host = seconds - said.get("running_s", 0.0) - sum(kernel["seconds"] for kernel in kernels)
