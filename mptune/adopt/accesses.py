@@ -154,7 +154,8 @@ class _Body:
             return
         called = self._accesses.called(node.referenced)
         given: dict[int | str, Node | None] = dict(enumerate(arguments))
-        if node.referenced is not None and node.referenced.kind.name == "CXX_METHOD":
+        method = node.referenced if node.referenced is not None and node.referenced.kind.name == "CXX_METHOD" else None
+        if method is not None and not method.is_static_method():
             given = {_THIS[0]: _object(node), **(dict(enumerate(arguments[1:])) if _is_operator(node) else given)}
         for (parameter, *fields), modes in called.items():
             argument = given.get(parameter)

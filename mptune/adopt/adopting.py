@@ -32,7 +32,7 @@ from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed
-from mptune.adopt.writing import OFFERED, Adopted, Draws, classes_in, needed, write
+from mptune.adopt.writing import OFFERED, Adopted, Draws, classes_in, name_of, needed, write
 from mptune.errors import CompileError, MptuneError
 
 __all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
@@ -212,6 +212,9 @@ def _completed(settings: AdoptSettings) -> AdoptSettings:
     if not files:
         where = ", ".join(map(str, settings.files)) or "the compilation database"
         raise ProgramError(f"{where} has no source file; expected {', '.join(SOURCES)}")
+    for file in files:
+        if not file.name.isprintable():
+            raise ProgramError(f"{file.name!r}: give the file a name without control characters")
     return dataclasses.replace(
         settings, files=tuple(files), defines=defines, includes=tuple(dict.fromkeys(map(Path.resolve, includes)))
     )
@@ -238,6 +241,8 @@ def _commands(path: Path) -> Iterator[tuple[Path, list[str]]]:
         for entry in json.loads(path.read_text(encoding="utf-8")):
             folder = Path(entry["directory"])
             words = entry.get("arguments") or shlex.split(entry["command"])
+            if not all(isinstance(word, str) for word in words):
+                raise TypeError("'arguments' of a file are no texts")
             yield folder / entry["file"], words
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ProgramError(f"{path} is not a compilation database (compile_commands.json): {error}") from None
@@ -261,8 +266,7 @@ def _name(settings: AdoptSettings) -> str:
     """Return what a program is called: its only file, or else the folder it is in."""
     first = settings.files[0]
     name = first.stem if len(settings.files) == 1 and first.stem != "main" else first.parent.name
-    name = re.sub(r"\W+", "_", re.sub(r"[-_](cuda|hip|omp)$", "", name)).strip("_")
-    return name if name and not name[0].isdigit() else f"program_{name}"
+    return name_of(re.sub(r"[-_](cuda|hip|omp)$", "", name))
 
 
 @contextlib.contextmanager

@@ -570,8 +570,8 @@ class _UnitReader:
                     if self._functions[usr].arguments and extent is not None:
                         facts.calls.setdefault(extent, TemplateCall(extent, self._functions[usr].label))
                 elif node.spelling == "__cudaPushCallConfiguration" and function.is_device:
-                    place = node.extent or function.extent
-                    facts.forbidden.append((place, "launches a kernel itself", "launch from the host"))
+                    what = "launches a kernel from another one"
+                    self.refusals.append(Refusal(node.extent or function.extent, what, "launch it from the host", ""))
             elif kind in ("CXX_NEW_EXPR", "CXX_DELETE_EXPR"):
                 place = node.extent or function.extent
                 facts.forbidden.append((place, "allocates memory itself", "allocate a buffer on the host"))
@@ -666,8 +666,8 @@ class _UnitReader:
             return None
         kind = cursor.kind.name
         if kind in FUNCTIONS:
-            if cursor.is_definition():
-                return None  # each with its template arguments, see above
+            if cursor.is_definition() or cursor.spelling.startswith("__builtin_"):
+                return None  # (each with its template arguments, see above; clang declares its own where they are used)
             return Declaration("prototype", cursor.spelling, self._with_semicolon(extent))
         if kind in _TYPES:
             return Declaration("struct", cursor.spelling, self._with_semicolon(extent))

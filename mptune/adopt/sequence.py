@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import keyword
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Call", "Replay", "replay"]
+__all__ = ["Call", "Number", "Replay", "literal", "replay"]
 
 #: A loop's body has at most so many calls and loops.
 _LONGEST_BODY: Final = 256
@@ -65,7 +66,7 @@ def replay(
     calls: Sequence[Call],
     *,
     may_swap: Callable[[str, str], bool] = lambda one, other: True,  # noqa: ARG005
-    text_of: Callable[[Call, str, Number], str] = lambda call, argument, value: repr(value),  # noqa: ARG005
+    text_of: Callable[[Call, str, Number], str] = lambda call, argument, value: literal(value),  # noqa: ARG005
     written: Callable[[str, Sequence[Number], str], str | None] = lambda name, values, text: text,  # noqa: ARG005
     has_draws: bool = False,
 ) -> Replay:
@@ -408,7 +409,7 @@ class _Writer:
                 if text := _affine(line, variable):
                     return text
                 if len(line) <= _MOST_LISTED:
-                    return f"{line}[{variable}]"
+                    return f"[{', '.join(map(literal, line))}][{variable}]"
             table = np.ascontiguousarray(array.transpose(*axes, *_others(array.ndim, axes))).reshape(
                 *(array.shape[axis] for axis in axes), -1
             )[..., 0]
@@ -430,6 +431,11 @@ class _Writer:
 def _passed(name: str, text: str) -> str:
     """Return the text of an argument by name; some names of C++ are words of Python."""
     return f'**{{"{name}": {text}}}' if keyword.iskeyword(name) else f"{name}={text}"
+
+
+def literal(value: Number) -> str:
+    """Return a number as Python's text; infinities and NaN, which have no literals, as well."""
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
 
 
 def _looked_up(name: str) -> str:

@@ -24,6 +24,11 @@ POLICY: Final = "policy"
 _OPEN, _CLOSE = "\x01", "\x02"
 #: What the program's text has that would mean something in a template.
 _BRACES: Final = re.compile(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})")
+#: Texts and characters, comments, and what is between them.
+_PIECES: Final = re.compile(
+    r"""R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|(?:(?!//|/\*|R")[^"'])+|.""",
+    re.DOTALL,
+)
 _WORD: Final = re.compile(r"(?<![\w.])(?<!->)([A-Za-z_]\w*)")
 #: Functions that have policies; of the others there is one, in ``mp`` too.
 _WITH_POLICY: Final = frozenset(
@@ -427,5 +432,11 @@ def _without_clashes(text: str, names: Iterable[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return the text as a template that renders to it."""
-    return _BRACES.sub(lambda found: f"{found[0]} ", text).replace(_OPEN, "{{ ").replace(_CLOSE, " }}")
+    """Return the text as a template that renders to it, in code with some more spaces."""
+
+    def escaped(found: re.Match[str]) -> str:
+        if found[0][0] in "\"'R":
+            return _BRACES.sub(lambda brace: f'{_OPEN}"{brace[0]}"{_CLOSE}', found[0])
+        return _BRACES.sub(lambda brace: f"{brace[0]} ", found[0])
+
+    return _PIECES.sub(escaped, text).replace(_OPEN, "{{ ").replace(_CLOSE, " }}")

@@ -31,7 +31,7 @@ from mptune.adopt.numbers import GIVEN, Numbers, elements_of
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Field, Kernel, Memory, Parameter, Program
 from mptune.adopt.scratch import scratch_parameters
-from mptune.adopt.sequence import Call, Number, replay
+from mptune.adopt.sequence import Call, Number, literal, replay
 from mptune.adopt.template import Template, class_of, fields_of, layout_of, template
 from mptune.adopt.tiling import UNROLL
 from mptune.kernel.application import TAKEN
@@ -45,6 +45,7 @@ __all__ = [
     "classes_in",
     "common_folder",
     "draft",
+    "name_of",
     "needed",
     "write",
     "write_data",
@@ -256,7 +257,7 @@ def write(
     Raises:
         ProgramError: what it did cannot be replayed.
     """
-    name = re.sub(r"\W+", "_", folder.name)
+    name = name_of(folder.name)
     writer = _Writer(program, classes, parameter_of, capture, name, numbers, draws)
     if zeroed:
         writer.zero()
@@ -395,6 +396,12 @@ def draft(
     writer = _Writer(program, classes, parameter_of, capture, "", numbers)
     numbers.fixed = writer.found_sizes
     return numbers, writer.layout
+
+
+def name_of(text: str) -> str:
+    """Return what an application can be called, made of another name."""
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"program_{name}".rstrip("_")
 
 
 def common_folder(files: Sequence[Path]) -> Path:
@@ -667,7 +674,8 @@ class _Writer:
         found: dict[str, set[int]] = {}
         for each in self._launched.values():
             for index, parameter in enumerate(each.parameters):
-                if parameter.role == "scalar" and _INTEGERS.get(parameter.element, "")[-2:] in ("32", "64"):
+                is_whole = parameter.role == "scalar" and _INTEGERS.get(parameter.element, "")[-2:] in ("32", "64")
+                if is_whole and not keyword.iskeyword(parameter.name):
                     found.setdefault(parameter.name, set()).update(each.values(index))
         return {name: value for name, (value, *others) in found.items() if not others and value > 1}
 
@@ -1082,7 +1090,7 @@ class _Writer:
     def _text_of(self, call: Call, argument: str, value: Number) -> str:
         if call.function in self._launched and self._sizes.get(argument) == value and argument in self._named:
             return f"size.{argument}"
-        return repr(value)
+        return literal(value)
 
     def _written(self, name: str, values: Sequence[Number], natural: str) -> str | None:
         """Return how a number of the steps is written; None if it is looked up."""
@@ -1278,7 +1286,7 @@ class _Writer:
                 f"{self._name} has nothing to tune: no floating-point type that may change, and no kernel whose blocks "
                 "may have another size"
             )
-        source = self._program.sources[0].name
+        source = _in_text(self._program.sources[0].name)
         launched = "; ".join(
             f"{n} {len(e.launches)} times" if len(e.launches) > 1 else n for n, e in self._launched.items()
         )
@@ -1296,7 +1304,7 @@ class _Writer:
         return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
     def _as_run(self) -> str:
-        arguments = " ".join(self._capture.arguments)
+        arguments = _in_text(" ".join(self._capture.arguments))
         return f", as it ran with the arguments {arguments}" if arguments else ""
 
     def _imports(self) -> str:
@@ -1713,6 +1721,13 @@ def _without_spaces(name: str) -> str:
 def _in_order(words: Sequence[str]) -> str:
     """Return the words of a type of whole numbers (``long unsigned int``) in one order."""
     return "".join(sorted(word for word in words if word != "int" or len(words) == 1))
+
+
+def _in_text(text: str) -> str:
+    """Return a text as it stands between quotation marks in Python."""
+    return "".join(
+        f"\\{each}" if each in '"\\' else each if each.isprintable() else f"\\U{ord(each):08x}" for each in text
+    )
 
 
 def _quoted(text: str) -> str:

@@ -41,7 +41,10 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
-@click.group("mptune", _InOrder, commands=_COMMANDS, context_settings={"show_default": True, "max_content_width": 100})
+_SETTINGS = {"show_default": True, "max_content_width": 100, "help_option_names": ["-h", "--help"]}
+
+
+@click.group("mptune", _InOrder, commands=_COMMANDS, context_settings=_SETTINGS)
 @click.version_option(__version__, message="mptune %(version)s", help="Print the version.")
 def app() -> None:
     """Find how much faster a kernel runs in mixed precision, within an error you choose."""

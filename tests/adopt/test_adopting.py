@@ -13,6 +13,7 @@ import pytest
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
+from mptune.adopt.writing import name_of
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Sizes
 from mptune.registry import load_tunable
@@ -274,3 +275,44 @@ def test_parts_of_memory_are_written_between_launches_and_pointers_are_null(tmp_
     assert "const double* weight = nullptr;" in (tmp_path / "parts" / "add.cu.j2").read_text().replace(
         "{{ weight_type }}", "double"
     )
+
+
+def test_infinities_words_of_python_and_texts_are_what_they_were(tmp_path: Path) -> None:
+    given = ('"""+x', "\\", "\n")
+    _, document = adopt(AdoptSettings((PROGRAMS / "odd_names.cu",), given), tmp_path / "odd")
+    assert document["errors"] == {"d_best": 0.0}
+    assert document["program"]["arguments"] == list(given)
+    template = (tmp_path / "odd" / "relax.cu.j2").read_text()
+    assert 'sizeof("{{ "{" }}{a{{ "}" }}}")' in template
+    assert '{"with": float("inf")}' in (tmp_path / "odd" / "odd.py").read_text()
+
+
+def test_kernels_that_launch_others_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "nested.cu").write_text(
+        "__global__ void inner(double* y) { y[threadIdx.x] *= 2; }\n"
+        "__global__ void outer(double* y) { inner<<<1, 32>>>(y); }\n"
+        "int main() { double* y; cudaMalloc(&y, 256); outer<<<1, 1>>>(y); }\n"
+    )
+    with pytest.raises(ProgramError, match=r"nested\.cu:2: the program cannot be adopted: it launches a kernel from"):
+        adopt(AdoptSettings((tmp_path / "nested.cu",)), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("a b", "a_b"), ("class", "program_class"), ("3d", "program_3d"), ("ü", "program"), ("w-1", "w_1")],
+)
+def test_names_are_made_of_any_text(text: str, name: str) -> None:
+    assert name_of(text) == name
+
+
+def test_a_file_with_a_line_break_in_its_name_is_refused(tmp_path: Path) -> None:
+    shutil.copy(PROGRAMS / "swapped_buffers.cu", tmp_path / "new\nline.cu")
+    with pytest.raises(ProgramError, match="give the file a name without control characters"):
+        adopt(AdoptSettings((tmp_path / "new\nline.cu",)), tmp_path / "out")
+
+
+def test_arguments_of_a_compilation_database_are_texts(tmp_path: Path) -> None:
+    database = tmp_path / "compile_commands.json"
+    database.write_text(json.dumps([{"directory": str(tmp_path), "file": "waves.cu", "arguments": [1, 2]}]))
+    with pytest.raises(ProgramError, match="is not a compilation database"):
+        adopt(AdoptSettings((), compile_commands=database), tmp_path / "out")

@@ -284,6 +284,8 @@ class recorder {
         return text("%u", key);
     }
 
+    bool is_of_this_process() const { return getpid() == owner; }
+
     void wrote_file(const char* asked, const char* real) { files[asked] = real; }
 
     void end(const char* how) {
@@ -331,6 +333,7 @@ class recorder {
     FILE* open_in_folder(const char* name) { return fopen((folder + "/" + name).c_str(), "w"); }
 
     static constexpr size_t line_limit = 1 << 27;
+    const pid_t owner = getpid();
     std::string folder;
     FILE *operations = nullptr, *sequence = nullptr, *data = nullptr, *index = nullptr;
     bool keeps = false;
@@ -359,6 +362,7 @@ recorder& record() {
         auto* const made = new recorder;
         if (made->is_on()) {
             atexit(at_end);
+            at_quick_exit(at_end);
             // On a stack of its own: that of a fiber may be what is full.
             static char stack[1 << 16];
             stack_t alternate{};
@@ -426,6 +430,7 @@ void tell_host(allocation& a) {
 }
 
 void at_end() {
+    if (!record().is_on() || !record().is_of_this_process()) return;  // a fork ends, too
     const held now(turn);
     for (auto& [start, a] : allocations()) tell_host(a);
     record().end("normally");
@@ -1196,6 +1201,14 @@ static FILE* open_stream(const char* name, const char* path, const char* mode) {
 FILE* fopen(const char* path, const char* mode) { return open_stream("fopen", path, mode); }
 FILE* fopen64(const char* path, const char* mode) { return open_stream("fopen64", path, mode); }
 
+// A program that ends without the functions for its end: what it did is known nevertheless.
+void _exit(int code) {
+    at_end();
+    syscall(SYS_exit_group, code);
+    __builtin_unreachable();
+}
+void _Exit(int code) noexcept { _exit(code); }
+
 static int open_descriptor(const char* name, const char* path, int flags, int mode) {
     const auto real = reinterpret_cast<int (*)(const char*, int, ...)>(dlsym(RTLD_NEXT, name));
     const bool writes = (flags & O_ACCMODE) != O_RDONLY;
@@ -1206,6 +1219,7 @@ static int open_descriptor(const char* name, const char* path, int flags, int mo
     va_start(arguments, flags);            \
     const int mode = va_arg(arguments, int); \
     va_end(arguments)
+
 int open(const char* path, int flags, ...) {
     MPTUNE_MODE_OF(flags);
     return open_descriptor("open", path, flags, mode);
