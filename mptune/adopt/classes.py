@@ -868,6 +868,8 @@ class _Finder:
             elif math_function(node.spelling) or node.spelling in ("__ldg", "__ldcs", "atomicAdd"):
                 for argument in node.arguments:
                     yield from self._values(argument)
+            elif node.referenced is not None and node.referenced.kind.name == "CONSTRUCTOR" and len(children) == 1:
+                yield from self._values(children[0])  # a vector, copied
         elif kind == "CONDITIONAL_OPERATOR":
             for child in children[1:]:
                 yield from self._values(child)
@@ -961,14 +963,16 @@ class _Finder:
         self._met.setdefault(("math", *key), []).extend(met)
 
     def _choice(self, node: Node) -> None:
-        """Take in a choice between two numbers; but where both sides have one type anyhow."""
+        """Take in a choice between two numbers or vectors; but where both sides have one type anyhow."""
         sides = node.children[1:]
         found, bare = scalar_of(node.canonical), [_bare(side) for side in sides]
         if found is None or is_pointer(node.canonical):
             return
-        if found[1] > 1:  # vectors convert to no others
-            self._merge(*map(self._place, sides))
-            return
+        if found[1] > 1:  # those in memory are vectors of one type
+            memory = [self._place(side) for side in sides]
+            self._merge(*memory)
+            if None not in memory:
+                return
         are_literals = [side.kind == "FLOATING_LITERAL" for side in bare]
         are_numbers = [scalar_of(side.canonical) is not None for side in bare]
         places = {self._place(side) if side.kind in _VARIABLES else None for side in bare}

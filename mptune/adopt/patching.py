@@ -261,8 +261,9 @@ class _Patcher:
                 names = [each.name for _, each in deciding]
                 if len({self._spell(slot, each) for slot, each in deciding}) > 1:
                     self._widen(names, self._widest(names), f"{label} has one type {parameter} for them")
-                new = self._spell(*deciding[0])
                 own = self._function_argument(label, parameter)
+                changed = (pair for pair in deciding if self._is_changed(pair[1].name))
+                new = next((self._spell(*pair) for pair in changed), own)
                 if new != own and not self._can_say(label, parameter):
                     self._keep([each.name for _, each in slots], f"{label} is launched by a template, too")
                     new = own

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["KernelFacts", "blanked", "facts_of", "has_device_code", "rewritten", "without_definitions"]
+__all__ = ["HIP_SHARED", "KernelFacts", "blanked", "facts_of", "has_device_code", "rewritten", "without_definitions"]
 
 _BLANKED: Final = re.compile(
     r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
@@ -38,7 +38,8 @@ _DYNAMIC_SHARED: Final = re.compile(
 _DECORATION: Final = re.compile(
     r"\b(?:extern|__shared__|__align__\s*\([^()]*\)|alignas\s*\([^()]*\)|__attribute__\s*\(\(.*?\)\)(?!\)))", re.DOTALL
 )
-_HIP_SHARED: Final = re.compile(r"\bHIP_DYNAMIC_SHARED\s*\(([^;]*),\s*(\w+)\s*\)")
+#: How HIP declares shared memory whose size a launch gives.
+HIP_SHARED: Final = re.compile(r"\bHIP_DYNAMIC_SHARED\s*\(([^;]*),\s*(\w+)\s*\)")
 _HIP_LAUNCH: Final = re.compile(r"\bhipLaunchKernelGGL\s*\(")
 _DEVICE_CODE: Final = re.compile(r"__global__|__device__|<<<|hipLaunchKernelGGL")
 
@@ -177,7 +178,7 @@ def rewritten(text: str, kernels: Mapping[str, KernelFacts]) -> str:
             changes.append((found.start(), found.end(), _dynamic(declared[1], declared[2], code, found.start())))
     changes += [
         (found.start(), found.end(), _dynamic(found[1], found[2], code, found.start()))
-        for found in _HIP_SHARED.finditer(code)
+        for found in HIP_SHARED.finditer(code)
     ]
     for pattern, new in (
         (r"\bstatic\s+(?=__shared__\b)", ""),

@@ -13,6 +13,7 @@ from mptune.adopt.classes import Choice, Literal, TypeClass, TypeClasses, TypeSl
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
+from mptune.adopt.rewriting import HIP_SHARED
 from mptune.adopt.tiling import UNROLL, of_templates, tiled
 from mptune.reserved import prelude_names, why_reserved
 
@@ -44,6 +45,10 @@ _STANDARD: Final = re.compile(r"\bstd\s*::\s*(?=(?:min|max|abs|swap|isnan|isinf|
 #: Names that the C++ library has in ``std``, too.
 _SIZED: Final = re.compile(r"\bstd\s*::\s*(?=(?:u?int(?:8|16|32|64|ptr)_t|size_t|ptrdiff_t)\b)")
 _MAKE: Final = re.compile(r"\b(make_)(double|float)([234])\b")
+#: What HIP calls otherwise than CUDA.
+_HIP_INDEX: Final = re.compile(r"\bhip(Thread|Block|Grid)(Idx|Dim)_([xyz])\b")
+#: A vector of nothing but literals.
+_CONSTANT_VECTOR: Final = re.compile(r"make_(?:double|float)([234])(?=\s*\([\d.,\seEfF+-]*\)$)")
 #: What a type class has that a kernel is given.
 _DECLARED: Final = ("parameter", "field")
 _TEMPLATE: Final = re.compile(r"\btemplate\s*<[^{;()]*?>\s*(?=[\w_])")
@@ -231,6 +236,8 @@ def template(
             text = re.sub(rf"(__constant__[^;{{}}]*?\b{need.name})\[0\]", r"\1[1]", text, count=1)
     text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
     text = _SIZED.sub("", _STANDARD.sub("mp::", text)) if "std" in text else text
+    text = _HIP_INDEX.sub(lambda found: f"{found[1].lower()}{found[2]}.{found[3]}", text)
+    text = HIP_SHARED.sub(r"extern __shared__ \1 \2[];", text)
     text = _LINE.sub("", text)
     text = _SHORT.sub(lambda found: _SHORT_TYPES.get(found[0]) or f"static_cast<{_CASTS[found[0]]}>", text)
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
@@ -370,6 +377,12 @@ class _Edited:
             written = self._program.text(part)
             first = start + len(written) - len(written.lstrip())
             last = part.end if re.search(r"\n\s*$", written) else start + len(written.rstrip())
+            vector = _CONSTANT_VECTOR.match(written.strip())
+            if vector is not None and len(choice.meets) == 1:  # of the type of the other side
+                (parameter,) = (self._parameter_of[name] for name in choice.meets)
+                made = dataclasses.replace(part, start=first, end=first + vector.end())
+                edits.replace(made, f"mp::make_vec{vector[1]}<{_OPEN}{parameter}{_CLOSE}>")
+                self.used.add(parameter)
             if "," in _PARENTHESES.sub("", written):
                 edits.surround(dataclasses.replace(part, start=first, end=last), "(", ")")
             if sign is not None:

@@ -73,6 +73,18 @@ MPTUNE_INLINE vec4<T> make_vec4(X x, Y y, Z z, W w) {
 
 namespace detail {
 
+template <class A, class B>
+struct promote_or_native<vec2<A>, vec2<B>, true> {
+    using type = vec2<promoted<A, B>>;
+};
+template <class A, class B>
+struct promote_or_native<vec3<A>, vec3<B>, true> {
+    using type = vec3<promoted<A, B>>;
+};
+template <class A, class B>
+struct promote_or_native<vec4<A>, vec4<B>, true> {
+    using type = vec4<promoted<A, B>>;
+};
 template <class T>
 struct local_type<vec2<T>> {
     using type = vec2<local<T>>;

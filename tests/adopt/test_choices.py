@@ -20,6 +20,7 @@ from mptune.registry import load_tunable
 from mptune.rendering import render
 
 PROGRAM = Path(__file__).parent / "programs" / "choices.cu"
+VECTORS = PROGRAM.with_name("vector_choices.cu")
 TYPES = [("fp16", "bf16"), ("bf16", "fp16"), ("fp64", "bf16"), ("fp16", "fp32", "bf16")]
 
 
@@ -32,10 +33,19 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
     return found
 
 
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Application:
+    folder = tmp_path_factory.mktemp("adopted") / "vectors"
+    adopt(AdoptSettings((VECTORS,)), folder)
+    found = load_tunable(folder)
+    assert isinstance(found, Application)
+    return found
+
+
 def mixed(application: Application, types: tuple[str, ...]) -> dict[str, str]:
     (kernel,) = application.kernels.values()
     names = [name for name in kernel.parameter_names if name.endswith("_type")]
-    assert len(names) == 11
+    assert len(names) >= 8
     return dict(zip(names, cycle(types), strict=False))
 
 
@@ -53,6 +63,7 @@ def test_those_whose_sides_may_differ_are_found_also_in_macros() -> None:
     }  # (but not one with a literal, which becomes what the other side is)
 
 
+@pytest.mark.parametrize("program", ["application", "vectors"])
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 @pytest.mark.parametrize(
     ("backend", "architecture"),
@@ -63,11 +74,24 @@ def test_those_whose_sides_may_differ_are_found_also_in_macros() -> None:
         pytest.param("hip", "gfx90a", marks=needs("hip")),
     ],
 )
-def test_any_types_compile(application: Application, backend: str, architecture: str, types: tuple[str, ...]) -> None:
+def test_any_types_compile(
+    request: pytest.FixtureRequest, program: str, backend: str, architecture: str, types: tuple[str, ...]
+) -> None:
+    application: Application = request.getfixturevalue(program)
     (kernel,) = application.kernels.values()
     source = render(kernel, kernel.configuration(mixed(application, types)), application.resolve_sizes())
     options = CompileOptions(architecture=architecture)
     assert get_backend(backend).compiler.compile(source, kernel.function, options).image
+
+
+def test_vectors_of_literals_are_of_the_type_of_the_other_side(vectors: Application) -> None:
+    (kernel,) = vectors.kernels.values()
+    text = render(kernel, kernel.configuration(mixed(vectors, ("fp32",))), vectors.resolve_sizes())
+    assert "CHOICE(i < n, bodies[i], mp::make_vec4<float>(0, 0, 0, 0))" in text
+    assert "CHOICE(j < n, bodies[j], mp::make_vec4<double>(own.x, 0._num, 1e3_num, 0))" in text
+    with Instrument(vectors, vectors.resolve_sizes()) as instrument:
+        assert instrument.errors(mixed(vectors, ("fp64",)))["error"] < 1e-14  # (sums of 150 that cancel)
+        assert 1e-9 < instrument.errors(mixed(vectors, ("fp32",)))["error"] < 1e-5
 
 
 def test_instrumented_builds_round_them_to_the_wider_type(application: Application) -> None:

@@ -124,3 +124,15 @@ def test_variables_in_constant_memory_of_one_declaration_are_all_set(tmp_path: P
     template = (tmp_path / "tables" / "blend.cu.j2").read_text()
     assert template.count("slope[1], start[1];") == 1
     assert template.count("ahead[3], behind[3], factors[3];") == 1
+
+
+def test_what_hip_calls_otherwise_is_in_templates_as_cuda_has_it(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "hip_spelling.hip",)), tmp_path / "hip")
+    assert document["program"]["check"] == "passed"
+    assert max(document["errors"].values()) == 0
+    assert len(document["kernels"]) == 3
+    for kernel in document["kernels"]:
+        text = (tmp_path / "hip" / f"{kernel['name']}.cu.j2").read_text()
+        assert "hip" not in text.split("\n", 1)[1].lower()
+    text = (tmp_path / "hip" / "total.cu.j2").read_text()
+    assert "extern __shared__ {{ partial_type }} partial[]" in text

@@ -450,3 +450,16 @@ def test_nothing_but_what_was_emitted_is_replaced(folder: Path, tmp_path: Path) 
     document_of(folder, run, 0, output=tmp_path / "new.cu")
     document_of(folder, run, 1, output=tmp_path / "new.cu")
     assert (tmp_path / "new.cu").read_text().count("// Emitted by mptune") == 1
+
+
+def test_types_of_templates_are_written_where_they_change_and_stay_as_they_are_elsewhere() -> None:
+    name = "written_arguments.cu"
+    program, classes = understood(name)
+    assert changes(name, patched(name, {"value": "fp32"})) == ["__device__ T damped(const float value) {"]
+    made = patched(name, {each.name: "fp32" for each in classes.classes})
+    lines = changes(name, made)
+    assert "if (i < n) out[i] = in[i] - by * damped<float>(in[i]);" in lines
+    assert "relax<float><<<(n + 63) / 64, 64>>>(d_out, d_in, 0.25, n);" in lines
+    some = patched(name, {each.name: "fp32" for each in classes.classes if not each.name.startswith("damped")})
+    assert "if (i < n) out[i] = in[i] - by * damped<double>(in[i]);" not in changes(name, some)  # as it was
+    build(program.sources, some.files, optimisation="-O0")
