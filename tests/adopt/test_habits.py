@@ -24,7 +24,7 @@ def test_ways_of_writing_that_many_programs_have(tmp_path: Path) -> None:
     assert document["program"]["sources"] == [str(PROGRAMS / "habits" / "main.cu")]
     # Loops of the host are not taken for kernels, nor is what they check for an answer.
     assert [kernel["name"] for kernel in document["kernels"]] == ["sharpen_Grow_double_int", "cut"]
-    assert {buffer["name"] for buffer in document["buffers"] if buffer["role"] == "output"} == {"out", "d_whole"}
+    assert {buffer["name"] for buffer in document["buffers"] if buffer["role"] == "output"} == {"d_out", "d_whole"}
     assert document["errors"]["out"] < 1e-14
     template = (tmp_path / "habits" / "sharpen_Grow_double_int.cu.j2").read_text()
     assert "#define POLE (mp::sqrt<{{ policy }}>(3.0_num) - 2.0_num)" in template
