@@ -25,7 +25,7 @@ def test_ways_of_writing_that_many_programs_have(tmp_path: Path) -> None:
     # Loops of the host are not taken for kernels, nor is what they check for an answer.
     assert [kernel["name"] for kernel in document["kernels"]] == ["sharpen_Grow_double_int", "cut"]
     assert {buffer["name"] for buffer in document["buffers"] if buffer["role"] == "output"} == {"d_out", "d_whole"}
-    assert document["errors"]["out"] < 1e-14
+    assert document["errors"]["d_out"] < 1e-14
     template = (tmp_path / "habits" / "sharpen_Grow_double_int.cu.j2").read_text()
     assert "#define POLE (mp::sqrt<{{ policy }}>(3.0_num) - 2.0_num)" in template
     assert "#define SHARE mp::pow<{{ policy }}>(0.5_num, 3.0_num)" in template
