@@ -39,7 +39,7 @@ def test_footprints_are_those_the_observer_measures() -> None:
     expected = [data.footprint_bytes(space.configuration(int(index))) for index in indices]
     assert footprints(kernel, sizes, space)(indices).tolist() == expected
     assert len(set(expected)) > 3
-    run = tuned(size="smoke", budget=6, strategy="random", objectives=("time", "memory"))
+    run = tuned(size="smoke", budget=12, strategy="random", objectives=("time", "memory"))
     for trial in run.trials:
         index = space.index(trial.configuration)
         assert index is not None

@@ -29,7 +29,7 @@ from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.grouping import group, sensitivities
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.phases import files_in_phases
-from mptune.adopt.reading import Program, read
+from mptune.adopt.reading import NESTED, Program, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed
 from mptune.adopt.writing import OFFERED, Adopted, Draws, classes_in, name_of, needed, write
@@ -305,7 +305,7 @@ def _check(program: Program) -> None:
         ProgramError: it cannot.
     """
     name = program.sources[0].name
-    serious = [refusal for refusal in program.refusals if not refusal.kernel]
+    serious = [refusal for refusal in program.refusals if not refusal.kernel or refusal.what == NESTED]
     if serious or (program.refusals and not program.kernels):
         others = ", ".join(dict.fromkeys(kernel.name for kernel in program.kernels))
         hint = f"\nkernels that can be adopted once the program runs on the CPU: {others}" if others else ""

@@ -31,6 +31,7 @@ from mptune.cplusplus import Token, tokens
 from mptune.errors import did_you_mean
 
 __all__ = [
+    "NESTED",
     "Declaration",
     "Field",
     "Kernel",
@@ -379,6 +380,8 @@ def read(
     return dataclasses.replace(program, tuned=_tuned(program, kernels))
 
 
+#: What a kernel does that launches another: on the processor no part of the program runs then.
+NESTED: Final = "launches a kernel itself"
 _VECTOR: Final = r"(?:u?(?:char|short|int|long|longlong)|float|double)[1-4]"
 _OWN_VECTOR: Final = re.compile(rf"\b(?:struct|class)\s+({_VECTOR})\s*\{{|\}}\s*({_VECTOR})\s*;")
 
@@ -570,8 +573,8 @@ class _UnitReader:
                     if self._functions[usr].arguments and extent is not None:
                         facts.calls.setdefault(extent, TemplateCall(extent, self._functions[usr].label))
                 elif node.spelling == "__cudaPushCallConfiguration" and function.is_device:
-                    what = "launches a kernel from another one"
-                    self.refusals.append(Refusal(node.extent or function.extent, what, "launch it from the host", ""))
+                    place = node.extent or function.extent
+                    facts.forbidden.append((place, NESTED, "launch from the host"))
             elif kind in ("CXX_NEW_EXPR", "CXX_DELETE_EXPR"):
                 place = node.extent or function.extent
                 facts.forbidden.append((place, "allocates memory itself", "allocate a buffer on the host"))

@@ -89,7 +89,7 @@ struct whole_tile {
 
     // A part of what a thread does, which is `PerThread` columns, where these are more than one tile.
     template <int PerThread>
-    static MPTUNE_INLINE whole_tile here(int part) {
+    static MPTUNE_INLINE whole_tile here([[maybe_unused]] int part) {
 #if defined(MPTUNE_HOST)
         const int x = blockIdx.x * blockDim.x * PerThread + threadIdx.x * Columns;
         const int y = (blockIdx.y * blockDim.y + threadIdx.y) * Rows;
