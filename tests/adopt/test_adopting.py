@@ -293,9 +293,7 @@ def test_kernels_that_launch_others_are_refused(tmp_path: Path) -> None:
         "__global__ void outer(double* y) { inner<<<1, 32>>>(y); }\n"
         "int main() { double* y; cudaMalloc(&y, 256); outer<<<1, 1>>>(y); }\n"
     )
-    with pytest.raises(
-        ProgramError, match=r"nested\.cu:2: kernel outer cannot be adopted: it launches a ker"
-    ):
+    with pytest.raises(ProgramError, match=r"nested\.cu:2: kernel outer cannot be adopted: it launches a ker"):
         adopt(AdoptSettings((tmp_path / "nested.cu",)), tmp_path / "out")
 
 
