@@ -198,7 +198,10 @@ def print_patched(document: Mapping[str, Any]) -> None:
     rows = [(t["from"], t["to"], _few(t["members"])) for t in document["types"] if t["to"] != t["from"]]
     echo(table(("was", "is", "what has the type"), rows) + "\n" if rows else "no type is another\n")
     for label, block in document["blocks"].items():
-        echo(f"blocks of {label}: {' x '.join(map(str, block))} threads")
+        tuned = [str(threads) if threads else "(as it was)" for threads in block]
+        while tuned[-1] == "(as it was)":
+            tuned.pop()
+        echo(f"blocks of {label}: {' x '.join(tuned)} threads")
     for note in document["notes"]:
         print_note(f"note: {note}")
     for compiler, state in document["compiled"].items():
