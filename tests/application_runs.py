@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.backends import get_backend
+from mptune.buffers.data import make_inputs
 from mptune.kernel import Application, Role, Sizes
+from mptune.kernel.limits import widest
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
 
@@ -53,3 +56,17 @@ def run_once(
         stepper.unload()
         for buffer in memory.values():
             buffer.free()
+
+
+def adopted_answer(application: Application, precision: str) -> dict[str, Any]:
+    """Return the outputs of an adopted application in which every type is this one that may be, others the widest."""
+    sizes = application.resolve_sizes()
+    backend = get_backend("host")
+    wide = widest(application, sizes, backend.device.constraints())[0]
+    chosen = {p.name: precision for p in application.parameters if precision in p.values and "_type" in p.name}
+    given, sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
+    launcher = ApplicationLauncher(application, application.configuration({**wide, **chosen}), backend)
+    try:
+        return launcher.run(given, sizes, Arrays())[0]
+    finally:
+        launcher.close()

@@ -531,8 +531,8 @@ class _Writer:
         #: Of which the definition knows nothing.
         self._own_symbols = [symbol for symbol in self._symbols.values() if symbol.name not in constants]
         self.notes += (
-            f"the variable {symbol.name} in the device's memory is the kernels' own: it is not compared, and "
-            "runs begin with what the one before has left in it"
+            f"the variable {symbol.name} in the device's memory is no buffer of what is written: runs begin with what "
+            "the one before has left in it"
             for symbol in self._own_symbols
         )
         self._symbols = {number: symbol for number, symbol in self._symbols.items() if symbol.name in constants}

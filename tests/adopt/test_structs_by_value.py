@@ -21,6 +21,7 @@ from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.registry import load_tunable
 from mptune.rendering import render
+from tests.application_runs import adopted_answer
 from tests.vendor_compilers import needs
 
 PROGRAM = Path(__file__).parent / "programs" / "struct_of_fields.cu"
@@ -74,17 +75,8 @@ def expected(n: int, steps: int) -> np.ndarray:
 def test_the_answer_is_that_of_the_arithmetic(
     application: Application, precision: str, least: float, most: float
 ) -> None:
-    sizes = application.resolve_sizes()
-    backend = get_backend("host")
-    wide = widest(application, sizes, backend.device.constraints())[0]
-    chosen = {p.name: precision for p in application.parameters if precision in p.values and "_type" in p.name}
-    given, sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
-    launcher = ApplicationLauncher(application, application.configuration({**wide, **chosen}), backend)
-    try:
-        (found,) = launcher.run(given, sizes, Arrays())[0].values()
-        found = found.reshape(-1)[:300]
-    finally:
-        launcher.close()
+    (found,) = adopted_answer(application, precision).values()
+    found = found.reshape(-1)[:300]
     exact = expected(300, 42)
     assert least <= np.linalg.norm(found - exact) / np.linalg.norm(exact) < most
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +11,10 @@ import pytest
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.buffers.data import make_inputs
 from mptune.kernel import Application
-from mptune.kernel.limits import widest
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.registry import load_tunable
 from mptune.rendering import render
+from tests.application_runs import adopted_answer
 from tests.vendor_compilers import needs
 
 PROGRAM = Path(__file__).parent / "programs" / "structs_in_memory.cu"
@@ -36,20 +33,6 @@ def application(folder: Path) -> Application:
     found = load_tunable(folder)
     assert isinstance(found, Application)
     return found
-
-
-def answer(application: Application, precision: str) -> dict[str, Any]:
-    """Run with every type that may be at most this one."""
-    sizes = application.resolve_sizes()
-    backend = get_backend("host")
-    wide = widest(application, sizes, backend.device.constraints())[0]
-    chosen = {p.name: precision for p in application.parameters if precision in p.values and "_type" in p.name}
-    given, sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
-    launcher = ApplicationLauncher(application, application.configuration({**wide, **chosen}), backend)
-    try:
-        return launcher.run(given, sizes, Arrays())[0]
-    finally:
-        launcher.close()
 
 
 def test_the_answer_is_the_programs_in_every_field(folder: Path, application: Application) -> None:
@@ -78,10 +61,10 @@ def test_each_instantiation_is_a_kernel(folder: Path) -> None:
 
 
 def test_narrower_types_are_further_off(application: Application) -> None:
-    exact = answer(application, "fp64")
+    exact = adopted_answer(application, "fp64")
     errors = []
     for precision in ("fp32", "fp16"):
-        found = answer(application, precision)
+        found = adopted_answer(application, precision)
         errors.append(float(np.linalg.norm(found["d_forces"] - exact["d_forces"]) / np.linalg.norm(exact["d_forces"])))
         assert np.array_equal(found["d_beads_neighbour"], exact["d_beads_neighbour"])
     assert 1e-9 < errors[0] < 1e-6 < errors[1] < 1e-2
@@ -117,7 +100,7 @@ def test_what_shares_memory_with_bits_keeps_its_type_and_a_table_of_one_type_doe
     assert max(document["errors"].values()) < 1e-14
     found = load_tunable(tmp_path / "tagged")
     assert isinstance(found, Application)
-    exact, narrow = (answer(found, precision)["d_out"] for precision in ("fp64", "fp16"))
+    exact, narrow = (adopted_answer(found, precision)["d_out"] for precision in ("fp64", "fp16"))
     assert 1e-6 < float(np.linalg.norm(narrow - exact) / np.linalg.norm(exact)) < 1e-2
 
 
@@ -125,5 +108,5 @@ def test_all_instantiations_of_a_device_function_change_their_types(tmp_path: Pa
     adopt(AdoptSettings((PROGRAM.with_name("several_lengths.cu"),)), tmp_path / "lengths")
     found = load_tunable(tmp_path / "lengths")
     assert isinstance(found, Application)
-    exact, narrow = (answer(found, precision)["d_out"] for precision in ("fp64", "fp16"))
+    exact, narrow = (adopted_answer(found, precision)["d_out"] for precision in ("fp64", "fp16"))
     assert 1e-6 < float(np.linalg.norm(narrow - exact) / np.linalg.norm(exact)) < 1e-2
